@@ -1,0 +1,125 @@
+"""Which files a run is about: arguments, ``.gitignore``, excludes, links, and what cannot be listed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from placement_lint.errors import UsageError
+
+EXCLUDED_FOLDERS = frozenset(
+    {
+        ".bzr", ".direnv", ".eggs", ".git", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox", ".pytest_cache",
+        ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "__pycache__", "__pypackages__",
+        "_build", "build", "dist", "node_modules", "site-packages", "venv",
+    }
+)  # fmt: skip
+
+
+@dataclass
+class Selection:
+    """The files of a run in the order they will be reported, and the folders that could not be listed."""
+
+    files: list[Path] = field(default_factory=list)
+    unlistable: list[tuple[Path, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Ignore patterns in ``.gitignore`` syntax and the folder they are relative to."""
+
+    base: Path
+    spec: GitIgnoreSpec
+
+    def verdict(self, path: Path, is_folder: bool) -> bool | None:
+        """True to leave the path out, False to keep it, None where no pattern speaks of it."""
+        if not path.is_relative_to(self.base) or path == self.base:
+            return None
+        relative = path.relative_to(self.base).as_posix()
+        return self.spec.check_file(relative + "/" if is_folder else relative).include
+
+
+def patterns(base: Path, lines: Iterable[str]) -> Patterns:
+    try:
+        return Patterns(base, GitIgnoreSpec.from_lines(lines))
+    except ValueError as error:
+        raise UsageError(f"bad pattern: {error}") from None
+
+
+def find_files(arguments: Sequence[str], excludes: Patterns) -> Selection:
+    """Every file named, and every ``*.py`` below a folder that is named; each once."""
+    selection = Selection()
+    seen: set[str] = set()
+    for argument in arguments:
+        path = Path(argument)
+        if not os.path.lexists(path):
+            raise UsageError(f"{argument}: no such file or directory")
+        found = _walk(path, excludes, selection) if path.is_dir() else [path]
+        for file in found:
+            identity = os.path.realpath(file)
+            if identity not in seen:
+                seen.add(identity)
+                selection.files.append(file)
+    return selection
+
+
+def _walk(root: Path, excludes: Patterns, selection: Selection) -> Iterator[Path]:
+    """Python files below a folder, sorted; links to folders are not followed, so no loop can arise."""
+    absolute = Path(os.path.abspath(root))
+    inherited = _gitignores_above(absolute)
+    # A folder that is named is wanted, even if the patterns around it would leave it out.
+    if _is_ignored(absolute, True, inherited):
+        inherited = []
+    pending = [(root, absolute, inherited)]
+    while pending:
+        folder, absolute, rules = pending.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            selection.unlistable.append((folder, error.strerror or str(error)))
+            continue
+        rules = [*rules, *_gitignore_of(absolute)]
+        deciding = [*rules, excludes]
+        subfolders = []
+        for entry in entries:
+            path = absolute / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in EXCLUDED_FOLDERS and not _is_ignored(path, True, deciding):
+                    subfolders.append((folder / entry.name, path, rules))
+            elif entry.name.endswith(".py") and _is_source(entry) and not _is_ignored(path, False, deciding):
+                yield folder / entry.name
+        pending.extend(reversed(subfolders))
+
+
+def _is_source(entry: os.DirEntry[str]) -> bool:
+    """A regular file, or a link that leads nowhere: that one is reported, not passed over."""
+    try:
+        return stat.S_ISREG(entry.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _is_ignored(path: Path, is_folder: bool, rules: Sequence[Patterns]) -> bool:
+    """The innermost patterns that speak of the path decide."""
+    verdicts = (patterns.verdict(path, is_folder) for patterns in reversed(rules))
+    return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+def _gitignores_above(folder: Path) -> list[Patterns]:
+    """The ``.gitignore`` files between the repository's root and the folder, outermost first."""
+    chain = (folder, *folder.parents)
+    root = next((index for index, parent in enumerate(chain) if (parent / ".git").exists()), 0)
+    return [found for parent in reversed(chain[1 : root + 1]) for found in _gitignore_of(parent)]
+
+
+def _gitignore_of(folder: Path) -> list[Patterns]:
+    try:
+        lines = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [patterns(folder, lines)]

@@ -1,0 +1,111 @@
+"""The vocabulary that every other room shares: findings and what they are made of.
+
+Nothing here knows libcst, torch or a terminal, so that reports, the language server and a cache can
+read findings without importing the analysis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(Enum):
+    """How sure the harm is; ordered, so that ``Severity.ERROR > Severity.INFO``."""
+
+    INFO = "info"  # advice
+    WARNING = "warning"  # harm that depends on data or hardware
+    ERROR = "error"  # raises or trains wrongly whenever the condition holds
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+    def __lt__(self, other: Severity) -> bool:
+        return self.rank < other.rank
+
+    def __le__(self, other: Severity) -> bool:
+        return self.rank <= other.rank
+
+    def __gt__(self, other: Severity) -> bool:
+        return self.rank > other.rank
+
+    def __ge__(self, other: Severity) -> bool:
+        return self.rank >= other.rank
+
+
+class Applicability(Enum):
+    """Whether a fix may be applied without being read first."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+
+
+class Outcome(Enum):
+    """What an experiment said of a finding."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """A stretch of source text: 1-based lines, 1-based columns counted in characters, end exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stop on the way to a finding: "built here", "moved here", "called here"."""
+
+    path: str
+    range: Range
+    message: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the text in ``range`` of the finding's own file by ``text``."""
+
+    range: Range
+    text: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    applicability: Applicability
+    message: str
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    outcome: Outcome
+    device: str
+    observed: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One report about one place. ``path`` is relative to the working directory, POSIX separators."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    path: str
+    range: Range
+    trace: tuple[Step, ...] = ()
+    fix: Fix | None = None
+    verdict: Verdict | None = None
+    cell: int | None = None
+
+    @property
+    def sort_key(self) -> tuple[str, int, Range, str, str]:
+        return (self.path, self.cell or 0, self.range, self.code, self.message)

@@ -1,0 +1,45 @@
+"""The arguments of a call, evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import Value
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """``spread`` where ``*args`` or ``**kwargs`` of unknown content are among them."""
+
+    positional: tuple[Value, ...] = ()
+    keywords: dict[str, Value] = field(default_factory=dict)
+    spread: bool = False
+
+    def get(self, position: int, name: str = "") -> Value | None:
+        """The argument at ``position`` or called ``name``."""
+        if position < len(self.positional):
+            return self.positional[position]
+        return self.keywords.get(name)
+
+    def has(self, position: int, name: str) -> bool:
+        return self.spread or self.get(position, name) is not None
+
+    def keyword(self, name: str) -> Value | None:
+        return self.keywords.get(name)
+
+    def values(self) -> tuple[Value, ...]:
+        return (*self.positional, *self.keywords.values())
+
+    def with_receiver(self, receiver: Value) -> Arguments:
+        return replace(self, positional=(receiver, *self.positional))
+
+    def lifted(self, machine: Machine, operation: Callable[[Arguments], Value]) -> Value:
+        """Run an operation on arguments of which none is a choice, for each combination of alternatives."""
+        count = len(self.positional)
+
+        def concrete(*values: Value) -> Value:
+            return operation(Arguments(values[:count], dict(zip(self.keywords, values[count:])), self.spread))
+
+        return machine.lift(concrete, *self.values())

@@ -1,0 +1,465 @@
+"""Attributes and items: reading, writing, and looking them up along classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import calls, modules, optimizers, tensors, wrappers
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.classes import find, foreign_bases
+from placement_lint.flow.events import AttributeRebound, BareModuleRead, ParameterLost, WrapperAttributeRead
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import christen
+from placement_lint.flow.values import (
+    NONE,
+    REPLICA,
+    Bound,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Holder,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Partial,
+    Role,
+    Sequence,
+    Super,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, canonical
+from placement_lint.rule import Note
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
+    """``owner.name``"""
+    return machine.lift(lambda option: _read(machine, option, name, node), owner)
+
+
+def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
+    if isinstance(owner, External):
+        return External(canonical(f"{owner.name}.{name}"))
+    if isinstance(owner, Tensor):
+        return _read_of_tensor(machine, owner, name, node)
+    if isinstance(owner, Object):
+        return _read_of_object(machine, owner, name, node)
+    if isinstance(owner, Symbol):
+        return _read_of_symbol(machine, owner, name, node)
+    if isinstance(owner, Class):
+        found = find(machine, owner, name)
+        return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
+    if isinstance(owner, Super):
+        return Bound(owner, name, node=node)
+    if isinstance(owner, Device):
+        return (
+            {"type": Const(owner.kind), "index": Const(owner.index)}.get(name, machine.fresh(name))
+            if owner.kind
+            in (
+                "cpu",
+                "cuda",
+            )
+            and not isinstance(owner.index, Symbol)
+            else machine.fresh(name)
+        )
+    if isinstance(owner, Partial):
+        return owner.function if name == "func" else machine.fresh(name)
+    return Bound(owner, name, node=node)
+
+
+def _read_of_tensor(machine: Machine, tensor: Tensor, name: str, node: cst.Attribute) -> Value:
+    if tensor.role is Role.BATCH and name not in _TENSOR_ATTRIBUTES:
+        # A batch may be any structure of tensors: its fields are tensors of the same batch, its methods are calls.
+        return Bound(tensor, name, node=node)
+    return tensors.attribute(machine, tensor, name, node)
+
+
+_TENSOR_ATTRIBUTES = {"device", "is_cuda", "shape", "dtype", "data", "grad", "T", "ndim", "requires_grad"}
+
+
+def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attribute) -> Value:
+    if owner.kind is Kind.WRAPPER:
+        return _read_of_wrapper(machine, owner, name, node)
+    value = machine.read(owner.id, name)
+    if value is not None:
+        _note_read(machine, owner, name, node)
+        return _as_replicated(machine, owner, value)
+    if isinstance(owner.cls, Class):
+        found = find(machine, owner.cls, name)
+        if isinstance(found, Function):
+            return _method(machine, owner, found, node)
+        if found is not None:
+            return found
+    if owner.kind is Kind.MODULE:
+        return _read_of_module(machine, owner, name, node)
+    if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
+        if name in _CONTAINER_METHODS and owner.kind is Kind.OTHER:
+            return Bound(owner, name, node=node)
+        if isinstance(owner.cls, Class) and foreign_bases(owner.cls):
+            return machine.part(owner.id, name, machine.text(node), owner)
+        return machine.part(owner.id, name, machine.text(node), owner)
+    return Bound(owner, name, node=node)
+
+
+_CONTAINER_METHODS = {"step", "scale", "update", "unscale_", "backward"}
+
+
+def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Attribute) -> Value:
+    if name == "module" or not wrappers.has_attribute(wrapper, name):
+        found = wrappers.read_attribute(machine, wrapper, name, node, machine.text(node.value))
+        return found if found is not None else machine.fresh(name)
+    return Bound(wrapper, name, node=node)
+
+
+def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attribute) -> Value:
+    if name == "module" and _surely_lacks(module, name):
+        wrapped = tuple(machine.wraps.get(module.id, ()))
+        cls = module.cls.name.rpartition(".")[2]
+        if wrapped and not machine.expecting_attribute_errors:
+            machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
+            return machine.fresh(name)
+    if name in MODULE_ATTRIBUTES - {"module", "device"}:
+        return Bound(module, name, node=node)
+    if isinstance(module.cls, External) and name in ("weight", "bias"):
+        return _weight(machine, module, name)
+    part = machine.part(module.id, name, machine.text(node), module)
+    if isinstance(module.cls, External):
+        modules.treat_as_module(machine, part)
+    return part
+
+
+def _weight(machine: Machine, module: Object, name: str) -> Value:
+    """``layer.weight``: one Parameter, wherever the layer is."""
+    uid = machine.part(module.id, name, name).id
+    place = modules.place_of(machine, module)
+    return machine.lift(
+        lambda where: (
+            Tensor(where, False, Role.PARAMETER, modules=frozenset({module.id}), uid=uid)  # type: ignore[arg-type]
+            if isinstance(where, (Device, Symbol))
+            else machine.fresh(name)
+        ),
+        place,
+    )
+
+
+def _surely_lacks(module: Object, name: str) -> bool:
+    """Whether a module's class is known well enough to say that it has no such attribute."""
+    return isinstance(module.cls, External) or not any(
+        isinstance(base, Symbol) for base in foreign_bases(module.cls)
+    )
+
+
+def _method(machine: Machine, owner: Object, function: Function, node: cst.CSTNode) -> Value:
+    if "property" in function.decorators or any(d.endswith("cached_property") for d in function.decorators):
+        return calls.call_function(machine, function, Arguments(), node, owner)
+    if "staticmethod" in function.decorators:
+        return function
+    if "classmethod" in function.decorators:
+        return Bound(owner.cls, function.name, function, node)
+    return Bound(owner, function.name, function, node)
+
+
+def _as_replicated(machine: Machine, owner: Object, value: Value) -> Value:
+    """Parameters and buffers of a replica are on its own GPU."""
+    if not machine.replica or owner.id not in machine.replicated:
+        return value
+
+    def there(option: Value) -> Value:
+        if isinstance(option, Tensor) and option.role in (Role.PARAMETER, Role.BUFFER):
+            return replace(option, place=REPLICA, assumed=False)
+        return option
+
+    return machine.lift(there, value)
+
+
+def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attribute) -> Value:
+    value = machine.read(owner.id, name)
+    if value is not None:
+        return value
+    if modules.is_module(machine, owner):
+        if name == "module" and owner.id in machine.wraps and not machine.expecting_attribute_errors:
+            # The program wraps this very value: unwrapped, it has no ``module`` of its own.
+            wrapped = tuple(machine.wraps[owner.id])
+            machine.emit(
+                BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped)
+            )
+            return machine.fresh(name)
+        if name in MODULE_ATTRIBUTES - {"module", "device"}:
+            return Bound(owner, name, node=node)
+    if name in _MODULE_EVIDENCE:
+        modules.treat_as_module(machine, owner)
+        return Bound(owner, name, node=node)
+    if name in _METHODS_OF_UNKNOWN:
+        return Bound(owner, name, node=node)
+    part = machine.part(owner.id, name, machine.text(node), owner)
+    if modules.is_module(machine, owner):
+        modules.treat_as_module(machine, part)
+    return part
+
+
+# Only modules have these.
+_MODULE_EVIDENCE = {
+    "state_dict",
+    "named_parameters",
+    "named_modules",
+    "load_state_dict",
+    "named_children",
+} - {
+    "state_dict",
+    "load_state_dict",
+}
+_METHODS_OF_UNKNOWN = {
+    "to", "cuda", "cpu", "parameters", "state_dict", "load_state_dict", "train", "eval", "step", "backward",
+    "items", "keys", "values", "append", "get", "numpy", "item", "format", "split", "copy",
+}  # fmt: skip
+
+
+# --- what a replica's writes lose ----------------------------------------------------------------------------
+
+
+def _note_read(machine: Machine, owner: Object, name: str, node: cst.CSTNode) -> None:
+    """Remember who reads an attribute of a module that was not written in the same forward."""
+    if owner.kind is not Kind.MODULE or machine.constructing(owner) or machine.testing:
+        return
+    if machine.in_forward and (owner.id, name) in machine.written:
+        return
+    machine.reads.setdefault((_identity(owner), name), {}).setdefault(node, machine.updating)
+
+
+def _identity(owner: Object) -> int:
+    return owner.cls.id if isinstance(owner.cls, Class) else owner.id
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
+def write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str) -> None:
+    """``owner.name = value``; ``node`` is the statement."""
+    machine.lift(lambda option: _write(machine, option, name, value, node, text), owner)
+
+
+def _write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str) -> Value:
+    if name == "grad":
+        machine.gradients_by_hand = True
+    if isinstance(owner, Object):
+        if owner.kind in (Kind.MODULE, Kind.WRAPPER):
+            _write_of_module(machine, owner, name, value, node, text)
+        else:
+            machine.write(owner.id, name, value)
+            christen(machine, value, text)
+    elif isinstance(owner, Symbol):
+        if modules.is_module(machine, owner):
+            optimizers.replaced(machine, owner, name, machine.read(owner.id, name), value, node)
+        machine.write(owner.id, name, value)
+        christen(machine, value, text)
+    elif isinstance(owner, Class):
+        machine.write(owner.id, name, value)
+    return NONE
+
+
+def _write_of_module(
+    machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, text: str
+) -> None:
+    before = machine.read(owner.id, name)
+    if machine.in_forward:
+        if machine.replica and owner.id in machine.replicated:
+            buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
+            machine.rebinds.append(
+                (AttributeRebound(node, machine.scene, text, name, (), buffer), _identity(owner))
+            )
+        machine.written.add((owner.id, name))
+    _report_lost_parameter(machine, owner, name, before, value, node)
+    optimizers.replaced(machine, owner, name, before, value, node)
+    note_container(machine, owner, name, value, node)
+    stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node), value)
+    machine.write(owner.id, name, stored)
+    christen(machine, value, text)
+
+
+def _report_lost_parameter(
+    machine: Machine, owner: Object, name: str, before: Value | None, value: Value, node: cst.CSTNode
+) -> None:
+    if not machine.constructing(owner):
+        return
+
+    def report(option: Value) -> Value:
+        if isinstance(option, Tensor) and option.lost is not None and option.role is not Role.PARAMETER:
+            machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option))
+        return NONE
+
+    machine.lift(report, value)
+
+
+def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
+    """A plain list or dict is stored on a module: what it holds is registered nowhere by that."""
+    for _, option in alternatives(value):
+        held: tuple[Value, ...] = ()
+        if isinstance(option, Object) and option.kind is Kind.DICT:
+            mapping = machine.read(option.id, "#map")
+            held = tuple(item for _, item in mapping.items) if isinstance(mapping, Mapping) else ()
+            machine.holders[option.id] = Holder(owner, name, node)
+        elif isinstance(option, Object) and option.kind is Kind.LIST:
+            machine.holders[option.id] = Holder(owner, name, node)
+            held = _items(machine, option)
+        elif isinstance(option, Sequence):
+            held = option.items
+        for item in held:
+            hold(machine, item, Holder(owner, name, node))
+
+
+def hold(machine: Machine, item: Value, holder: Holder) -> None:
+    for _, option in alternatives(item):
+        if modules.is_module(machine, option) and isinstance(option, Object):
+            for part in modules.reachable(machine, option):
+                machine.unregistered.setdefault(part, holder)
+        elif isinstance(option, Tensor) and option.role is Role.PARAMETER:
+            machine.unregistered.setdefault(option.uid, holder)
+        elif isinstance(option, Sequence):
+            for inner in option.items:
+                hold(machine, inner, holder)
+
+
+def _items(machine: Machine, value: Object) -> tuple[Value, ...]:
+    items = machine.read(value.id, "#items")
+    return items.items if isinstance(items, Sequence) else ()
+
+
+# --- super -------------------------------------------------------------------------------------------------
+
+
+def call_super(machine: Machine, target: Super, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``super().name(...)``: the next definition in this program; a library's is taken to do nothing here."""
+    receiver = target.receiver
+    if isinstance(receiver, Object) and isinstance(receiver.cls, Class):
+        method = find(machine, receiver.cls, name, beyond=target.owner)
+        if isinstance(method, Function):
+            return calls.call_function(machine, method, arguments, node, receiver)
+        if name == "__init__":
+            return NONE
+        if modules.is_module(machine, receiver) and name != "forward":
+            return calls.library.call_module_method(machine, receiver, name, arguments, node)
+    return machine.fresh(f"super().{name}()")
+
+
+# --- items -------------------------------------------------------------------------------------------------
+
+
+def item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
+    """``owner[key]``"""
+    return machine.lift(lambda option, chosen: _item(machine, option, chosen, node), owner, key)
+
+
+def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
+    if isinstance(owner, Tensor):
+        return tensors.index(machine, owner, key, node)
+    if isinstance(owner, Loaded):
+        return Loaded(owner.file, (*owner.entries, key.value if isinstance(key, Const) else None))
+    if isinstance(owner, Object):
+        return _item_of_object(machine, owner, key, node)
+    if isinstance(owner, Mapping):
+        return (owner.get(key.value) if isinstance(key, Const) else owner.rest) or machine.fresh()
+    if isinstance(owner, Sequence):
+        return _item_of_sequence(machine, owner, key)
+    if isinstance(owner, Symbol):
+        name = key.value if isinstance(key, Const) else key
+        part = machine.part(owner.id, ("item", name), machine.text(node), owner)
+        stored = machine.read(owner.id, f"[{name!r}]")
+        return stored if stored is not None else part
+    return machine.fresh()
+
+
+def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
+    if owner.kind is Kind.WRAPPER:
+        wrapped = Note(owner.node, "wrapped here")
+        text = machine.text(node.value)
+        machine.emit(
+            WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped)
+        )
+        return machine.fresh()
+    if isinstance(owner.cls, Class):
+        method = find(machine, owner.cls, "__getitem__")
+        if isinstance(method, Function):
+            return calls.call_function(machine, method, Arguments((key,)), node, owner)
+    mapping = machine.read(owner.id, "#map")
+    if isinstance(mapping, Mapping):
+        found = mapping.get(key.value) if isinstance(key, Const) else _any(machine, mapping)
+        return found if found is not None else machine.fresh()
+    items = modules.items_of(machine, owner)
+    if isinstance(items, Sequence):
+        return _item_of_sequence(machine, items, key)
+    if owner.kind is Kind.MODULE:
+        part = machine.part(owner.id, ("item", key), machine.text(node), owner)
+        modules.treat_as_module(machine, part)
+        return part
+    return machine.fresh()
+
+
+def _any(machine: Machine, mapping: Mapping) -> Value | None:
+    """What an unknown key gets: the only value there is, or the value that all keys share."""
+    values = {value for _, value in mapping.items}
+    if mapping.rest is not None:
+        values.add(mapping.rest)
+    return values.pop() if len(values) == 1 else None
+
+
+def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:
+    if isinstance(key, Const) and type(key.value) is int and sequence.items:
+        position = key.value
+        if sequence.exact and -len(sequence.items) <= position < len(sequence.items):
+            return sequence.items[position]
+        if not sequence.exact and 0 <= position < len(sequence.items):
+            return sequence.items[position]
+        return machine.fresh() if sequence.exact else sequence.items[-1]
+    if sequence.items and (not isinstance(key, Const)):
+        return sequence.items[0]
+    return machine.fresh()
+
+
+def write_item(
+    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str
+) -> None:
+    """``owner[key] = value``"""
+    machine.lift(lambda option: _write_item(machine, option, key, value, node, text), owner)
+
+
+def _write_item(
+    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str
+) -> Value:
+    if isinstance(owner, Symbol) and isinstance(key, Const):
+        machine.write(owner.id, f"[{key.value!r}]", value)
+    if not isinstance(owner, Object):
+        return NONE
+    if owner.kind is Kind.MODULE:
+        optimizers.replaced(
+            machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node
+        )
+    mapping = machine.read(owner.id, "#map")
+    if isinstance(mapping, Mapping):
+        known = isinstance(key, Const)
+        machine.write(
+            owner.id, "#map", mapping.with_item(key.value, value) if known else replace(mapping, rest=value)
+        )
+    items = machine.read(owner.id, "#items")
+    if isinstance(items, Sequence):
+        machine.write(owner.id, "#items", _with_item(items, key, value))
+    if owner.id in machine.holders:
+        hold(machine, value, machine.holders[owner.id])
+    christen(machine, value, text)
+    return NONE
+
+
+def _with_item(items: Sequence, key: Value, value: Value) -> Sequence:
+    if isinstance(key, Const) and type(key.value) is int and 0 <= key.value < len(items.items):
+        replaced = list(items.items)
+        replaced[key.value] = value
+        return Sequence(tuple(replaced), items.exact)
+    return Sequence(items.items, exact=False)

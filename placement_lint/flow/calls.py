@@ -1,0 +1,427 @@
+"""Calls: of functions and classes of the program, of modules, and of everything else by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import (
+    attributes,
+    expressions,
+    library,
+    modules,
+    optimizers,
+    python,
+    statements,
+    tensors,
+    wrappers,
+)
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.classes import find, foreign_bases
+from placement_lint.flow.events import Operand
+from placement_lint.flow.machine import MAX_CALL_DEPTH, Frame, Machine
+from placement_lint.flow.values import (
+    Bound,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Partial,
+    Role,
+    Sequence,
+    Super,
+    Symbol,
+    Tensor,
+    Value,
+)
+from placement_lint.flow.vocabulary import (
+    CONTAINERS,
+    LOSS_MODULES,
+    PARAMETRIC_LAYERS,
+    RECURRENT_LAYERS,
+)
+from placement_lint.rule import Note
+
+
+def call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
+    """``callee(*arguments)``"""
+    return machine.lift(lambda option: _call(machine, option, arguments, node), callee)
+
+
+def _call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
+    if isinstance(callee, Function):
+        return call_function(machine, callee, arguments, node)
+    if isinstance(callee, Bound):
+        return _call_bound(machine, callee, arguments, node)
+    if isinstance(callee, Class):
+        return instantiate(machine, callee, arguments, node)
+    if isinstance(callee, External):
+        return library.call(machine, callee.name, arguments, node)
+    if isinstance(callee, Partial):
+        merged = {**dict(callee.keywords), **arguments.keywords}
+        return call(
+            machine,
+            callee.function,
+            replace(arguments, positional=(*callee.positional, *arguments.positional), keywords=merged),
+            node,
+        )
+    if isinstance(callee, Object):
+        return call_object(machine, callee, arguments, node)
+    if isinstance(callee, Symbol):
+        return _call_unknown(machine, callee, arguments, node)
+    return machine.fresh()
+
+
+# --- functions ---------------------------------------------------------------------------------------------
+
+
+def call_function(
+    machine: Machine,
+    function: Function,
+    arguments: Arguments,
+    node: cst.CSTNode,
+    receiver: Value | None = None,
+) -> Value:
+    """Interpret a function of the program with these arguments, unless that leads too deep."""
+    if receiver is not None:
+        arguments = arguments.with_receiver(receiver)
+    machine.called.add(function.node)
+    too_deep = len(machine.frames) > MAX_CALL_DEPTH or machine.running.count(function.node) > 1
+    if too_deep or machine.fuel <= 0:
+        return machine.fresh(f"{function.name}()")
+    frame = Frame(machine.new_frame(function.frame), function, receiver)
+    with _running(machine, frame, function, node):
+        _bind_parameters(machine, function.node.params, arguments)
+        if isinstance(function.node, cst.Lambda):
+            return expressions.evaluate(machine, function.node.body)
+        body = function.node.body
+        result = machine.scope("function", lambda: statements.execute_body(machine, body))
+        yielded = machine.read(frame.id, "#yields")
+        if yielded is not None:
+            return machine.new_list(Sequence((yielded,), exact=False), node)
+    return result
+
+
+@contextmanager
+def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode) -> Iterator[None]:
+    machine.frames.append(frame)
+    machine.running.append(function.node)
+    machine.calls.append(Note(node, f"`{function.name}` is called here"))
+    try:
+        yield
+    finally:
+        machine.calls.pop()
+        machine.running.pop()
+        machine.frames.pop()
+
+
+def _bind_parameters(machine: Machine, parameters: cst.Parameters, arguments: Arguments) -> None:
+    frame = machine.frame.id
+    keywords = dict(arguments.keywords)
+    positional = list(arguments.positional)
+    for parameter in (*parameters.posonly_params, *parameters.params):
+        name = parameter.name.value
+        if positional:
+            value: Value | None = positional.pop(0)
+        else:
+            value = keywords.pop(name, None)
+        machine.write(frame, name, value if value is not None else _default(machine, parameter, arguments))
+    if isinstance(parameters.star_arg, cst.Param):
+        rest = Sequence(tuple(positional), exact=not arguments.spread)
+        machine.write(frame, parameters.star_arg.name.value, rest)
+    for parameter in parameters.kwonly_params:
+        value = keywords.pop(parameter.name.value, None)
+        filled = value if value is not None else _default(machine, parameter, arguments)
+        machine.write(frame, parameter.name.value, filled)
+    if parameters.star_kwarg is not None:
+        machine.write(
+            frame, parameters.star_kwarg.name.value, Mapping(tuple(keywords.items()), machine.fresh())
+        )
+
+
+def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Value:
+    """A parameter that got no argument: its default, unless unknown arguments may have filled it."""
+    name = parameter.name.value
+    if parameter.default is None or arguments.spread:
+        return machine.fresh(name)
+    return expressions.evaluate(machine, parameter.default)
+
+
+def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
+    """One symbol a parameter, for a function that is looked at without a caller."""
+    parameters = function.node.params
+    names = [parameter.name.value for parameter in (*parameters.posonly_params, *parameters.params)]
+    keywords = [parameter.name.value for parameter in parameters.kwonly_params]
+    return Arguments(
+        tuple(machine.fresh(name) for name in names[skip_first:]),
+        {name: machine.fresh(name) for name in keywords},
+        spread=True,
+    )
+
+
+# --- classes and instances -----------------------------------------------------------------------------------
+
+
+def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Value:
+    """``Net(...)``: the object, after its ``__init__``."""
+    machine.called.add(cls.node)
+    if cls.module:
+        instance = modules.new_module(machine, cls, node)
+    else:
+        instance = machine.new_object(_kind_of(cls), cls, node)
+    initialiser = find(machine, cls, "__init__")
+    if isinstance(initialiser, Function):
+        call_function(machine, initialiser, arguments, node, instance)
+        # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
+        machine.dead = False
+    elif fields := _dataclass_fields(machine, cls):
+        for position, name in enumerate(fields):
+            value = arguments.get(position, name) or find(machine, cls, name)
+            machine.write(instance.id, name, value or machine.part(instance.id, name, name))
+    return instance
+
+
+def _kind_of(cls: Class) -> Kind:
+    names = {base.name for base in foreign_bases(cls) if isinstance(base, External)}
+    return Kind.DATASET if any(name.endswith("Dataset") for name in names) else Kind.INSTANCE
+
+
+def _dataclass_fields(machine: Machine, cls: Class) -> list[str]:
+    return [
+        statement.target.value
+        for line in cls.node.body.body
+        if isinstance(line, cst.SimpleStatementLine)
+        for statement in line.body
+        if isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name)
+    ]
+
+
+def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.Call) -> Value:
+    receiver, name = bound.receiver, bound.name
+    if bound.function is not None:
+        return call_function(machine, bound.function, arguments, node, receiver)
+    if isinstance(receiver, Tensor):
+        return tensors.call_method(machine, receiver, name, arguments, node)
+    if isinstance(receiver, Parameters):
+        return receiver
+    if isinstance(receiver, Super):
+        return attributes.call_super(machine, receiver, name, arguments, node)
+    if isinstance(receiver, (Object, Symbol)) and modules.is_module(machine, receiver):
+        return library.call_module_method(machine, receiver, name, arguments, node)
+    if isinstance(receiver, Object) and receiver.kind is Kind.OPTIMIZER:
+        return optimizers.call_method(machine, receiver, name, arguments, node)
+    return python.call_method(machine, receiver, name, arguments, node)
+
+
+def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
+    """``net(x)``, or an instance with ``__call__``."""
+    if target.kind is Kind.WRAPPER:
+        return wrappers.call(
+            machine,
+            target,
+            arguments,
+            node,
+            lambda inner, scattered: forward(machine, inner, scattered, node),
+        )
+    if target.kind is Kind.MODULE:
+        return forward(machine, target, arguments, node)
+    if isinstance(target.cls, Class):
+        method = find(machine, target.cls, "__call__")
+        if isinstance(method, Function):
+            return call_function(machine, method, arguments, node, target)
+    return machine.fresh()
+
+
+def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    if modules.is_module(machine, callee):
+        return forward(machine, callee, arguments, node)
+    return foreign(machine, arguments, machine.text(node.func))
+
+
+def foreign(machine: Machine, arguments: Arguments, text: str) -> Value:
+    """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
+    for value in arguments.values():
+        wrappers.may_change(machine, value)
+        if isinstance(value, Object) and modules.is_module(machine, value):
+            for part in modules.reachable(machine, value).values():
+                machine.write(part.id, modules.PLACE, machine.fresh())
+    return machine.fresh(f"{text}()")
+
+
+# --- forward -------------------------------------------------------------------------------------------------
+
+
+def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    """Call a bare module."""
+    if isinstance(module, Object) and module.kind is Kind.WRAPPER:
+        return call_object(machine, module, arguments, node)
+    method = (
+        find(machine, module.cls, "forward")
+        if isinstance(module, Object) and isinstance(module.cls, Class)
+        else None
+    )
+    if isinstance(method, Function) and isinstance(module, Object):
+        return _user_forward(machine, module, method, arguments, node)
+    _check_registered(machine, module, node)
+    library_class = _library_class(module)
+    if library_class:
+        return arguments.lifted(
+            machine, lambda concrete: _layer_forward(machine, module, library_class, concrete, node)
+        )
+    return arguments.lifted(machine, lambda concrete: _opaque_forward(machine, module, concrete, node))
+
+
+def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
+    if module.id in machine.unregistered and modules.has_parameters(machine, module) is True:
+        modules.report_unregistered(machine, module.id, node)
+
+
+def _library_class(module: Object | Symbol) -> str:
+    """The layer of torch.nn whose forward a module runs, if it is one."""
+    if isinstance(module, Symbol):
+        return ""
+    if isinstance(module.cls, External):
+        return module.cls.name if module.cls.name.startswith("torch.nn.") else ""
+    bases = [base.name for base in foreign_bases(module.cls) if isinstance(base, External)]
+    return next((name for name in bases if name in CONTAINERS or name in PARAMETRIC_LAYERS), "")
+
+
+def _user_forward(
+    machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call
+) -> Value:
+    place = modules.place_of(machine, module)
+    outermost = not machine.in_forward
+    entering = Arguments(
+        tuple(_entering(machine, value, place, node, outermost) for value in arguments.positional),
+        {
+            name: _entering(machine, value, place, node, outermost)
+            for name, value in arguments.keywords.items()
+        },
+        arguments.spread,
+    )
+    _check_registered(machine, module, node)
+    machine.in_forward.append(module)
+    written, machine.written = machine.written, machine.written if not outermost else set()
+    try:
+        result = call_function(machine, method, entering, node, module)
+    finally:
+        machine.in_forward.pop()
+        machine.written = written
+    if machine.dead:
+        machine.dead = False
+        return machine.fresh()
+    return result
+
+
+def _entering(machine: Machine, value: Value, place: Value, node: cst.Call, outermost: bool) -> Value:
+    def enter(option: Value) -> Value:
+        if isinstance(option, Tensor):
+            return replace(option, entered=option.entered or node) if outermost else option
+        if isinstance(option, Symbol) and isinstance(place, Device):
+            return Tensor(place, None, Role.INPUT, assumed=True)
+        return option
+
+    return machine.lift(enter, value)
+
+
+def _layer_forward(
+    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
+) -> Value:
+    assert isinstance(module, Object)
+    if name == "torch.nn.Sequential":
+        return _sequential_forward(machine, module, arguments, node)
+    label = machine.text(node.func)
+    inputs = _operands(machine, arguments, node)
+    if name in LOSS_MODULES:
+        return _loss_forward(machine, module, inputs, node)
+    if name not in PARAMETRIC_LAYERS:
+        return inputs[0].tensor if inputs else _opaque_forward(machine, module, arguments, node)
+    place = modules.place_of(machine, module)
+    result = machine.lift(lambda where: _apply_layer(machine, module, where, label, inputs, node), place)
+    if name in RECURRENT_LAYERS:
+        return Sequence((result, result))
+    return result
+
+
+def _apply_layer(
+    machine: Machine, module: Object, place: Value, label: str, inputs: list[Operand], node: cst.Call
+) -> Value:
+    if not isinstance(place, (Device, Symbol)):
+        return machine.fresh()
+    weights = modules.weights(machine, module, place, label)
+    result = tensors.operate(machine, f"`{label}`", [weights, *inputs], node, scalar=False)
+    return replace(result, role=Role.PLAIN) if result is not None else machine.fresh()
+
+
+def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
+    items = modules.items_of(machine, module)
+    if not isinstance(items, Sequence) or not items.items:
+        return _opaque_forward(machine, module, arguments, node)
+    value = arguments.get(0) or machine.fresh()
+    for item in items.items:
+        value = call(machine, item, Arguments((value,)), node)
+    return value
+
+
+def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
+    weight = machine.read(module.id, "weight")
+    operands = inputs[:3]
+    reduction = machine.read(module.id, "#reduction")
+    if isinstance(weight, Tensor):
+        operands = [*operands, Operand("the criterion's weight", weight)]
+    result = tensors.operate(machine, f"`{machine.text(node.func)}`", operands, node)
+    return reduced_loss(machine, result, reduction) if result else machine.fresh()
+
+
+def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Value:
+    """A loss with its ``reduction`` argument applied: by default the mean over the batch."""
+    if reduction is None or reduction in (Const("mean"), Const("batchmean")):
+        return replace(loss, scalar=True, reduction="mean", role=Role.PLAIN)
+    if reduction == Const("sum"):
+        return replace(loss, scalar=True, reduction="sum", role=Role.PLAIN)
+    return replace(
+        loss, scalar=False if reduction == Const("none") else None, reduction=None, role=Role.PLAIN
+    )
+
+
+def _opaque_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    """A module whose forward is not looked into: its output is where it is, whatever its structure."""
+    place = modules.place_of(machine, module)
+    inputs = _operands(machine, arguments, node) if modules.takes_inputs_as_they_are(module) else []
+    label = machine.text(node.func)
+
+    def output(where: Value) -> Value:
+        if not isinstance(where, (Device, Symbol)):
+            return machine.fresh()
+        weights = modules.weights(machine, module, where, label)
+        if inputs:
+            tensors.operate(machine, f"`{label}`", [weights, *inputs], node)
+        return replace(weights.tensor, role=Role.BATCH)
+
+    return machine.lift(output, place)
+
+
+def _operands(machine: Machine, arguments: Arguments, node: cst.Call) -> list[Operand]:
+    """The tensors among the arguments, with their source text; tensors in tuples count as well."""
+    texts = [machine.text(argument.value) for argument in node.args]
+    found = []
+    for position, value in enumerate(arguments.values()):
+        label = texts[position] if position < len(texts) else "an argument"
+        found.extend(Operand(label, tensor) for tensor in _tensors_in(machine, value))
+    return found
+
+
+def _tensors_in(machine: Machine, value: Value) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Sequence):
+        for item in value.items:
+            yield from _tensors_in(machine, item)

@@ -1,0 +1,122 @@
+"""A program's choice of device, and the places that ask for CUDA without regard to it.
+
+A choice is a device with a CPU alternative that something is moved to, or a flag under which something is moved to
+CUDA. A request is ``.cuda()``, ``"cuda"`` and their kind, in so many words. They meet once the whole program is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from placement_lint.flow.condition import ANY_MACHINE, NO_GPU, Condition, Cube, Question, answered
+from placement_lint.flow.devices import as_place
+from placement_lint.flow.events import CudaRequested, Scene
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import CPU, Const, Device, Object, Place, Symbol, Value, alternatives
+from placement_lint.rule import Note
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """``on_cpu`` is the condition under which the choice falls on the CPU."""
+
+    on_cpu: Condition
+    note: Note
+    text: str
+
+
+@dataclass(frozen=True)
+class Request:
+    node: cst.CSTNode
+    scene: Scene
+    how: str
+
+
+def used(machine: Machine, target: Value, node: cst.Call) -> None:
+    """Something is moved to ``target``: if that is the CPU on some machines, the program chooses."""
+    if machine.standalone:
+        return
+    places = [(guard, as_place(option)) for guard, option in alternatives(target)]
+    on_cpu = [guard for guard, place in places if place == CPU]
+    text = machine.text(node.args[0].value) if node.args else "the device"
+    note = Note(node, f"`{text}` is used here")
+    if on_cpu and len(places) > 1:
+        machine.chosen.append(Chosen(on_cpu[0], note, text))
+    for _, place in places:
+        option = _option(place)
+        if option is not None:
+            elsewhere = Question(("elsewhere", option), text=f"{option.text or text} names another device")
+            machine.chosen.append(Chosen(answered(elsewhere, True), note, text))
+
+
+def _option(place: Place | None) -> Symbol | None:
+    """The command-line option that a device, or its index, comes from."""
+    symbol = place.index if isinstance(place, Device) else place
+    if isinstance(symbol, Symbol):
+        root: Symbol | Object | None = symbol
+        while isinstance(root, Symbol) and root.parent is not None:
+            root = root.parent
+        if isinstance(root, Symbol) and root.text.endswith((".parse_args()", ".parse_known_args()")):
+            return symbol
+    return None
+
+
+def request(machine: Machine, how: str, node: cst.CSTNode) -> None:
+    """CUDA is asked for in so many words."""
+    scene = replace(machine.scene, reach=machine.tested & machine.decided)
+    if machine.standalone:
+        return
+    machine.requests.append(Request(node, scene, how))
+    guarding = _device_flags(machine.tested)
+    if guarding is not None:
+        text = _flag_text(machine.tested)
+        machine.chosen.append(Chosen(guarding.negation, Note(node, f"moved only {text} here"), text))
+
+
+def request_literal(machine: Machine, given: Value | None, how: str, node: cst.CSTNode) -> None:
+    """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index."""
+    if isinstance(given, Const):
+        place = as_place(given)
+        if isinstance(place, Device) and place.kind == "cuda":
+            request(machine, how, node)
+
+
+def _device_flags(reach: Condition) -> Condition | None:
+    """The part of a path that decides about CUDA; None where nothing does."""
+    if len(reach.cubes) != 1:
+        return None
+    (cube,) = reach.cubes
+    answers = frozenset(answer for answer in cube.answers if _about_cuda(answer[0].text))
+    excludes_cpu = not cube.machines & NO_GPU
+    if not answers and not excludes_cpu:
+        return None
+    return Condition(frozenset({Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)}))
+
+
+def _about_cuda(text: str) -> bool:
+    return any(word in text.lower() for word in ("cuda", "gpu", "device"))
+
+
+def _flag_text(reach: Condition) -> str:
+    (cube,) = reach.cubes
+    flags = [question.text for question, _ in cube.answers if _about_cuda(question.text)]
+    return f"under `{flags[0]}`" if flags else "where CUDA is available"
+
+
+def resolve(machine: Machine) -> set[cst.CSTNode]:
+    """Report every request that is reached where some choice falls elsewhere; their nodes."""
+    by_node: dict[cst.CSTNode, list[Request]] = {}
+    for asked in machine.requests:
+        by_node.setdefault(asked.node, []).append(asked)
+    ignoring = set()
+    for node, visits in by_node.items():
+        for chosen in machine.chosen:
+            both = [asked.scene.reach & chosen.on_cpu for asked in visits]
+            if chosen.note.node is not node and all(condition.possible for condition in both):
+                scene = replace(visits[0].scene, when=both[0])
+                machine.emit(CudaRequested(node, scene, visits[0].how, chosen.note, chosen.text, chosen.note))
+                ignoring.add(node)
+                break
+    return ignoring

@@ -1,0 +1,201 @@
+"""Conditions under which something holds: which machine, and which way each branch went.
+
+A condition is a disjunction of *cubes*. A cube says how many GPUs the machine may have (none, one, or
+several: three cases are all that decides placement) and how a few questions of the program, such as
+``args.cuda`` or ``rank == 0``, were answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+# A set of machines as bits, so that conjunction is ``&`` and disjunction is ``|``.
+NO_GPU, ONE_GPU, MANY_GPUS = 1, 2, 4
+ANY_MACHINE = NO_GPU | ONE_GPU | MANY_GPUS
+
+MACHINES = {
+    NO_GPU: "without a GPU",
+    ONE_GPU: "with exactly one GPU",
+    MANY_GPUS: "when two or more GPUs are visible",
+    NO_GPU | ONE_GPU: "with fewer than two GPUs",
+    ONE_GPU | MANY_GPUS: "on a machine with a GPU",
+}
+
+# Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
+MAX_CUBES = 12
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something the program asks and the analysis cannot answer; equal questions get equal answers.
+
+    ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``, ``mode == "ddp"``.
+    ``text`` is how the program words it, for messages.
+    """
+
+    subject: Hashable
+    rivals: Hashable = None
+    text: str = field(default="", compare=False)
+
+
+Answers = frozenset[tuple[Question, bool]]
+
+
+@dataclass(frozen=True)
+class Cube:
+    machines: int
+    answers: Answers
+
+    def meet(self, other: Cube) -> Cube | None:
+        """Both at once, or None where they exclude each other."""
+        machines = self.machines & other.machines
+        if not machines:
+            return None
+        if self.answers >= other.answers:
+            return self if machines == self.machines else Cube(machines, self.answers)
+        answers = self.answers | other.answers
+        return Cube(machines, answers) if _agree(answers) else None
+
+    def covers(self, other: Cube) -> bool:
+        return self.machines & other.machines == other.machines and self.answers <= other.answers
+
+
+def _agree(answers: Answers) -> bool:
+    given: dict[Question, bool] = {}
+    winners: dict[Hashable, Question] = {}
+    for question, answer in answers:
+        if given.setdefault(question, answer) != answer:
+            return False
+        if (
+            answer
+            and question.rivals is not None
+            and winners.setdefault(question.rivals, question) != question
+        ):
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A disjunction of cubes; no cube at all is the condition that never holds."""
+
+    cubes: frozenset[Cube]
+
+    def __and__(self, other: Condition) -> Condition:
+        if self is ALWAYS or self is other:
+            return other
+        if other is ALWAYS:
+            return self
+        met = (mine.meet(theirs) for mine in self.cubes for theirs in other.cubes)
+        return _simplified(cube for cube in met if cube is not None)
+
+    def __or__(self, other: Condition) -> Condition:
+        if self is ALWAYS or self is other or not other.cubes:
+            return self
+        if other is ALWAYS or not self.cubes:
+            return other
+        return _simplified((*self.cubes, *other.cubes))
+
+    @property
+    def possible(self) -> bool:
+        return bool(self.cubes)
+
+    def excludes(self, other: Condition) -> bool:
+        return not any(mine.meet(theirs) for mine in self.cubes for theirs in other.cubes)
+
+    def implies(self, other: Condition) -> bool:
+        """Whether every cube here lies inside ``other`` (sound; may miss a cover by several cubes)."""
+        if other is ALWAYS:
+            return True
+        return all(any(theirs.covers(mine) for theirs in other.cubes) for mine in self.cubes)
+
+    def given(self, known: Condition) -> Condition:
+        """This condition without what ``known`` says already."""
+        if known is ALWAYS or len(known.cubes) != 1:
+            return self
+        (base,) = known.cubes
+        return _simplified(
+            Cube(
+                ANY_MACHINE if base.machines & ~cube.machines == 0 else cube.machines,
+                cube.answers - base.answers,
+            )
+            for cube in self.cubes
+        )
+
+    @cached_property
+    def negation(self) -> Condition:
+        result = ALWAYS
+        for cube in self.cubes:
+            result = result & _negated(cube)
+        return result
+
+
+def any_of(conditions: Iterable[Condition]) -> Condition:
+    result = NEVER
+    for condition in conditions:
+        result = result | condition
+    return result
+
+
+def machines(bits: int) -> Condition:
+    return Condition(frozenset({Cube(bits, frozenset())})) if bits != ANY_MACHINE else ALWAYS
+
+
+def answered(question: Question, answer: bool) -> Condition:
+    return Condition(frozenset({Cube(ANY_MACHINE, frozenset({(question, answer)}))}))
+
+
+def _negated(cube: Cube) -> Condition:
+    flipped = [answered(question, not answer) for question, answer in cube.answers]
+    if cube.machines != ANY_MACHINE:
+        flipped.append(machines(ANY_MACHINE & ~cube.machines))
+    return any_of(flipped)
+
+
+def _simplified(cubes: Iterable[Cube]) -> Condition:
+    """Merge what differs in one respect only and drop what another cube covers, until nothing changes."""
+    kept: list[Cube] = []
+    waiting = list(cubes)
+    while waiting:
+        cube = waiting.pop()
+        if any(other.covers(cube) for other in kept):
+            continue
+        merged = next(((other, union) for other in kept if (union := _union(cube, other))), None)
+        if merged is not None:
+            kept.remove(merged[0])
+            waiting.append(merged[1])
+            continue
+        kept = [other for other in kept if not cube.covers(other)]
+        kept.append(cube)
+    if len(kept) > MAX_CUBES:
+        kept = [_widened(kept)]
+    if len(kept) == 1 and kept[0] == _EVERYTHING:
+        return ALWAYS
+    return Condition(frozenset(kept))
+
+
+def _union(one: Cube, other: Cube) -> Cube | None:
+    """The single cube equal to both together, where there is one."""
+    if one.answers == other.answers:
+        return Cube(one.machines | other.machines, one.answers)
+    if one.machines != other.machines or len(one.answers) != len(other.answers):
+        return None
+    differing = one.answers ^ other.answers
+    if len({question for question, _ in differing}) == 1:
+        return Cube(one.machines, one.answers & other.answers)
+    return None
+
+
+def _widened(cubes: list[Cube]) -> Cube:
+    common = frozenset.intersection(*(cube.answers for cube in cubes))
+    every = 0
+    for cube in cubes:
+        every |= cube.machines
+    return Cube(every, common)
+
+
+_EVERYTHING = Cube(ANY_MACHINE, frozenset())
+ALWAYS = Condition(frozenset({_EVERYTHING}))
+NEVER = Condition(frozenset())

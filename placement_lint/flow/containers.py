@@ -1,0 +1,16 @@
+"""The content of tuples and lists."""
+
+from __future__ import annotations
+
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import Kind, Object, Sequence, Value
+
+
+def content(machine: Machine, value: Value) -> Sequence | None:
+    """The items of a tuple or list."""
+    if isinstance(value, Sequence):
+        return value
+    if isinstance(value, Object) and value.kind is Kind.LIST:
+        items = machine.read(value.id, "#items")
+        return items if isinstance(items, Sequence) else Sequence((), exact=False)
+    return None

@@ -1,0 +1,111 @@
+"""Places: from the values that programs name devices with, to devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import CPU, REPLICA, Const, Device, Place, Symbol, Tensor, Value
+
+_DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
+
+# Cells of the module frame: what torch keeps a process (or thread) wide.
+_CURRENT = "#current device"
+_DEFAULT = "#default device"
+
+
+def device_from_text(text: str) -> Device | None:
+    match = _DEVICE_TEXT.fullmatch(text)
+    if match is None:
+        return None
+    kind, index = match.groups()
+    # There is one CPU: torch.device("cpu:0") names the same memory.
+    return Device(kind, int(index) if index and kind != "cpu" else None)
+
+
+def as_place(value: Value) -> Place | None:
+    """The place that a ``device`` argument names; None where it names none (``None``, a dtype)."""
+    if isinstance(value, (Device, Symbol)):
+        return value
+    if isinstance(value, Tensor):
+        return value.place
+    if isinstance(value, Const):
+        if isinstance(value.value, str):
+            return device_from_text(value.value)
+        if type(value.value) is int:
+            return Device("cuda", value.value)
+    return None
+
+
+def resolve(machine: Machine, place: Place) -> Place:
+    """Where a device without index is at this moment: on the current device."""
+    if isinstance(place, Symbol) or place.kind != "cuda" or place.index is not None:
+        return place
+    if machine.replica:
+        return REPLICA
+    current = machine.read(machine.module_frame, _CURRENT)
+    if current is None:
+        return place if machine.standalone else Device("cuda", 0)
+    if isinstance(current, Device):
+        return current
+    return place
+
+
+def require(machine: Machine, place: Place) -> None:
+    """Something is put there: past this point the machine has that device."""
+    if isinstance(place, Device) and place.kind == "cuda":
+        several = isinstance(place.index, int) and place.index > 0
+        machine.survive(machines(MANY_GPUS if several else ONE_GPU | MANY_GPUS))
+
+
+def set_current(machine: Machine, value: Value) -> None:
+    """``torch.cuda.set_device(k)``: what ``"cuda"`` means from now on."""
+    place = as_place(value)
+    if isinstance(place, Symbol):
+        place = Device("cuda", place)
+    if place is not None:
+        require(machine, place)
+    machine.write(machine.module_frame, _CURRENT, place if place is not None else machine.fresh())
+
+
+def set_default(machine: Machine, value: Value) -> None:
+    """``torch.set_default_device(d)``: where factories build from now on."""
+    machine.default_was_set = True
+    machine.write(machine.module_frame, _DEFAULT, machine.lift(lambda option: as_place(option) or CPU, value))
+
+
+def default_place(machine: Machine) -> Value:
+    """Where a factory without ``device=`` builds: a place or a choice of places."""
+    if machine.standalone and machine.default_was_set and not machine.in_default_context:
+        return machine.fresh()
+    value = machine.read(machine.module_frame, _DEFAULT)
+    if value is None or (machine.replica and not machine.in_default_context):
+        # The default device is thread-local: replicas run in threads that do not have it.
+        return CPU
+    return machine.lift(
+        lambda place: resolve(machine, place) if isinstance(place, (Device, Symbol)) else machine.fresh(),
+        value,
+    )
+
+
+@contextmanager
+def current_device(machine: Machine, value: Value) -> Iterator[None]:
+    """``with torch.cuda.device(k):``"""
+    before = machine.store.read(machine.module_frame, _CURRENT)
+    set_current(machine, value)
+    yield
+    machine.store.write(machine.module_frame, _CURRENT, before)
+
+
+@contextmanager
+def default_device(machine: Machine, value: Value) -> Iterator[None]:
+    """``with torch.device(d):``"""
+    before = machine.store.read(machine.module_frame, _DEFAULT)
+    set_default(machine, value)
+    machine.in_default_context += 1
+    yield
+    machine.in_default_context -= 1
+    machine.store.write(machine.module_frame, _DEFAULT, before)

@@ -1,0 +1,220 @@
+"""What the flow analysis tells the rules: things that happen in the program, with the values concerned.
+
+An event carries concrete values, never a choice: where a value has alternatives, each gives an event of its
+own, and the scene says under which condition. Labels are how the program itself names a thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.condition import Condition
+from placement_lint.flow.values import Place, StateDict, Tensor
+from placement_lint.rule import Note
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where and when an event happens.
+
+    ``reach`` is the condition under which the statement is executed at all, ``when`` the one under which it is
+    executed with these very values. ``visit`` is the same for all alternatives of one execution.
+    """
+
+    reach: Condition
+    when: Condition
+    visit: int
+    calls: tuple[Note, ...] = ()
+    # notes on the DataParallel wrapper in whose replica this runs, and on the call that started it
+    replica: tuple[Note, ...] = ()
+    # a class or function looked at by itself, without a caller
+    standalone: bool = False
+
+
+@dataclass(frozen=True)
+class Event:
+    node: cst.CSTNode
+    scene: Scene
+
+
+@dataclass(frozen=True)
+class MoveDiscarded(Event):
+    """A statement moves a tensor and drops the moved copy."""
+
+    label: str
+    method: str
+    tensor: Tensor
+    target: Place
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of an operation: a tensor as the program names it, or the parameters of a module."""
+
+    label: str
+    tensor: Tensor
+    # the attribute of an unregistered list or dict through which the module was reached
+    unregistered: bool = False
+
+
+@dataclass(frozen=True)
+class DevicesMixed(Event):
+    """An operation takes tensors of provably different devices: ``stray`` is the one out of place."""
+
+    operation: str
+    stray: Operand
+    home: Operand
+    # whether a module's forward is running, and where that module was moved or wrapped, if that was seen
+    in_forward: bool
+    moved: Note | None
+
+
+@dataclass(frozen=True)
+class FirstDeviceMissed(Event):
+    """A DataParallel over several devices is called while its module is not on the first of them.
+
+    ``node`` is the call that constructed the wrapper.
+    """
+
+    label: str
+    wrapped: str
+    ids: str
+    first: Place
+    place: Place
+    placed: Note | None
+    called: Note
+
+
+@dataclass(frozen=True)
+class WrapperAttributeRead(Event):
+    """A name that the wrapper does not have is read from it (``subscript``: the wrapper is indexed)."""
+
+    label: str
+    wrapper: str
+    name: str
+    wrapped: Note
+
+
+@dataclass(frozen=True)
+class BareModuleRead(Event):
+    """``.module`` is read from a module that is not wrapped and has no such attribute."""
+
+    label: str
+    cls: str
+    wrapped: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class StateLoaded(Event):
+    """A state dict that this program saved or took is loaded into a module."""
+
+    label: str
+    state: StateDict
+    into_wrapper: bool
+    strict: bool
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class ReplicaLossUsed(Event):
+    """The vector of per-replica losses is used as if it were one number."""
+
+    label: str
+    how: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class ReplicaLossReduced(Event):
+    """The vector of per-replica losses is reduced: ``how`` is ``sum`` or ``mean``."""
+
+    label: str
+    how: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class ParametersRead(Event):
+    """``parameters()`` or its kind is called on a module while a replica runs."""
+
+    label: str
+    method: str
+
+
+@dataclass(frozen=True)
+class AttributeRebound(Event):
+    """A replica assigns to an attribute of its module: the assignment is lost with the replica."""
+
+    label: str
+    name: str
+    # where the attribute is read later on: the value that the program misses
+    reads: tuple[Note, ...]
+    buffer: bool
+
+
+@dataclass(frozen=True)
+class ParameterLost(Event):
+    """A tensor computed from a Parameter is stored where the Parameter was meant to be."""
+
+    label: str
+    name: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class UnregisteredUsed(Event):
+    """A module or Parameter that only a plain list or dict of its owner holds takes part in forward.
+
+    ``node`` is the statement that stored the container.
+    """
+
+    owner: str
+    name: str
+    used: Note
+    # where the owner was moved or wrapped; None where it never was
+    moved: Note | None
+
+
+@dataclass(frozen=True)
+class OptimizerStale(Event):
+    """An optimizer steps whose parameters were replaced. ``node`` is the replacement."""
+
+    optimizer: str
+    replaced: str
+    how: str
+    built: Note
+    stepped: Note
+
+
+@dataclass(frozen=True)
+class OptimizerStateStranded(Event):
+    """An optimizer's state stays where its parameters were. ``node`` is the statement out of order."""
+
+    optimizer: str
+    cls: str
+    reason: str  # "built", "stepped" or "loaded"
+    module: str
+    source: Place
+    target: Place
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class CudaRequested(Event):
+    """CUDA is asked for in so many words by a program that elsewhere chooses its device."""
+
+    how: str
+    choice: Note
+    choice_text: str
+    used: Note
+
+
+@dataclass(frozen=True)
+class HostRead(Event):
+    """The memory of a tensor on another device is asked for on the host."""
+
+    label: str
+    how: str
+    tensor: Tensor

@@ -1,0 +1,557 @@
+"""Calls of library names: what torch's functions and nn.Module's methods do to the abstract values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import calls as calling
+from placement_lint.flow import choices, devices, modules, optimizers, python, tensors, wrappers
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
+from placement_lint.flow.containers import content
+from placement_lint.flow.events import Operand, ParametersRead
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    CPU,
+    NONE,
+    AtLeast,
+    Const,
+    Device,
+    External,
+    Kind,
+    Loaded,
+    Object,
+    Partial,
+    Role,
+    Sequence,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+)
+from placement_lint.flow.vocabulary import (
+    CONTAINERS,
+    CUDA_CONSTRUCTORS,
+    FACTORIES,
+    FUNCTIONAL_LOSSES,
+    FUNCTIONAL_SAME_DEVICE,
+    HOST_READERS,
+    LIKE_FACTORIES,
+    LOSS_MODULES,
+    MODULE_FACTORIES,
+    MODULE_MOVES,
+    MODULE_SELF_METHODS,
+    NOT_MODULE_FACTORIES,
+    OPTIMIZERS,
+    PARAMETER_CONTAINERS,
+    PARAMETER_READS,
+    REDUCTIONS,
+    SAME_DEVICE,
+    WEIGHTED_LOSSES,
+    WRAPPERS,
+)
+
+Handler = Callable[[Machine, str, Arguments, cst.Call], Value]
+
+
+def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A call of the library name ``name``."""
+    handler = _handler(name)
+    if handler is not None:
+        return handler(machine, name, arguments, node)
+    if name.startswith("builtins."):
+        return python.call_builtin(machine, name.partition(".")[2], arguments, node)
+    if name.startswith("torch.nn.functional."):
+        return arguments.lifted(machine, lambda concrete: _functional(machine, name, concrete, node))
+    if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper():
+        return _layer(machine, name, arguments, node)
+    if _builds_module(name):
+        return _foreign_model(machine, name, arguments, node)
+    if HOST_READERS.fullmatch(name):
+        return arguments.lifted(machine, lambda concrete: _host_reader(machine, name, concrete, node))
+    if name.startswith("torch.nn.modules.utils."):
+        return calling.foreign(machine, arguments, name)
+    if name.startswith("torch."):
+        return arguments.lifted(machine, lambda concrete: _torch_function(machine, name, concrete, node))
+    if name.partition(".")[0] in _HARMLESS:
+        return machine.fresh(f"{name}()")
+    return calling.foreign(machine, arguments, name)
+
+
+# Libraries that take no part in placement: what they are given stays where it is.
+_HARMLESS = {
+    "os", "sys", "time", "logging", "json", "math", "random", "numpy", "tqdm", "argparse", "copy", "pathlib", "re",
+    "torchvision", "torchsummary", "torchinfo", "wandb", "tensorboardX", "matplotlib", "sklearn", "pandas", "scipy",
+    "warnings", "datetime", "collections", "itertools", "functools", "typing", "shutil", "glob", "pickle", "yaml",
+}  # fmt: skip
+
+
+def _handler(name: str) -> Handler | None:
+    if name in FACTORIES:
+        return lambda machine, name, arguments, node: tensors.build(
+            machine, name, FACTORIES[name], arguments, node
+        )
+    if name in LIKE_FACTORIES:
+        return lambda machine, name, arguments, node: tensors.build_like(machine, arguments, node)
+    if name in CUDA_CONSTRUCTORS:
+        return _cuda_constructor
+    if name in OPTIMIZERS:
+        return optimizers.build
+    if name in WRAPPERS:
+        return wrappers.wrap
+    return _HANDLERS.get(name)
+
+
+def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    choices.request(machine, f"{name}(…)", node)
+    return tensors.build_on_cuda(machine, name, node)
+
+
+# --- devices -----------------------------------------------------------------------------------------------
+
+
+def _is_available(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.either(((machines(ONE_GPU | MANY_GPUS), Const(True)), (machines(NO_GPU), Const(False))))
+
+
+def _device_count(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.either(
+        (
+            (machines(NO_GPU), Const(0)),
+            (machines(ONE_GPU), Const(1)),
+            (machines(MANY_GPUS), AtLeast(2)),
+        )
+    )
+
+
+def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.device("cuda", 1)``"""
+    index = arguments.get(1, "index")
+
+    def make(kind: Value) -> Value:
+        place = devices.as_place(kind)
+        if place is None:
+            return machine.fresh()
+        if (
+            isinstance(place, Device)
+            and place.kind != "cpu"
+            and isinstance(index, (Const, Symbol))
+            and index != NONE
+        ):
+            chosen = index.value if isinstance(index, Const) else index
+            return Device(place.kind, chosen if isinstance(chosen, (int, Symbol)) else None)
+        return place
+
+    given = arguments.get(0, "device") or arguments.keyword("type")
+    return machine.lift(make, given) if given is not None else machine.fresh()
+
+
+def _current_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    place = devices.resolve(machine, Device("cuda"))
+    return Const(place.index) if isinstance(place, Device) and isinstance(place.index, int) else place
+
+
+def _set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    choices.request_literal(machine, arguments.get(0, "device"), "torch.cuda.set_device(…)", node)
+    devices.set_current(machine, arguments.get(0, "device") or machine.fresh())
+    return NONE
+
+
+def _set_default_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    devices.set_default(machine, arguments.get(0, "device") or NONE)
+    return NONE
+
+
+def _set_default_tensor_type(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(0, "t")
+    text = given.value if isinstance(given, Const) else given.name if isinstance(given, External) else ""
+    on_cuda = isinstance(text, str) and text.startswith("torch.cuda.")
+    known = isinstance(text, str) and bool(text)
+    devices.set_default(machine, Device("cuda") if on_cuda else CPU if known else machine.fresh())
+    return NONE
+
+
+# --- modules -----------------------------------------------------------------------------------------------
+
+
+def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A module of torch.nn."""
+    module = modules.new_module(machine, External(name), node, arguments.keyword("device"))
+    if name in CONTAINERS or name in PARAMETER_CONTAINERS:
+        machine.write(module.id, modules.ITEMS, python.items_of_container(machine, arguments))
+        return module
+    if name in LOSS_MODULES:
+        _criterion(machine, module, name, arguments, node)
+    return module
+
+
+def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments, node: cst.Call) -> None:
+    reduction = arguments.keyword("reduction")
+    if reduction is not None:
+        machine.write(module.id, "#reduction", reduction)
+    elif arguments.keyword("size_average") == Const(False):
+        machine.write(module.id, "#reduction", Const("sum"))
+    elif arguments.keyword("reduce") == Const(False):
+        machine.write(module.id, "#reduction", Const("none"))
+    for position, weight in enumerate(WEIGHTED_LOSSES.get(name, ())):
+        given = arguments.keyword(weight) or (
+            arguments.get(0) if position == 0 and weight == "weight" else None
+        )
+        if given is not None and given != NONE:
+            machine.write(module.id, "weight", machine.lift(_as_buffer, given))
+
+
+def _as_buffer(value: Value) -> Value:
+    return replace(value, role=Role.BUFFER, holder=None) if isinstance(value, Tensor) else value
+
+
+def _builds_module(name: str) -> bool:
+    return any(
+        pattern.fullmatch(name) for pattern in MODULE_FACTORIES
+    ) and not NOT_MODULE_FACTORIES.fullmatch(name)
+
+
+def _foreign_model(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    module = modules.new_opaque_module(machine, name, node)
+    if arguments.keyword("device_map") is not None or arguments.spread:
+        machine.write(module.id, modules.PLACE, machine.fresh())
+    return module
+
+
+def _parameter(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    data = arguments.get(0, "data") or NONE
+    return machine.lift(lambda tensor: modules.parameter(tensor, machine, node), data)
+
+
+def _buffer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.lift(_as_buffer, arguments.get(0, "data") or machine.fresh())
+
+
+def _deepcopy(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    original = arguments.get(0, "x") or machine.fresh()
+
+    def copy(value: Value) -> Value:
+        if isinstance(value, Object) and modules.is_module(machine, value):
+            return modules.copied(machine, value, node)
+        return value if isinstance(value, (Tensor, Const, StateDict)) else machine.fresh()
+
+    return machine.lift(copy, original)
+
+
+def call_module_method(
+    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
+) -> Value:
+    """A method of nn.Module."""
+    if name in PARAMETER_READS and machine.replica and module.id in machine.replicated:
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node.func), name))
+    if name in MODULE_MOVES:
+        _move_module(machine, module, name, arguments, node)
+    elif name in ("parameters", "named_parameters"):
+        return modules.parameters_of(module, node)
+    elif name == "state_dict":
+        return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node)
+    elif name == "load_state_dict":
+        if arguments.keyword("assign") == Const(True):
+            optimizers.reassigned(machine, module, node)
+        wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
+        return machine.fresh()
+    elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
+        return _register(machine, module, name, arguments, node)
+    elif name == "forward" and isinstance(module, Object):
+        return calling.call_object(machine, module, arguments, node)
+    elif name in ("append", "extend", "insert", "update") and isinstance(module, Object):
+        python.extend_container(machine, module, name, arguments)
+        return module
+    elif name in ("items", "keys", "values", "children", "named_children", "modules", "named_modules", "get"):
+        return _listed(machine, module, name, node)
+    if name in MODULE_SELF_METHODS:
+        return module
+    return machine.fresh(f"{machine.text(node.func)}()")
+
+
+def _move_module(
+    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
+) -> None:
+    if name == "cpu":
+        modules.move(machine, module, CPU, node)
+        return
+    given = arguments.keyword("device") or arguments.get(0)
+    if name == "cuda" and (given is None or given == NONE):
+        choices.request(machine, f"{machine.text(node.func)}()", node)
+        given = Device("cuda")
+    elif given is not None:
+        choices.request_literal(machine, given, f"{machine.text(node)}", node)
+        if name == "cuda" and isinstance(given, Symbol):
+            given = Device("cuda", given)
+        choices.used(machine, given, node)
+    if given is not None:
+        modules.move(machine, module, given, node)
+
+
+def move_unknown(machine: Machine, value: Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
+    """``unknown.to(d)``: if it is a module it has moved; what else it may be, nobody can tell."""
+    _move_module(machine, value, name, arguments, node)
+
+
+def _register(
+    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
+) -> Value:
+    """``self.register_buffer("mean", t)``"""
+    label, value = arguments.get(0, "name"), arguments.get(1, "tensor") or arguments.keyword("param")
+    value = value or arguments.keyword("module")
+    if (
+        isinstance(module, Object)
+        and isinstance(label, Const)
+        and isinstance(label.value, str)
+        and value is not None
+    ):
+        stored = machine.lift(_as_buffer, value) if name == "register_buffer" else value
+        if name != "register_buffer":
+            optimizers.replaced(machine, module, label.value, None, value, node)
+        machine.write(module.id, label.value, stored)
+    return NONE
+
+
+def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call) -> Value:
+    """Iterating over the parts of a module."""
+    if not isinstance(module, Object):
+        return machine.fresh()
+    parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
+    if name in ("items", "named_children", "named_modules"):
+        parts = [Sequence((machine.fresh("name"), part)) for part in parts]
+    return Sequence(tuple(parts), exact=False) if parts and name != "keys" else machine.fresh()
+
+
+# --- functions of torch ---------------------------------------------------------------------------------------
+
+
+def _operands(machine: Machine, arguments: Arguments, node: cst.Call) -> list[tuple[int, Operand]]:
+    """The tensors among the arguments (also inside a list), with position and source text."""
+    texts = [machine.text(argument.value) for argument in node.args]
+    found = []
+    for position, value in enumerate(arguments.values()):
+        label = texts[position] if position < len(texts) else "an argument"
+        if isinstance(value, Tensor):
+            found.append((position, Operand(label, value)))
+        elif (items := content(machine, value)) is not None:
+            found.extend((position, Operand(label, item)) for item in items.items if isinstance(item, Tensor))
+    return found
+
+
+def _functional(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``F.cross_entropy(logits, target)``"""
+    short = name.rpartition(".")[2]
+    operands = _operands(machine, arguments, node)
+    if not operands:
+        return machine.fresh(f"{short}()")
+    if short in FUNCTIONAL_LOSSES:
+        positions = FUNCTIONAL_LOSSES[short]
+        taken = [operand for position, operand in operands if position in positions]
+        result = tensors.operate(machine, f"`{short}`", taken, node)
+        reduction = arguments.keyword("reduction")
+        if arguments.keyword("size_average") == Const(False):
+            reduction = Const("sum")
+        return calling.reduced_loss(machine, result, reduction) if result else machine.fresh()
+    if short in FUNCTIONAL_SAME_DEVICE:
+        taken = [operand for _, operand in operands]
+        return tensors.operate(machine, f"`{short}`", taken, node, scalar=False) or machine.fresh()
+    first = operands[0][1].tensor
+    return tensors.derive(first, short, node, first.scalar)
+
+
+def _torch_function(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.cat([a, b])``, ``torch.sum(t)``"""
+    short = name.rpartition(".")[2]
+    operands = _operands(machine, arguments, node)
+    if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
+        return machine.fresh(f"{name}()")
+    if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
+        return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].label, node)
+    if short in SAME_DEVICE:
+        result = tensors.operate(machine, f"`{name}`", [operand for _, operand in operands], node)
+        if result is None:
+            return machine.fresh()
+        return replace(result, scalar=False) if short in ("cat", "stack", "concat") else result
+    first = operands[0][1].tensor
+    return tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
+
+
+def _host_reader(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    for _, operand in _operands(machine, arguments, node):
+        tensors.read_on_host(machine, operand.label, f"{name}({operand.label})", operand.tensor, node)
+    return machine.fresh("ndarray")
+
+
+def _variable(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``Variable(t)`` has been the tensor itself since torch 0.4."""
+    return arguments.get(0, "data") or machine.fresh()
+
+
+# --- loaders and files -----------------------------------------------------------------------------------------
+
+
+def _loader(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    loader = machine.new_object(Kind.LOADER, External("torch.utils.data.DataLoader"), node)
+    machine.write(loader.id, "dataset", arguments.get(0, "dataset") or machine.fresh())
+    machine.write(loader.id, "#rows", Const(_batch_sizes(machine, arguments)))
+    collate = arguments.get(6, "collate_fn")
+    if arguments.spread and collate is None:
+        collate = machine.fresh()
+    if collate is not None and collate != NONE:
+        machine.write(loader.id, "#collate", collate)
+    return loader
+
+
+def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
+    """How many rows a loader's batches have, where its arguments and the size of its data tell."""
+    size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
+    stored = machine.read(dataset.id, "#tensors") if isinstance(dataset, Object) else None
+    first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
+    if not isinstance(size, Const) or type(size.value) is not int or not isinstance(first, Tensor):
+        return frozenset()
+    last = {rows % size.value for rows in first.rows} - {0}
+    dropped = arguments.get(8, "drop_last") == Const(True)
+    return frozenset({size.value}) | (frozenset() if dropped else last) if first.rows else frozenset()
+
+
+def _tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    dataset = machine.new_object(Kind.DATASET, External(name), node)
+    machine.write(dataset.id, "#tensors", Sequence(arguments.positional, not arguments.spread))
+    return dataset
+
+
+def _subset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``Subset(d, indices)`` yields what ``d`` yields."""
+    return arguments.get(0, "dataset") or machine.fresh()
+
+
+def _random_split(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    dataset = arguments.get(0, "dataset") or machine.fresh()
+    lengths = content(machine, arguments.get(1, "lengths") or NONE)
+    return Sequence((dataset,) * (len(lengths.items) if lengths else 2), exact=lengths is not None)
+
+
+def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    value = arguments.get(0, "obj")
+    if value is not None and len(node.args) > 1:
+        wrappers.save(machine, value, _file(machine, arguments.get(1, "f"), node.args[1].value), node)
+    return NONE
+
+
+def _load(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return Loaded(_file(machine, arguments.get(0, "f"), node.args[0].value)) if node.args else machine.fresh()
+
+
+def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> str:
+    """What names a file: a literal, else the expression as it is written."""
+    return repr(value.value) if isinstance(value, Const) else machine.text(node)
+
+
+def _partial(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    function, *rest = arguments.positional or (machine.fresh(),)
+    return Partial(function, tuple(rest), tuple(arguments.keywords.items()))
+
+
+def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dataclasses.field(default_factory=list)``: the default it gives."""
+    factory = arguments.keyword("default_factory")
+    if factory is not None:
+        return calling.call(machine, factory, Arguments(), node)
+    return arguments.keyword("default") or machine.fresh("field")
+
+
+def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``mp.spawn(run, args=(…))`` calls ``run(rank, …)`` in each process."""
+    function = arguments.get(0, "fn")
+    given = content(machine, arguments.get(1, "args") or Sequence(()))
+    if function is not None:
+        rank = machine.fresh("rank")
+        calling.call(machine, function, Arguments((rank, *(given.items if given else ()))), node)
+        machine.dead = False
+    return NONE
+
+
+def _autocast(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.fresh("autocast")
+
+
+def _scaler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.new_object(Kind.OTHER, External(name), node)
+
+
+def _exit(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    machine.dead = True
+    return NONE
+
+
+def _clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.fresh("norm")
+
+
+def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return arguments.get(0) or machine.fresh()
+
+
+def _parametrized(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return arguments.get(0, "module") or machine.fresh()
+
+
+def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.nn.parallel.data_parallel(module, x)`` wraps and calls at once."""
+    wrapper = wrappers.wrap(machine, wrappers.DATA_PARALLEL, Arguments(arguments.positional[:1]), node)
+    inputs = arguments.get(1, "inputs") or NONE
+    return calling.call(machine, wrapper, Arguments((inputs,)), node)
+
+
+def _init(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return arguments.get(0, "tensor") or machine.fresh()
+
+
+_HANDLERS: dict[str, Handler] = {
+    "torch.cuda.is_available": _is_available,
+    "torch.cuda.device_count": _device_count,
+    "torch.device": _device,
+    "torch.cuda.current_device": _current_device,
+    "torch.cuda.set_device": _set_device,
+    "torch.set_default_device": _set_default_device,
+    "torch.set_default_tensor_type": _set_default_tensor_type,
+    "torch.nn.Parameter": _parameter,
+    "torch.nn.Buffer": _buffer,
+    "copy.deepcopy": _deepcopy,
+    "copy.copy": _identity,
+    "torch.autograd.Variable": _variable,
+    "torch.utils.data.DataLoader": _loader,
+    "torch.utils.data.TensorDataset": _tensor_dataset,
+    "torch.utils.data.Subset": _subset,
+    "torch.utils.data.random_split": _random_split,
+    "torch.save": _save,
+    "torch.load": _load,
+    "functools.partial": _partial,
+    "dataclasses.field": _field,
+    "torch.cuda.device": _identity,
+    "torch.multiprocessing.spawn": _spawn,
+    "sys.exit": _exit,
+    "os._exit": _exit,
+    "builtins.exit": _exit,
+    "builtins.quit": _exit,
+    "torch.autocast": _autocast,
+    "torch.cuda.amp.GradScaler": _scaler,
+    "torch.amp.GradScaler": _scaler,
+    "torch.compile": _identity,
+    "torch.jit.script": _identity,
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
+    "torch.nn.utils.clip_grad_norm_": _clip,
+    "torch.nn.utils.clip_grad_value_": _clip,
+    "torch.nn.utils.spectral_norm": _parametrized,
+    "torch.nn.utils.weight_norm": _parametrized,
+    "torch.nn.utils.parametrizations.spectral_norm": _parametrized,
+    "torch.nn.utils.parametrizations.weight_norm": _parametrized,
+    "torch.nn.parallel.data_parallel": _parallel_call,
+    "tqdm.tqdm": _identity,
+    "tqdm.auto.tqdm": _identity,
+}
+for _name in ("torch.nn.init.xavier_uniform_", "torch.nn.init.kaiming_normal_"):
+    _HANDLERS[_name] = _init

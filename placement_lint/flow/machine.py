@@ -1,0 +1,441 @@
+"""The abstract machine: the store, the path, and how paths part and join.
+
+It knows nothing of syntax or torch. :mod:`statements` and :mod:`expressions` drive it through a program, and
+the rooms for modules, tensors and optimizers keep their facts in its store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
+from placement_lint.flow.events import (
+    AttributeRebound,
+    Event,
+    OptimizerStateStranded,
+    ReplicaLossReduced,
+    Scene,
+)
+from placement_lint.flow.store import Delta, Store
+from placement_lint.flow.values import (
+    ABSENT,
+    NONE,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Holder,
+    Kind,
+    Loaded,
+    Object,
+    Sequence,
+    Symbol,
+    Value,
+    alternatives,
+    choose,
+)
+from placement_lint.rule import Note
+
+if TYPE_CHECKING:
+    from placement_lint.flow.choices import Chosen, Request
+
+# Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
+MAX_CALL_DEPTH = 12
+MAX_COMBINATIONS = 24
+MAX_PATH_CUBES = 4
+FUEL = 120_000
+
+
+@dataclass
+class Exit:
+    """One way out of a scope: the path that led there, what it wrote, and the value it carries."""
+
+    path: Condition
+    reach: Condition
+    tested: Condition
+    changes: Delta
+    value: Value
+
+
+@dataclass
+class Scope:
+    """What ``return``, ``break`` or ``continue`` jumps out of."""
+
+    kind: str
+    depth: int
+    exits: list[Exit] = field(default_factory=list)
+
+
+@dataclass
+class Frame:
+    """A running function (or the module): its variables are cells of ``id``."""
+
+    id: int
+    function: Function | None = None
+    receiver: Value | None = None
+
+
+class Machine:
+    """State of one analysis; see the module's docstring."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.path: Condition = ALWAYS
+        self.reach: Condition = ALWAYS
+        # the part of reach that the program itself tests: without what follows from not having raised
+        self.tested: Condition = ALWAYS
+        # the alternatives of values that are being looked at
+        self.decided: Condition = ALWAYS
+        self.dead = False
+        self.fuel = FUEL
+        self.events: list[Event] = []
+        self.scopes: list[Scope] = []
+        self.calls: list[Note] = []
+        self.replica: tuple[Note, ...] = ()
+        self.standalone = False
+        self.parents: dict[int, int | None] = {}
+        self.homes: dict[tuple[int, str], int] = {}
+        self.star_imports: list[str] = []
+        self.default_was_set = False
+        self.in_default_context = 0
+        self.labels: dict[int, str] = {}
+        self._symbols: dict[tuple[int, object], Symbol] = {}
+        self._last_id = 0
+        self._visit = 0
+        self._lifting = 0
+        self.module_frame = self.new_frame(None)
+        self.frames: list[Frame] = [Frame(self.module_frame)]
+        self.running: list[cst.CSTNode] = []
+        self._note_registries()
+
+    def _note_registries(self) -> None:
+        """What the rooms remember of the whole program, whatever the path: none of it is ever taken back."""
+        self.functions: dict[cst.CSTNode, Function] = {}
+        self.classes: list[Class] = []
+        self.called: set[cst.CSTNode] = set()
+        self.optimizers: list[Object] = []
+        # unknown values that are used as only modules can be
+        self.modules_by_use: set[int] = set()
+        # by the id of a module or class: where one was first moved to CUDA or wrapped
+        self.moved: dict[int, Note] = {}
+        self.wraps: dict[int, list[Note]] = {}
+        # by the id of a module that took a variable's place: itself, the one before, and what is stale by that
+        self.successors: dict[int, tuple[Object, int, object]] = {}
+        # optimizers whose state stayed behind, until the end of the program or a load_state_dict says otherwise
+        self.pending: list[tuple[int, OptimizerStateStranded]] = []
+        # the program assigns to ``.grad`` itself: gradients may come from anywhere
+        self.gradients_by_hand = False
+        # by the id of a module or container: the attribute of a plain list or dict that holds it
+        self.unregistered: dict[int, Holder] = {}
+        self.holders: dict[int, Holder] = {}
+        # the modules whose forward is running, and the attributes written since the outermost one began
+        self.in_forward: list[Object] = []
+        self.written: set[tuple[int, str]] = set()
+        # by class (or object) and attribute: who reads a value written earlier; True where it only updates it
+        self.reads: dict[tuple[int, str], dict[cst.CSTNode, bool]] = {}
+        self.rebinds: list[tuple[AttributeRebound, int]] = []
+        # inside a try whose handler is for a missing attribute
+        self.expecting_attribute_errors = 0
+        self.updating = False
+        self.testing = False
+        self.replicated: frozenset[int] = frozenset()
+        # the call that is a statement of its own: what it returns is dropped
+        self.statement: cst.CSTNode | None = None
+        self.discarded: set[object] = set()
+        # reductions of per-replica losses, and those whose result is divided afterwards
+        self.reduced: list[ReplicaLossReduced] = []
+        self.divided: set[cst.CSTNode] = set()
+        self.chosen: list[Chosen] = []
+        self.requests: list[Request] = []
+        self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
+        # files and state dicts that went through a call that cannot be looked into
+        self.handled: set[object] = set()
+        self.loads: list[tuple[cst.Call, Scene, str, Loaded, bool, bool]] = []
+
+    # --- identities ------------------------------------------------------------------------------------
+
+    def new_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def new_frame(self, parent: int | None) -> int:
+        frame = self.new_id()
+        self.parents[frame] = parent
+        return frame
+
+    def fresh(self, text: str = "") -> Symbol:
+        """A value of which nothing is known."""
+        return Symbol(self.new_id(), text)
+
+    def part(self, owner: int, key: object, text: str, parent: Symbol | Object | None = None) -> Symbol:
+        """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
+        symbol = self._symbols.get((owner, key))
+        if symbol is None:
+            symbol = self._symbols[(owner, key)] = Symbol(self.new_id(), text, parent)
+        return symbol
+
+    def parts(self, owner: int) -> list[Symbol]:
+        return [symbol for (parent, _), symbol in self._symbols.items() if parent == owner]
+
+    def new_object(self, kind: Kind, cls: Class | External, node: cst.CSTNode, text: str = "") -> Object:
+        return Object(self.new_id(), kind, cls, node, text)
+
+    def new_list(self, items: Sequence, node: cst.CSTNode) -> Object:
+        result = self.new_object(Kind.LIST, External("builtins.list"), node)
+        self.store.write(result.id, "#items", items)
+        return result
+
+    # --- reading and writing cells -----------------------------------------------------------------------
+
+    def restrict(self, value: Value) -> Value:
+        """What remains of a value on this path."""
+        if not isinstance(value, Choice):
+            return value
+        remaining = [
+            (condition, option)
+            for condition, option in value.alternatives
+            if option is not ABSENT and not self.path.excludes(condition)
+        ]
+        if len(remaining) == len(value.alternatives):
+            return value
+        return choose(remaining) or ABSENT
+
+    def read(self, owner: int, name: str) -> Value | None:
+        """A cell's value on this path; None where it has none."""
+        value = self.store.read(owner, name)
+        if isinstance(value, Choice):
+            value = self.restrict(value)
+        return None if value is ABSENT else value
+
+    def write(self, owner: int, name: str, value: Value) -> None:
+        self.store.write(owner, name, value)
+
+    def may_lack(self, owner: int, name: str) -> Condition:
+        """The condition under which a cell has no value."""
+        value = self.store.read(owner, name)
+        if value is None:
+            return ALWAYS
+        return any_of(condition for condition, option in alternatives(value) if option is ABSENT)
+
+    # --- paths -----------------------------------------------------------------------------------------
+
+    def ask(self, question: Question) -> Value:
+        """A question's answer as a boolean: a choice that later tests of the same question agree with."""
+        yes, no = answered(question, True), answered(question, False)
+        return self.either(((yes, Const(True)), (no, Const(False))))
+
+    def either(self, options: Many[tuple[Condition, Value]]) -> Value:
+        """The value among guarded ones; unknown where there are too many."""
+        feasible = [(guard, value) for guard, value in options if not self.path.excludes(guard)]
+        return choose(feasible) or self.fresh()
+
+    def fork(
+        self, branches: Many[tuple[Condition, Callable[[], Value]]], asks: bool = False, decides: bool = False
+    ) -> Value:
+        """Run each branch that is possible here, from the same state, and join what they leave behind.
+
+        ``asks`` where the program itself tests the condition: then it is part of what reaches the branch.
+        ``decides`` where a value does that the program chose earlier.
+        """
+        feasible = [(guard, run) for guard, run in branches if not self.path.excludes(guard)]
+        path, reach, tested = self.path, self.reach, self.tested
+        decided = self.decided
+        exits = []
+        for guard, run in feasible:
+            self.path = inside = path & guard
+            self.reach = reached = reach & guard if asks else reach
+            self.tested = asked = tested & guard if asks else tested
+            self.decided = decided & guard if decides else decided
+            if len(feasible) == 1:
+                value = run()
+                self.path = path if self.path is inside else self.path
+                self.reach = reach if self.reach is reached else self.reach
+                self.tested = tested if self.tested is asked else self.tested
+                self.decided = decided
+                return value
+            depth = self.store.depth
+            self.store.begin()
+            value = run()
+            if not self.dead:
+                exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(depth), value))
+            self.store.roll_back()
+            self.dead = False
+        self.path, self.reach, self.tested = path, reach, tested
+        self.decided = decided
+        return self._join(exits, all_alive=len(exits) == len(feasible))
+
+    def survive(self, condition: Condition) -> None:
+        """Past a statement that raises unless the condition holds."""
+        if self.path.excludes(condition):
+            self.dead = True
+            return
+        self.path = self.path & condition
+        self.reach = self.reach & condition
+
+    def _join(self, exits: list[Exit], all_alive: bool) -> Value:
+        base_path = self.path
+        if not exits:
+            self.dead = True
+            return NONE
+        if not all_alive:
+            self.path = _bounded(any_of(exit.path for exit in exits), self.path)
+            self.reach = _bounded(any_of(exit.reach for exit in exits), self.reach)
+            self.tested = _bounded(any_of(exit.tested for exit in exits), self.tested)
+        if len(exits) == 1:
+            for cell, changed in exits[0].changes.items():
+                self.store.write(*cell, changed)
+            return exits[0].value
+        guards = [exit.path.given(base_path) for exit in exits]
+        for cell in dict.fromkeys(cell for exit in exits for cell in exit.changes):
+            before = self.store.read(*cell)
+            after = [exit.changes.get(cell, before) for exit in exits]
+            self.store.write(*cell, self._joined(guards, after))
+        return self._joined(guards, [exit.value for exit in exits]) or NONE
+
+    def _joined(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
+        first = values[0]
+        if all(value is first or value == first for value in values):
+            return first
+        options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards, values)]
+        return choose(options) or self.fresh()
+
+    @contextmanager
+    def assuming(self, guard: Condition) -> Iterator[None]:
+        """Look at one alternative without running anything in it."""
+        before, self.path = self.path, self.path & guard
+        with self._one_visit():
+            yield
+        self.path = before
+
+    def scope(self, kind: str, run: Callable[[], None]) -> Value:
+        """Run something that can be jumped out of; the value is the one that the jumps carry."""
+        path, reach, tested = self.path, self.reach, self.tested
+        scope = Scope(kind, self.store.depth)
+        self.scopes.append(scope)
+        self.store.begin()
+        run()
+        self.scopes.pop()
+        if not scope.exits and not self.dead:
+            self.store.commit()
+            return NONE
+        if not self.dead:
+            scope.exits.append(
+                Exit(self.path, self.reach, self.tested, self.store.changes(scope.depth), NONE)
+            )
+        self.store.roll_back()
+        self.dead = False
+        self.path, self.reach, self.tested = path, reach, tested
+        return self._join(scope.exits, all_alive=False)
+
+    def jump(self, kind: str, value: Value = NONE) -> None:
+        """Leave the innermost scope of that kind; code outside any such scope just ends."""
+        for scope in reversed(self.scopes):
+            if scope.kind == kind:
+                scope.exits.append(
+                    Exit(self.path, self.reach, self.tested, self.store.changes(scope.depth), value)
+                )
+                break
+            if scope.kind == "function":
+                break
+        self.dead = True
+
+    # --- alternatives --------------------------------------------------------------------------------------
+
+    def lift(self, operation: Callable[..., Value], *values: Value) -> Value:
+        """Apply an operation on concrete values to each combination of alternatives that can occur here."""
+        restricted = [self.restrict(value) for value in values]
+        if not any(isinstance(value, Choice) for value in restricted):
+            return operation(*restricted)
+        combinations = self._combinations(restricted)
+        if combinations is None:
+            return self.fresh()
+        with self._one_visit():
+            branches = [(guard, partial(operation, *chosen)) for guard, chosen in combinations]
+            return self.fork(branches, decides=True)
+
+    def _combinations(self, values: list[Value]) -> list[tuple[Condition, tuple[Value, ...]]] | None:
+        found = []
+        for combination in product(*(alternatives(value) for value in values)):
+            guard = ALWAYS
+            for condition, _ in combination:
+                guard = guard & condition
+            if not self.path.excludes(guard):
+                found.append((guard, tuple(value for _, value in combination)))
+            if len(found) > MAX_COMBINATIONS:
+                return None
+        return found
+
+    @contextmanager
+    def _one_visit(self) -> Iterator[None]:
+        """Events of nested alternatives belong to the same execution of the outermost one."""
+        if not self._lifting:
+            self._visit += 1
+        self._lifting += 1
+        try:
+            yield
+        finally:
+            self._lifting -= 1
+
+    @property
+    def scene(self) -> Scene:
+        if not self._lifting:
+            self._visit += 1
+        return Scene(self.reach, self.path, self._visit, tuple(self.calls), self.replica, self.standalone)
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    # --- names ---------------------------------------------------------------------------------------------
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    def label(self, value: Value, default: str = "") -> str:
+        """How the program names a thing."""
+        if isinstance(value, (Object, Symbol)):
+            return self.labels.get(value.id) or value.text or default
+        return default
+
+    def constructing(self, owner: Object) -> bool:
+        """Whether the ``__init__`` of this object is running."""
+        return any(
+            frame.receiver == owner and frame.function is not None and frame.function.name == "__init__"
+            for frame in self.frames
+        )
+
+    @staticmethod
+    def text(node: cst.CSTNode) -> str:
+        """A node's source, without the whitespace and comments around it."""
+        return _SOURCE.code_for_node(node).strip()
+
+    @contextmanager
+    def only_updating(self) -> Iterator[None]:
+        """What is read here is read only to be updated: ``self.count += 1``."""
+        before, self.updating = self.updating, True
+        yield
+        self.updating = before
+
+    @contextmanager
+    def only_tested(self, tested: bool) -> Iterator[None]:
+        """What is read here is only compared with None."""
+        before, self.testing = self.testing, tested or self.testing
+        yield
+        self.testing = before
+
+
+_SOURCE = cst.Module([])
+
+
+def _bounded(condition: Condition, otherwise: Condition) -> Condition:
+    """A path made of many cases costs more than it tells."""
+    return condition if len(condition.cubes) <= MAX_PATH_CUBES else otherwise

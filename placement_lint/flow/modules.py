@@ -1,0 +1,442 @@
+"""Modules: what they contain, where they are, and how they move.
+
+A module is an Object (built in sight) or a Symbol that the program treats as a module. Its own parameters and
+buffers are in its place cell; those of a class of this program are attribute cells as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import calls, optimizers
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.classes import find, module_base
+from placement_lint.flow.devices import as_place, default_place, require, resolve
+from placement_lint.flow.events import Operand, UnregisteredUsed
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    NONE,
+    REPLICA,
+    Choice,
+    Class,
+    Comparison,
+    Device,
+    External,
+    Function,
+    Holder,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Place,
+    Placed,
+    Role,
+    Sequence,
+    Source,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+    describe,
+)
+from placement_lint.flow.vocabulary import (
+    CONTAINERS,
+    LOSS_MODULES,
+    PARAMETER_CONTAINERS,
+    PARAMETRIC_LAYERS,
+)
+from placement_lint.rule import Note
+
+PLACE = "#place"
+ITEMS = "#items"
+INNER = "#inner"
+
+
+def is_module(machine: Machine, value: Value) -> bool:
+    if isinstance(value, Object):
+        return value.kind in (Kind.MODULE, Kind.WRAPPER)
+    return isinstance(value, Symbol) and value.id in machine.modules_by_use
+
+
+def treat_as_module(machine: Machine, value: Value) -> None:
+    """The program uses an unknown value as only a module can be used."""
+    if isinstance(value, Symbol):
+        machine.modules_by_use.add(value.id)
+
+
+def new_module(
+    machine: Machine, cls: Class | External, node: cst.CSTNode, device: Value | None = None
+) -> Object:
+    """A module that has just been built: on the default device, or where ``device=`` says."""
+    module = machine.new_object(Kind.MODULE, cls, node)
+    name = cls.name.rpartition(".")[2]
+
+    def put(target: Value) -> Value:
+        place = as_place(target)
+        place = machine.fresh() if place is None else resolve(machine, place)
+        require(machine, place)
+        return Placed(place, Note(node, f"`{name}` is built on {describe(place)} here"))
+
+    target = device if device is not None and device != NONE else default_place(machine)
+    machine.write(module.id, PLACE, machine.lift(put, target))
+    return module
+
+
+def new_opaque_module(machine: Machine, factory: str, node: cst.CSTNode) -> Object:
+    """A module of a class that is not looked into, as a library's factory returns it: on the CPU."""
+    return new_module(machine, External(factory), node)
+
+
+# --- content -----------------------------------------------------------------------------------------------
+
+
+def children(machine: Machine, module: Object) -> Iterator[tuple[str, Value]]:
+    """The registered submodules and parameters, by attribute name; of a choice, every alternative."""
+    if module.kind is Kind.WRAPPER:
+        inner = machine.read(module.id, INNER)
+        if inner is not None:
+            yield "module", inner
+        return
+    for name in machine.store.names(module.id):
+        value = machine.read(module.id, name)
+        if value is None or name == PLACE:
+            continue
+        for _, option in alternatives(value):
+            if name == ITEMS and isinstance(option, (Sequence, Mapping)):
+                yield from _contained(machine, option)
+            elif is_module(machine, option) or (isinstance(option, Tensor) and option.role in _REGISTERED):
+                yield name, option
+
+
+_REGISTERED = (Role.PARAMETER, Role.BUFFER)
+
+
+def _contained(machine: Machine, content: Sequence | Mapping) -> Iterator[tuple[str, Value]]:
+    pairs = (
+        enumerate(content.items)
+        if isinstance(content, Sequence)
+        else ((key, item) for key, item in content.items)
+    )
+    for key, item in pairs:
+        for _, option in alternatives(item):
+            if is_module(machine, option) or isinstance(option, Tensor):
+                yield str(key), option
+
+
+def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
+    """The module itself and every registered module below it."""
+    found: dict[int, Object | Symbol] = {}
+    waiting: list[Value] = [root]
+    while waiting:
+        value = waiting.pop()
+        for _, option in alternatives(value):
+            if not isinstance(option, (Object, Symbol)) or option.id in found:
+                continue
+            found[option.id] = option
+            if isinstance(option, Object):
+                waiting.extend(
+                    child for _, child in children(machine, option) if not isinstance(child, Tensor)
+                )
+            waiting.extend(machine.parts(option.id))
+    return found
+
+
+def root_of(entity: Object | Symbol) -> Object | Symbol:
+    """The module that an unknown part was read from, all the way up."""
+    while isinstance(entity, Symbol) and entity.parent is not None:
+        entity = entity.parent
+    return entity
+
+
+def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
+    """Whether a module has parameters or buffers of its own or below it; None where that is not known."""
+    if isinstance(module, Symbol):
+        return None
+    if isinstance(module.cls, External) and module.kind is Kind.MODULE:
+        name = module.cls.name
+        if name in PARAMETRIC_LAYERS:
+            return True
+        if name.startswith("torch.nn.") and name not in CONTAINERS and name not in PARAMETER_CONTAINERS:
+            return name in LOSS_MODULES and machine.read(module.id, "weight") is not None
+        if not name.startswith("torch.nn."):
+            return True
+    answers = [
+        True if isinstance(child, Tensor) else has_parameters(machine, child)
+        for _, child in children(machine, module)
+        if isinstance(child, (Tensor, Object, Symbol))
+    ]
+    if True in answers:
+        return True
+    if None in answers:
+        return None
+    if isinstance(module.cls, Class) and not _fully_known(module.cls):
+        return None
+    return False
+
+
+def _fully_known(cls: Class) -> bool:
+    """Whether all that a class registers was seen: its bases are this program's, or nn.Module itself."""
+    return all(
+        _fully_known(base)
+        if isinstance(base, Class)
+        else module_base(base) == "torch.nn.Module" or base == External("builtins.object")
+        for base in cls.bases
+    )
+
+
+def items_of(machine: Machine, module: Object) -> Value | None:
+    """What a container holds; in a replica, where the replica has it."""
+    items = machine.read(module.id, ITEMS)
+    if isinstance(items, Sequence) and machine.replica and module.id in machine.replicated:
+        return replace(items, items=tuple(_in_replica(item) for item in items.items))
+    return items
+
+
+def _in_replica(value: Value) -> Value:
+    if isinstance(value, Tensor) and value.role in _REGISTERED:
+        return replace(value, place=REPLICA, assumed=False)
+    return value
+
+
+# --- place -------------------------------------------------------------------------------------------------
+
+
+def placed(machine: Machine, module: Object | Symbol) -> Value:
+    """Where a module's own parameters are: a Placed, or a choice of them."""
+    if machine.replica and module.id in machine.replicated:
+        return Placed(REPLICA, machine.replica[-1])
+    value = machine.read(module.id, PLACE)
+    if value is not None:
+        return value
+    if isinstance(module, Object) and module.kind is Kind.WRAPPER:
+        inner = machine.read(module.id, INNER)
+        if isinstance(inner, (Object, Symbol)):
+            return placed(machine, inner)
+    if isinstance(module, Symbol) and module.parent is not None and is_module(machine, module.parent):
+        return placed(machine, module.parent)
+    return Placed(machine.part(module.id, PLACE, ""))
+
+
+def place_of(machine: Machine, module: Object | Symbol) -> Value:
+    """The same without the note: a place or a choice of places."""
+    value = placed(machine, module)
+    if isinstance(value, Choice):
+        return machine.either([(g, v.place) for g, v in value.alternatives if isinstance(v, Placed)])
+    return value.place if isinstance(value, Placed) else machine.fresh()
+
+
+def move(machine: Machine, module: Object | Symbol, target: Value, note_node: cst.CSTNode) -> None:
+    """``module.to(target)``: everything registered below it goes along."""
+    machine.lift(lambda place: _move(machine, module, place, note_node), target)
+
+
+def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CSTNode) -> Value:
+    place = as_place(target)
+    if place is None:
+        return NONE
+    place = resolve(machine, place)
+    require(machine, place)
+    note = Note(node, f"moved to {describe(place)} here")
+    optimizers.before_move(machine, module, place, note)
+    for part in reachable(machine, module).values():
+        if place != Device("cpu"):
+            machine.moved.setdefault(part.id, note)
+            if isinstance(part, Object) and isinstance(part.cls, Class):
+                machine.moved.setdefault(part.cls.id, note)
+        machine.write(part.id, PLACE, Placed(place, note))
+        if isinstance(part, Object):
+            _move_tensors(machine, part, place, note)
+            _run_own_apply(machine, part, node)
+    return NONE
+
+
+def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:
+    """A class may override ``_apply``, through which every move goes, to take plain tensors along."""
+    method = find(machine, module.cls, "_apply") if isinstance(module.cls, Class) else None
+    if isinstance(method, Function):
+        calls.call_function(machine, method, Arguments((machine.fresh("fn"),)), node, module)
+
+
+def _move_tensors(machine: Machine, module: Object, place: Place, note: Note) -> None:
+    for name in machine.store.names(module.id):
+        value = machine.read(module.id, name)
+        if value is None:
+            continue
+        if name == ITEMS and isinstance(value, Sequence):
+            items = tuple(_moved_tensor(item, place, note) for item in value.items)
+            machine.write(module.id, name, replace(value, items=items))
+        elif any(isinstance(option, Tensor) for _, option in alternatives(value)):
+            machine.write(
+                module.id, name, machine.lift(lambda option: _moved_tensor(option, place, note), value)
+            )
+
+
+def _moved_tensor(value: Value, place: Place, note: Note) -> Value:
+    if isinstance(value, Tensor) and value.role in _REGISTERED:
+        return replace(value, place=place, history=(*value.history, note))
+    return value
+
+
+def placements(machine: Machine, module: Object | Symbol) -> Iterator[tuple[Object | Symbol, Value]]:
+    """The modules below (or the module itself), each with the places of its own parameters and buffers."""
+    for part in reachable(machine, module).values():
+        if isinstance(part, Object) and part.kind is Kind.MODULE:
+            yield from ((part, place) for place in _own_places(machine, part))
+        elif (
+            isinstance(part, Symbol) and is_module(machine, part) and machine.read(part.id, PLACE) is not None
+        ):
+            yield part, placed(machine, part)
+
+
+def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
+    """Where the tensors are that a module itself registers."""
+    if isinstance(module.cls, External):
+        if has_parameters(machine, module) is True and module.cls.name not in CONTAINERS:
+            yield placed(machine, module)
+        return
+    for _, child in children(machine, module):
+        if isinstance(child, Tensor):
+            yield Placed(child.place, child.history[-1] if child.history else None)
+
+
+# --- attributes --------------------------------------------------------------------------------------------
+
+
+def stored(machine: Machine, module: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
+    """What an attribute holds after ``module.name = value``: registered tensors stay what they are."""
+    if not isinstance(value, Tensor):
+        return value
+    before = machine.read(module.id, name)
+    if isinstance(before, Tensor) and before.role is Role.BUFFER and value.role is not Role.PARAMETER:
+        return replace(value, role=Role.BUFFER, holder=None)
+    if value.role is Role.PARAMETER:
+        return value
+    return replace(value, holder=Holder(module, name, node))
+
+
+def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
+    """``nn.Parameter(t)``"""
+    if not isinstance(tensor, Tensor):
+        return Tensor(machine.fresh(), None, Role.PARAMETER, created=node, uid=machine.new_id())
+    note = Note(node, f"Parameter on {describe(tensor.place)} made here")
+    return Tensor(
+        tensor.place,
+        tensor.scalar,
+        Role.PARAMETER,
+        source=Source.MODULE,
+        created=node,
+        history=(*tensor.history, note),
+        uid=machine.new_id(),
+    )
+
+
+def parameters_of(module: Object | Symbol, node: cst.CSTNode) -> Parameters:
+    return Parameters(module, node)
+
+
+def provably_off(place: Place, device: Place) -> bool:
+    return compare(place, device) is Comparison.DIFFERENT
+
+
+# --- use ---------------------------------------------------------------------------------------------------
+
+
+def takes_inputs_as_they_are(module: Object | Symbol) -> bool:
+    """Whether a module that is not looked into is known not to move its inputs: a library's model."""
+    return isinstance(module, Object) and isinstance(module.cls, External)
+
+
+def weights(machine: Machine, module: Object | Symbol, place: Place, label: str) -> Operand:
+    """The parameters of a module as one side of an operation."""
+    value = placed(machine, module)
+    notes = {option.place: option.note for _, option in alternatives(value) if isinstance(option, Placed)}
+    note = notes.get(place)
+    tensor = Tensor(
+        place,
+        False,
+        source=Source.MODULE,
+        modules=frozenset({module.id}),
+        history=(note,) if note else (),
+    )
+    return Operand(f"the parameters of {label}", tensor, unregistered=module.id in machine.unregistered)
+
+
+def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> None:
+    """A module or Parameter takes part in a forward: is a plain list or dict all that holds it?"""
+    holder = machine.unregistered.get(identity)
+    if holder is None or holder.owner not in machine.in_forward:
+        return
+    if identity not in registered_below(machine, machine.in_forward[0]):
+        machine.emit(
+            UnregisteredUsed(
+                holder.node,
+                machine.scene,
+                holder.owner.cls.name,
+                holder.name,
+                Note(node, "used here"),
+                moved_on_the_way(machine),
+            )
+        )
+
+
+def moved_on_the_way(machine: Machine) -> Note | None:
+    """Where one of the modules whose forward is running was moved or wrapped."""
+    for module in machine.in_forward:
+        identity = module.cls.id if isinstance(module.cls, Class) else module.id
+        note = machine.moved.get(module.id) or machine.moved.get(identity)
+        if note is not None:
+            return note
+    return None
+
+
+def registered_below(machine: Machine, root: Object) -> frozenset[int]:
+    """The ids of all modules and parameters that are registered somewhere below ``root``."""
+    found: set[int] = set()
+    for part in reachable(machine, root).values():
+        found.add(part.id)
+        if isinstance(part, Object):
+            found.update(child.uid for _, child in children(machine, part) if isinstance(child, Tensor))
+    return frozenset(found)
+
+
+# --- copies ------------------------------------------------------------------------------------------------
+
+
+def copied(machine: Machine, module: Object, node: cst.CSTNode) -> Object:
+    """``copy.deepcopy(module)``: a module of its own, with parameters of its own."""
+    twin = _copied(machine, module, node, {})
+    optimizers.note_copy(machine, module, twin, node)
+    return twin
+
+
+def _copied(machine: Machine, module: Object, node: cst.CSTNode, done: dict[int, Object]) -> Object:
+    if module.id in done:
+        return done[module.id]
+    twin = done[module.id] = machine.new_object(module.kind, module.cls, node)
+
+    def copy(value: Value) -> Value:
+        if isinstance(value, Object) and is_module(machine, value):
+            return _copied(machine, value, node, done)
+        if isinstance(value, Tensor):
+            return replace(value, uid=machine.new_id())
+        if isinstance(value, Sequence):
+            return replace(value, items=tuple(copy(item) for item in value.items))
+        return value
+
+    for name in machine.store.names(module.id):
+        value = machine.read(module.id, name)
+        if value is not None:
+            machine.write(twin.id, name, machine.lift(copy, value))
+    return twin
+
+
+def settle_tensors(machine: Machine, module: Object, place: Place) -> None:
+    """Everything registered below a module is at ``place``, however it got there."""
+    note = Note(module.node, "wherever the module is")
+    for part in reachable(machine, module).values():
+        if isinstance(part, Object):
+            _move_tensors(machine, part, place, note)

@@ -1,0 +1,84 @@
+"""Names: how they are bound, looked up and imported."""
+
+from __future__ import annotations
+
+import builtins
+
+import libcst as cst
+
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import External, Object, Value
+from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
+
+_BUILTINS = frozenset(dir(builtins))
+# Modules that a file imported everything from are noted in this cell of its frame.
+_STARS = "#stars"
+
+
+def bind(machine: Machine, name: str, value: Value) -> None:
+    """Assign a variable of the running frame (or of the one a ``global`` statement named)."""
+    machine.write(_home(machine, name), name, value)
+    christen(machine, value, name)
+
+
+def christen(machine: Machine, value: Value, name: str) -> None:
+    """Remember under which name the program first knew an object: messages call it that."""
+    if isinstance(value, Object):
+        machine.labels.setdefault(value.id, name)
+
+
+def declare_global(machine: Machine, name: str, nonlocal_: bool) -> None:
+    """``global x`` and ``nonlocal x``: assignments go to the frame that has it."""
+    frame = machine.frame.id
+    home = machine.parents.get(frame) if nonlocal_ else machine.module_frame
+    machine.homes[(frame, name)] = machine.module_frame if home is None else home
+
+
+def _home(machine: Machine, name: str) -> int:
+    return machine.homes.get((machine.frame.id, name), machine.frame.id)
+
+
+def lookup(machine: Machine, name: str) -> Value:
+    """A name's value: local, enclosing, module level, star imports, builtins; else unknown but equal to itself."""
+    frame: int | None = _home(machine, name)
+    while frame is not None:
+        value = machine.read(frame, name)
+        if value is not None:
+            return value
+        frame = machine.parents.get(frame)
+    for module in machine.star_imports:
+        if canonical(f"{module}.{name}") in KNOWN_NAMES:
+            return External(canonical(f"{module}.{name}"))
+    if name in _BUILTINS:
+        return External(f"builtins.{name}")
+    return machine.part(machine.module_frame, name, name)
+
+
+def import_name(machine: Machine, alias: cst.ImportAlias) -> None:
+    """``import a.b`` binds ``a``; ``import a.b as c`` binds ``c`` to all of it."""
+    dotted = _dotted(alias.name)
+    if alias.asname is None:
+        root = dotted.partition(".")[0]
+        bind(machine, root, External(root))
+    elif isinstance(alias.asname.name, cst.Name):
+        bind(machine, alias.asname.name.value, External(canonical(dotted)))
+
+
+def import_from(machine: Machine, node: cst.ImportFrom) -> None:
+    """``from a import b as c``. Names of relative modules are unknown: they are this project's own."""
+    module = "." * len(node.relative) + (_dotted(node.module) if node.module else "")
+    if isinstance(node.names, cst.ImportStar):
+        if module in STAR_MODULES:
+            machine.star_imports.append(module)
+        return
+    for alias in node.names:
+        name = _dotted(alias.name)
+        target = alias.asname.name if alias.asname else alias.name
+        if isinstance(target, cst.Name):
+            bind(machine, target.value, External(canonical(f"{module}.{name}" if module else name)))
+
+
+def _dotted(node: cst.BaseExpression) -> str:
+    if isinstance(node, cst.Attribute):
+        return f"{_dotted(node.value)}.{node.attr.value}"
+    return node.value if isinstance(node, cst.Name) else ""

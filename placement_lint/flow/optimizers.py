@@ -1,0 +1,336 @@
+"""Optimizers: which parameters they hold, whether these are still the model's, and where their state is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow import modules
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.containers import content
+from placement_lint.flow.events import OptimizerStale, OptimizerStateStranded
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    ABSENT,
+    NONE,
+    Comparison,
+    Const,
+    Device,
+    External,
+    Fact,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Place,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+)
+from placement_lint.flow.vocabulary import OPTIMIZERS
+from placement_lint.rule import Note
+
+_COVERED = "#covered"  # Const of the ids of the modules and parameters held
+_STATE = "#state"  # Fact: why there is state, and where it was made
+_STRANDED = "#stranded"  # Fact: the state stayed behind at a move
+_GRADIENTS = "#gradients"  # of the module frame: Const of the ids that the last backward reached
+_STALE = "#stale"  # Sequence of Facts: what was replaced since
+
+
+@dataclass(frozen=True)
+class _Stale:
+    """Held parameters were replaced: ``node`` did it, ``fresh`` are the ids that took their place."""
+
+    node: cst.CSTNode
+    replaced: str
+    how: str
+    fresh: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Stranded:
+    reason: str
+    node: cst.CSTNode
+    module: str
+    source: Place
+    target: Place
+    trace: tuple[Note, ...]
+
+
+def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.optim.Adam(model.parameters(), lr=…)``"""
+    optimizer = machine.new_object(Kind.OPTIMIZER, External(name), node)
+    held = frozenset(_held(machine, arguments.get(0, "params")))
+    machine.write(optimizer.id, _COVERED, Const(held))
+    machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
+    machine.optimizers.append(optimizer)
+    if OPTIMIZERS[name].eager:
+        note = Note(node, f"`{_short(name)}` makes its state here, where the parameters are now")
+        machine.write(optimizer.id, _STATE, Fact("built", note))
+    return optimizer
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _keeps_state(name: str, arguments: Arguments) -> bool | None:
+    """Whether a step leaves state per parameter; None where an unknown argument decides."""
+    deciding = OPTIMIZERS[name].stateful_if
+    if deciding is None:
+        return True
+    value = arguments.get(2, deciding)
+    if value is None:
+        return None if arguments.spread else False
+    return bool(value.value) if isinstance(value, Const) else None
+
+
+def _held(machine: Machine, value: Value | None) -> Iterator[int]:
+    """The ids of all modules and parameters that an optimizer's first argument gives it."""
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Parameters):
+            for part in modules.reachable(machine, option.module).values():
+                yield part.id
+                if isinstance(part, Object):
+                    yield from (
+                        child.uid for _, child in modules.children(machine, part) if isinstance(child, Tensor)
+                    )
+        elif isinstance(option, Tensor):
+            yield option.uid
+            yield from option.modules
+        elif isinstance(option, Mapping):
+            yield from _held(machine, option.get("params"))
+        elif isinstance(option, Object) and option.kind is Kind.DICT:
+            yield from _held(machine, machine.read(option.id, "#map"))
+        elif (items := content(machine, option)) is not None:
+            for item in items.items:
+                yield from _held(machine, item)
+
+
+def _covered(machine: Machine, optimizer: Object) -> frozenset[int]:
+    """Everything held on any path: a value held on one of them may be held here."""
+    value = machine.read(optimizer.id, _COVERED)
+    found: frozenset[int] = frozenset()
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Const) and isinstance(option.value, frozenset):
+            found |= option.value
+    return found
+
+
+def call_method(
+    machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call
+) -> Value:
+    if name == "step":
+        step(machine, optimizer, node)
+        return NONE
+    if name == "add_param_group":
+        held = _covered(machine, optimizer) | frozenset(_held(machine, arguments.get(0, "param_group")))
+        machine.write(optimizer.id, _COVERED, Const(held))
+        return NONE
+    if name == "load_state_dict":
+        machine.write(optimizer.id, _STRANDED, ABSENT)
+        machine.pending = [(held, event) for held, event in machine.pending if held != optimizer.id]
+        note = Note(node, "the loaded state is put where the parameters are now")
+        machine.write(optimizer.id, _STATE, Fact("loaded", note))
+        return NONE
+    return machine.fresh(name)
+
+
+def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
+    """``optimizer.step()``: the moment at which what is wrong with an optimizer takes effect."""
+    note = Note(node, "stepped here")
+    stranded = machine.read(optimizer.id, _STRANDED)
+    if stranded is not None:
+        machine.lift(lambda fact: _report_stranded(machine, optimizer, fact, note), stranded)
+    stale = machine.read(optimizer.id, _STALE)
+    if stale is not None:
+        machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
+    _report_successor(machine, optimizer, note)
+    if (
+        machine.read(optimizer.id, "#keeps state") == Const(True)
+        and machine.read(optimizer.id, _STATE) is None
+    ):
+        first = Note(node, "the first step makes the state here, where the parameters are now")
+        machine.write(optimizer.id, _STATE, Fact("stepped", first))
+
+
+# --- state left behind ---------------------------------------------------------------------------------------
+
+
+def before_move(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
+    """A module is about to be moved: state that was made for its parameters stays where it is."""
+    moving: frozenset[int] | None = None
+    for optimizer in machine.optimizers:
+        state = machine.read(optimizer.id, _STATE)
+        if state is None:
+            continue
+        moving = moving or frozenset(modules.reachable(machine, module))
+        if moving & _covered(machine, optimizer):
+            source = modules.place_of(machine, module)
+            machine.lift(
+                lambda fact, place, held=optimizer: _strand(machine, held, module, fact, place, target, note),
+                state,
+                source,
+            )
+
+
+def _strand(
+    machine: Machine,
+    optimizer: Object,
+    module: Object | Symbol,
+    state: Value,
+    source: Value,
+    target: Place,
+    note: Note,
+) -> Value:
+    before = machine.read(optimizer.id, _STRANDED)
+    if isinstance(before, Fact) and isinstance(before.details, _Stranded):
+        if compare(before.details.source, target) is Comparison.SAME:
+            machine.write(optimizer.id, _STRANDED, ABSENT)
+            return NONE
+    if not isinstance(state, Fact) or not isinstance(state.details, Note):
+        return NONE
+    if not isinstance(source, (Device, Symbol)) or compare(source, target) is not Comparison.DIFFERENT:
+        return NONE
+    culprit = note.node if state.name == "stepped" else state.details.node
+    label = machine.label(module, "the model")
+    stranded = _Stranded(state.name, culprit, label, source, target, (state.details, note))
+    machine.write(optimizer.id, _STRANDED, Fact("stranded", stranded))
+    if state.name == "built":
+        machine.pending.append((optimizer.id, _stranded_event(machine, optimizer, stranded, ())))
+    return NONE
+
+
+def _report_stranded(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> Value:
+    if isinstance(fact, Fact) and isinstance(fact.details, _Stranded):
+        machine.emit(_stranded_event(machine, optimizer, fact.details, (stepped,)))
+    return NONE
+
+
+def _stranded_event(
+    machine: Machine, optimizer: Object, what: _Stranded, more: tuple[Note, ...]
+) -> OptimizerStateStranded:
+    return OptimizerStateStranded(
+        what.node,
+        machine.scene,
+        machine.label(optimizer, "the optimizer"),
+        _short(optimizer.cls.name),
+        what.reason,
+        what.module,
+        what.source,
+        what.target,
+        (*what.trace, *more),
+    )
+
+
+# --- parameters replaced ---------------------------------------------------------------------------------------
+
+
+def replaced(
+    machine: Machine, owner: Object | Symbol, name: str, before: Value | None, after: Value, node: cst.CSTNode
+) -> None:
+    """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
+    if machine.optimizers and _brings_parameters(machine, after):
+        fresh = frozenset(_ids(machine, after))
+        label = f"{machine.label(owner, 'the model')}.{name}"
+        gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
+        _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(node, label, "is replaced here", fresh))
+
+
+def reassigned(machine: Machine, module: Object | Symbol, node: cst.CSTNode) -> None:
+    """``load_state_dict(assign=True)``: every parameter is a new object."""
+    what = _Stale(
+        node,
+        machine.label(module, "the model"),
+        "gets new Parameter objects from load_state_dict(assign=True) here",
+        frozenset({machine.new_id()}),
+    )
+    _mark_stale(machine, frozenset(modules.reachable(machine, module)), what)
+
+
+def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None:
+    for optimizer in machine.optimizers:
+        covered = _covered(machine, optimizer)
+        if covered & touched and not what.fresh & covered:
+            known = machine.read(optimizer.id, _STALE)
+            earlier = known.items if isinstance(known, Sequence) else ()
+            machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"stale {id(what.node)}", what))))
+
+
+def _brings_parameters(machine: Machine, value: Value) -> bool:
+    if isinstance(value, Tensor):
+        return value.role is Role.PARAMETER
+    return (
+        isinstance(value, Object)
+        and modules.is_module(machine, value)
+        and modules.has_parameters(machine, value) is not False
+    )
+
+
+def _ids(machine: Machine, value: Value) -> Iterator[int]:
+    if isinstance(value, Tensor):
+        yield value.uid
+    elif isinstance(value, (Object, Symbol)):
+        yield from modules.reachable(machine, value)
+
+
+def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: Note) -> Value:
+    covered = _covered(machine, optimizer)
+    for fact in facts.items if isinstance(facts, Sequence) else ():
+        if isinstance(fact, Fact) and isinstance(fact.details, _Stale) and not fact.details.fresh & covered:
+            _emit_stale(machine, optimizer, fact.details, stepped)
+    return NONE
+
+
+def _emit_stale(machine: Machine, optimizer: Object, what: _Stale, stepped: Note) -> None:
+    label = machine.label(optimizer, "the optimizer")
+    built = Note(optimizer.node, f"`{label}` takes the parameters here")
+    machine.emit(OptimizerStale(what.node, machine.scene, label, what.replaced, what.how, built, stepped))
+
+
+# --- a new model under the old optimizer -------------------------------------------------------------------------
+
+
+def backward(machine: Machine, loss: Tensor) -> None:
+    """``loss.backward()``: the modules whose parameters have gradients now."""
+    machine.write(machine.module_frame, _GRADIENTS, Const(loss.modules))
+
+
+def succeeded(machine: Machine, name: str, before: Value | None, after: Value, node: cst.CSTNode) -> None:
+    """``model = copy.deepcopy(model)``: a variable goes from one module to another."""
+    if isinstance(before, Object) and isinstance(after, Object) and before != after:
+        if (
+            modules.is_module(machine, before)
+            and modules.is_module(machine, after)
+            and before.id not in modules.reachable(machine, after)
+        ):
+            what = _Stale(node, name, "becomes another model here", frozenset())
+            machine.successors[after.id] = (after, before.id, what)
+
+
+def note_copy(machine: Machine, original: Object, twin: Object, node: cst.CSTNode) -> None:
+    """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
+    what = _Stale(
+        node, machine.label(original, "the model"), "is copied here, and the copy is trained", frozenset()
+    )
+    machine.successors[twin.id] = (twin, original.id, what)
+
+
+def _report_successor(machine: Machine, optimizer: Object, stepped: Note) -> None:
+    gradients = machine.read(machine.module_frame, _GRADIENTS)
+    if not isinstance(gradients, Const) or not isinstance(gradients.value, frozenset) or not gradients.value:
+        return
+    covered = _covered(machine, optimizer)
+    if covered & gradients.value or machine.gradients_by_hand:
+        return
+    for successor, predecessor, what in machine.successors.values():
+        if predecessor in covered and gradients.value & frozenset(modules.reachable(machine, successor)):
+            assert isinstance(what, _Stale)
+            _emit_stale(machine, optimizer, what, stepped)
+            return

@@ -1,0 +1,152 @@
+"""A whole program: the module's own statements first, then whatever nobody called, by itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import calls, choices, modules, statements, wrappers
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.classes import find
+from placement_lint.flow.condition import ALWAYS
+from placement_lint.flow.events import DevicesMixed, Event
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import bind
+from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor
+from placement_lint.rule import Note
+
+# Nested expressions and calls of the program nest calls here, several to one.
+_RECURSION_LIMIT = 12_000
+# Calls that one function or class looked at by itself may cost.
+_FUEL_EACH = 2_000
+
+
+def analyse(module: cst.Module) -> list[Event]:
+    """All that happens in a program, as far as it can be known.
+
+    Raises RecursionError where expressions nest too deep.
+    """
+    machine = Machine()
+    with _deep_recursion():
+        bind(machine, "__name__", Const("__main__"))
+        machine.scope("module", lambda: statements.execute_all(machine, module.body))
+        _look_at_the_uncalled(machine)
+    _resolve_rebinds(machine)
+    machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
+    machine.events.extend(event for _, event in machine.pending)
+    wrappers.resolve_loads(machine)
+    ignoring = choices.resolve(machine)
+    return [event for event in machine.events if not _follows_from(event, ignoring)]
+
+
+def _follows_from(event: Event, ignoring: set[cst.CSTNode]) -> bool:
+    """Whether tensors meet only because one of them ignored the choice of device: that is reported by itself."""
+    if not isinstance(event, DevicesMixed):
+        return False
+    histories = (event.stray.tensor.history, event.home.tensor.history)
+    return any(history and history[-1].node in ignoring for history in histories)
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+# --- what nobody calls -----------------------------------------------------------------------------------------
+
+
+def _look_at_the_uncalled(machine: Machine) -> None:
+    machine.standalone = True
+    for cls in list(machine.classes):
+        _look_at_class(machine, cls)
+    for node, function in list(machine.functions.items()):
+        if node not in machine.called:
+            with _by_itself(machine):
+                arguments = calls.unknown_arguments(machine, function, skip_first=False)
+                calls.call_function(machine, function, arguments, node)
+
+
+@contextmanager
+def _by_itself(machine: Machine) -> Iterator[None]:
+    """From the state that the module's own statements left; what happens here does not last."""
+    machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
+    machine.fuel = _FUEL_EACH
+    machine.store.begin()
+    try:
+        yield
+    finally:
+        machine.store.roll_back()
+        machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
+
+
+def _look_at_class(machine: Machine, cls: Class) -> None:
+    methods = [
+        method
+        for name in list(machine.store.names(cls.id))
+        if isinstance(method := machine.read(cls.id, name), Function) and method.owner == cls
+    ]
+    if all(method.node in machine.called for method in methods):
+        return
+    with _by_itself(machine):
+        instance = _bare_instance(machine, cls)
+        for method in methods:
+            if method.node not in machine.called and method.name != "__init__":
+                _look_at_method(machine, instance, method)
+
+
+def _bare_instance(machine: Machine, cls: Class) -> Object:
+    """An instance as its ``__init__`` leaves it, given arguments of which nothing is known."""
+    initialiser = find(machine, cls, "__init__")
+    arguments = Arguments(spread=True)
+    if isinstance(initialiser, Function):
+        arguments = calls.unknown_arguments(machine, initialiser, skip_first=True)
+    instance = calls.instantiate(machine, cls, arguments, cls.node)
+    assert isinstance(instance, Object)
+    machine.dead = False
+    machine.labels[instance.id] = "self"
+    if cls.module:
+        note = Note(cls.node, "wherever the module is")
+        for part in modules.reachable(machine, instance).values():
+            machine.write(part.id, modules.PLACE, Placed(OWN, note))
+        modules.settle_tensors(machine, instance, OWN)
+    return instance
+
+
+def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
+    machine.store.begin()
+    arguments = calls.unknown_arguments(machine, method, skip_first="staticmethod" not in method.decorators)
+    is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module
+    if is_forward:
+        inputs = tuple(Tensor(OWN, None, Role.INPUT, assumed=True) for _ in arguments.positional)
+        arguments = replace(arguments, positional=inputs, spread=False)
+        machine.in_forward.append(instance)
+        machine.written = set()
+    receiver = None if "staticmethod" in method.decorators else instance
+    calls.call_function(machine, method, arguments, method.node, receiver)
+    if is_forward:
+        machine.in_forward.pop()
+    machine.store.roll_back()
+    machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
+
+
+# --- what only the end of the program tells ----------------------------------------------------------------------
+
+
+def _resolve_rebinds(machine: Machine) -> None:
+    """What replicas assigned matters where somebody reads it later."""
+    for event, identity in machine.rebinds:
+        readers = machine.reads.get((identity, event.name), {})
+        reads = tuple(
+            Note(node, "only updated here" if updating else "read here") for node, updating in readers.items()
+        )
+        if reads:
+            machine.emit(replace(event, reads=reads))

@@ -1,0 +1,365 @@
+"""Statements, by node type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+
+import libcst as cst
+
+from placement_lint.flow import devices, expressions, python
+from placement_lint.flow.classes import is_module_class
+from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import bind, declare_global, import_from, import_name
+from placement_lint.flow.values import (
+    NONE,
+    Class,
+    Const,
+    Function,
+    Tensor,
+    Value,
+)
+
+
+def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
+    """Run the statements of a block until one leaves it."""
+    execute_all(machine, body.body)
+
+
+def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
+    for line in lines:
+        if machine.dead:
+            return
+        if isinstance(line, cst.SimpleStatementLine):
+            execute_all(machine, line.body)
+        else:
+            machine.fuel -= 1
+            handler = _EXECUTE.get(type(line))
+            if handler is not None:
+                handler(machine, line)
+
+
+# --- simple statements -----------------------------------------------------------------------------------------
+
+
+def _expression(machine: Machine, node: cst.Expr) -> None:
+    machine.statement = node.value
+    expressions.evaluate(machine, node.value)
+
+
+def _assign(machine: Machine, node: cst.Assign) -> None:
+    value = expressions.evaluate(machine, node.value)
+    for target in node.targets:
+        if not machine.dead:
+            expressions.assign(machine, target.target, value, node)
+
+
+def _annotated_assign(machine: Machine, node: cst.AnnAssign) -> None:
+    if node.value is not None:
+        expressions.assign(machine, node.target, expressions.evaluate(machine, node.value), node)
+
+
+def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
+    with machine.only_updating():
+        before = expressions.evaluate(machine, node.target)
+    value = expressions.evaluate(machine, node.value)
+    sources = (node.target, node.value)
+    after = machine.lift(
+        lambda one, other: expressions.arithmetic(machine, one, other, node.operator, sources, node),
+        before,
+        value,
+    )
+    in_place = isinstance(node.target, cst.Attribute) and isinstance(before, Tensor)
+    if not machine.dead and not in_place:
+        expressions.assign(machine, node.target, after, node)
+
+
+def _return(machine: Machine, node: cst.Return) -> None:
+    value = expressions.evaluate(machine, node.value) if node.value is not None else NONE
+    if not machine.dead:
+        machine.jump("function", value)
+
+
+def _raise(machine: Machine, node: cst.Raise) -> None:
+    if node.exc is not None:
+        expressions.evaluate(machine, node.exc)
+    machine.dead = True
+
+
+def _break(machine: Machine, node: cst.Break) -> None:
+    machine.jump("loop")
+
+
+def _continue(machine: Machine, node: cst.Continue) -> None:
+    machine.jump("iteration")
+
+
+def _assert(machine: Machine, node: cst.Assert) -> None:
+    """What is asserted holds from here on."""
+    holds = expressions.truth(machine, expressions.evaluate(machine, node.test), node.test)
+    if holds is ALWAYS or machine.path.excludes(holds):
+        return
+    machine.survive(holds)
+    machine.tested = machine.tested & holds
+
+
+def _delete(machine: Machine, node: cst.Del) -> None:
+    if isinstance(node.target, cst.Name):
+        bind(machine, node.target.value, machine.fresh())
+
+
+def _global(machine: Machine, node: cst.Global) -> None:
+    for item in node.names:
+        declare_global(machine, item.name.value, nonlocal_=False)
+
+
+def _nonlocal(machine: Machine, node: cst.Nonlocal) -> None:
+    for item in node.names:
+        declare_global(machine, item.name.value, nonlocal_=True)
+
+
+def _import(machine: Machine, node: cst.Import) -> None:
+    for alias in node.names:
+        import_name(machine, alias)
+
+
+# --- branches and loops ----------------------------------------------------------------------------------------
+
+
+def _if(machine: Machine, node: cst.If) -> None:
+    holds = expressions.truth(machine, expressions.evaluate(machine, node.test), node.test)
+    if machine.dead:
+        return
+    machine.fork(
+        ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
+        asks=True,
+    )
+
+
+def _block(machine: Machine, body: cst.BaseSuite) -> Value:
+    execute_body(machine, body)
+    return NONE
+
+
+def _else(machine: Machine, node: cst.If | cst.Else | None) -> Value:
+    if isinstance(node, cst.If):
+        _if(machine, node)
+    elif node is not None:
+        execute_body(machine, node.body)
+    return NONE
+
+
+# The second time round shows what the first left behind.
+_ROUNDS = 2
+
+
+def _for(machine: Machine, node: cst.For) -> None:
+    iterable = expressions.evaluate(machine, node.iter)
+    known = python.each(machine, iterable)
+
+    def rounds() -> None:
+        if known is not None:
+            for item in known:
+                _iteration(machine, node, lambda item=item: item)
+        else:
+            for _ in range(_ROUNDS):
+                _iteration(machine, node, lambda: python.element(machine, iterable, node.iter))
+
+    if not machine.dead:
+        machine.scope("loop", rounds)
+    if node.orelse is not None and not machine.dead:
+        execute_body(machine, node.orelse.body)
+
+
+def _iteration(machine: Machine, node: cst.For, item: Callable[[], Value]) -> None:
+    def once() -> None:
+        expressions.assign(machine, node.target, item(), node)
+        execute_body(machine, node.body)
+
+    if not machine.dead:
+        machine.scope("iteration", once)
+
+
+def _while(machine: Machine, node: cst.While) -> None:
+    def rounds() -> None:
+        for _ in range(_ROUNDS):
+            if not machine.dead:
+                expressions.evaluate(machine, node.test)
+                machine.scope("iteration", lambda: execute_body(machine, node.body))
+
+    machine.scope("loop", rounds)
+
+
+def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
+    """The body without an exception, or a handler from the state before it."""
+    failed = Question(machine.fresh(), text="an exception is raised")
+    catches = any(
+        handler.type is not None and "AttributeError" in machine.text(handler.type)
+        for handler in node.handlers
+    )
+    machine.expecting_attribute_errors += catches
+
+    def body() -> Value:
+        execute_body(machine, node.body)
+        if node.orelse is not None and not machine.dead:
+            execute_body(machine, node.orelse.body)
+        return NONE
+
+    branches: list[tuple[Condition, Callable[[], Value]]] = [(answered(failed, False), body)]
+    if node.handlers:
+        branches.append((answered(failed, True), lambda: _handlers(machine, node)))
+    machine.fork(branches if node.handlers else [(ALWAYS, body)])
+    machine.expecting_attribute_errors -= catches
+    if node.finalbody is not None and not machine.dead:
+        execute_body(machine, node.finalbody.body)
+
+
+def _handlers(machine: Machine, node: cst.Try | cst.TryStar) -> Value:
+    def run(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> Value:
+        if handler.name is not None and isinstance(handler.name.name, cst.Name):
+            bind(machine, handler.name.name.value, machine.fresh())
+        execute_body(machine, handler.body)
+        return NONE
+
+    return _one_of(machine, [lambda handler=handler: run(handler) for handler in node.handlers])
+
+
+def _one_of(machine: Machine, runs: list[Callable[[], Value]]) -> Value:
+    """Exactly one of several blocks runs, and nothing says which."""
+    if len(runs) == 1:
+        return runs[0]()
+    first = answered(Question(machine.fresh()), True)
+    return machine.fork(((first, runs[0]), (first.negation, lambda: _one_of(machine, runs[1:]))))
+
+
+def _with(machine: Machine, node: cst.With) -> None:
+    _with_items(machine, list(node.items), node.body)
+
+
+def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite) -> None:
+    if not items:
+        execute_body(machine, body)
+        return
+    first, *others = items
+    value = expressions.evaluate(machine, first.item)
+    if first.asname is not None and isinstance(first.asname.name, cst.BaseExpression):
+        expressions.assign(machine, first.asname.name, value, first)
+    manager = _device_manager(first.item)
+    if manager is not None:
+        with manager(machine, value):
+            _with_items(machine, others, body)
+    else:
+        _with_items(machine, others, body)
+
+
+def _device_manager(node: cst.BaseExpression) -> Callable[..., AbstractContextManager[None]] | None:
+    """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means."""
+    if not isinstance(node, cst.Call):
+        return None
+    name = Machine.text(node.func)
+    if name.endswith("cuda.device"):
+        return devices.current_device
+    return devices.default_device if name in ("torch.device", "device") else None
+
+
+def _match(machine: Machine, node: cst.Match) -> None:
+    subject = expressions.evaluate(machine, node.subject)
+    _cases(machine, subject, list(node.cases), node)
+
+
+def _cases(machine: Machine, subject: Value, cases: list[cst.MatchCase], node: cst.Match) -> Value:
+    if not cases:
+        return NONE
+    first, *others = cases
+    holds = ALWAYS
+    if isinstance(first.pattern, cst.MatchValue):
+        expected = expressions.evaluate(machine, first.pattern.value)
+        question = Question(("Equal", subject, expected), ("equal", subject), machine.text(node.subject))
+        if isinstance(subject, Const) and isinstance(expected, Const):
+            holds = ALWAYS if subject == expected else ALWAYS.negation
+        else:
+            holds = answered(question, True)
+    elif not isinstance(first.pattern, cst.MatchAs) or first.pattern.pattern is not None:
+        holds = answered(Question(machine.fresh(), text=machine.text(node.subject)), True)
+    if isinstance(first.pattern, cst.MatchAs) and first.pattern.name is not None:
+        bind(machine, first.pattern.name.value, subject)
+    return machine.fork(
+        (
+            (holds, lambda: _block(machine, first.body)),
+            (holds.negation, lambda: _cases(machine, subject, others, node)),
+        ),
+        asks=True,
+    )
+
+
+# --- definitions -----------------------------------------------------------------------------------------------
+
+
+def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
+    names = tuple(_decorator_name(machine, decorator) for decorator in node.decorators)
+    function = Function(node, machine.frame.id, node.name.value, None, names)
+    if any(name.endswith((".setter", ".deleter")) for name in names):
+        return
+    bind(machine, node.name.value, function)
+    machine.functions.setdefault(node, function)
+
+
+def _decorator_name(machine: Machine, node: cst.Decorator) -> str:
+    target = node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
+    return machine.text(target)
+
+
+def _define_class(machine: Machine, node: cst.ClassDef) -> None:
+    bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
+    cls = Class(machine.new_id(), node, node.name.value, bases, is_module_class(bases))
+    bind(machine, node.name.value, cls)
+    machine.classes.append(cls)
+    outer = machine.frame.id
+    for line in node.body.body:
+        if isinstance(line, cst.FunctionDef):
+            names = tuple(_decorator_name(machine, decorator) for decorator in line.decorators)
+            if not any(name.endswith((".setter", ".deleter")) for name in names):
+                method = Function(line, outer, line.name.value, cls, names)
+                machine.write(cls.id, line.name.value, method)
+        elif isinstance(line, cst.SimpleStatementLine):
+            for statement in line.body:
+                _class_variable(machine, cls, statement)
+
+
+def _class_variable(machine: Machine, cls: Class, statement: cst.CSTNode) -> None:
+    if isinstance(statement, cst.Assign):
+        value = expressions.evaluate(machine, statement.value)
+        for target in statement.targets:
+            if isinstance(target.target, cst.Name):
+                machine.write(cls.id, target.target.value, value)
+    elif isinstance(statement, cst.AnnAssign) and statement.value is not None:
+        if isinstance(statement.target, cst.Name):
+            machine.write(cls.id, statement.target.value, expressions.evaluate(machine, statement.value))
+
+
+_EXECUTE: dict[type, Callable[..., None]] = {
+    cst.Expr: _expression,
+    cst.Assign: _assign,
+    cst.AnnAssign: _annotated_assign,
+    cst.AugAssign: _augmented_assign,
+    cst.Return: _return,
+    cst.Raise: _raise,
+    cst.Break: _break,
+    cst.Continue: _continue,
+    cst.Assert: _assert,
+    cst.Del: _delete,
+    cst.Global: _global,
+    cst.Nonlocal: _nonlocal,
+    cst.Import: _import,
+    cst.ImportFrom: lambda machine, node: import_from(machine, node),
+    cst.If: _if,
+    cst.For: _for,
+    cst.While: _while,
+    cst.Try: _try,
+    cst.TryStar: _try,
+    cst.With: _with,
+    cst.Match: _match,
+    cst.FunctionDef: _define_function,
+    cst.ClassDef: _define_class,
+}

@@ -1,0 +1,65 @@
+"""The store: every changeable fact of the analysed program, with branches that can be taken back.
+
+A cell is named by its owner (the id of a frame, an object or a class) and a name. Forking copies nothing:
+a branch notes what it overwrites, so that its effect can be read off, undone, and joined with another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.flow.values import Value
+
+Cell = tuple[int, str]
+Delta = dict[Cell, "Value | None"]
+
+
+class Store:
+    """Cells and their values; None stands for a cell that does not exist."""
+
+    def __init__(self) -> None:
+        self._cells: dict[Cell, Value | None] = {}
+        self._names: dict[int, dict[str, None]] = {}
+        self._journals: list[Delta] = []
+
+    def read(self, owner: int, name: str) -> Value | None:
+        return self._cells.get((owner, name))
+
+    def write(self, owner: int, name: str, value: Value | None) -> None:
+        cell = (owner, name)
+        if self._journals and cell not in self._journals[-1]:
+            self._journals[-1][cell] = self._cells.get(cell)
+        if cell not in self._cells:
+            self._names.setdefault(owner, {})[name] = None
+        self._cells[cell] = value
+
+    def names(self, owner: int) -> Iterator[str]:
+        """The names under which ``owner`` has a value now, in the order they first appeared."""
+        return (
+            name for name in tuple(self._names.get(owner, ())) if self._cells.get((owner, name)) is not None
+        )
+
+    @property
+    def depth(self) -> int:
+        return len(self._journals)
+
+    def begin(self) -> None:
+        """Start a branch."""
+        self._journals.append({})
+
+    def changes(self, depth: int) -> Delta:
+        """What has been written since the branch at ``depth`` began, as it is now."""
+        return {cell: self._cells.get(cell) for journal in self._journals[depth:] for cell in journal}
+
+    def roll_back(self) -> None:
+        """End the innermost branch and undo it."""
+        for cell, value in self._journals.pop().items():
+            self._cells[cell] = value
+
+    def commit(self) -> None:
+        """End the innermost branch and keep what it wrote."""
+        journal = self._journals.pop()
+        if self._journals:
+            outer = self._journals[-1]
+            for cell, value in journal.items():
+                outer.setdefault(cell, value)

@@ -1,0 +1,430 @@
+"""Tensors: where they are made, what operations need of them, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import choices, modules, optimizers
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.containers import content
+from placement_lint.flow.devices import as_place, default_place, require, resolve
+from placement_lint.flow.events import (
+    DevicesMixed,
+    HostRead,
+    MoveDiscarded,
+    Operand,
+    ParametersRead,
+    ReplicaLossReduced,
+    ReplicaLossUsed,
+)
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    CPU,
+    NONE,
+    REPLICA,
+    Bound,
+    Comparison,
+    Const,
+    Device,
+    External,
+    Kind,
+    Lost,
+    Object,
+    Place,
+    Role,
+    Sequence,
+    Source,
+    Symbol,
+    Tensor,
+    Value,
+    compare,
+    describe,
+)
+from placement_lint.flow.vocabulary import (
+    FACTORIES_THAT_KEEP,
+    HOST_FACTORIES,
+    HOST_VALUE_ATTRIBUTES,
+    HOST_VALUE_METHODS,
+    NEW_METHODS,
+    REDUCTIONS,
+    SAME_DEVICE,
+    Shape,
+)
+from placement_lint.rule import Note
+
+# --- making tensors ----------------------------------------------------------------------------------------
+
+
+def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node: cst.Call) -> Value:
+    """A factory's result: ``torch.zeros(3, device=d)``."""
+    given = arguments.keyword("device")
+    if given is None or given == NONE:
+        if name in FACTORIES_THAT_KEEP and isinstance(data := arguments.get(0), Tensor):
+            return data
+        source = Source.FACTORY_IN_FORWARD if machine.in_forward else Source.FACTORY
+        scalar = _scalar(machine, shape, arguments)
+
+        def make(place: Value) -> Value:
+            assert isinstance(place, (Device, Symbol))
+            built = _built(machine, name, place, source, scalar, node)
+            return replace(built, rows=_rows(machine, shape, arguments))
+
+        return machine.lift(make, CPU if name in HOST_FACTORIES else default_place(machine))
+    choices.request_literal(machine, given, f"device={getattr(given, 'value', '')!r}", node)
+    return machine.lift(
+        lambda device: _built_on(machine, name, device, _scalar(machine, shape, arguments), node), given
+    )
+
+
+def _built_on(machine: Machine, name: str, device: Value, scalar: bool | None, node: cst.Call) -> Value:
+    place = as_place(device)
+    resolved = machine.fresh() if place is None else resolve(machine, place)
+    require(machine, resolved)
+    return _built(machine, name, resolved, Source.FACTORY_ON_DEVICE, scalar, node)
+
+
+def _built(
+    machine: Machine, name: str, place: Place, source: Source, scalar: bool | None, node: cst.Call
+) -> Tensor:
+    short = name.rpartition("torch.")[2]
+    note = Note(node, f"`{short}` makes a tensor on {describe(place)} here")
+    return Tensor(place, scalar, source=source, created=node, history=(note,), uid=machine.new_id())
+
+
+def build_on_cuda(machine: Machine, name: str, node: cst.Call) -> Value:
+    """``torch.cuda.FloatTensor(3)``"""
+    return _built(machine, name, resolve(machine, Device("cuda")), Source.FACTORY_ON_DEVICE, False, node)
+
+
+def build_like(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.zeros_like(t)``, ``t.new_zeros(3)``: where ``t`` is, unless ``device=`` says otherwise."""
+    model, given = arguments.get(0, "input"), arguments.keyword("device")
+    if given is not None and given != NONE:
+        return machine.lift(lambda device: _built_on(machine, "like", device, None, node), given)
+
+    def like(tensor: Value) -> Value:
+        if not isinstance(tensor, Tensor):
+            return machine.fresh()
+        note = Note(node, f"made on {describe(tensor.place)} here, like its model")
+        return Tensor(tensor.place, None, created=node, history=(note,), assumed=tensor.assumed)
+
+    return machine.lift(like, model) if model is not None else machine.fresh()
+
+
+def _scalar(machine: Machine, shape: Shape, arguments: Arguments) -> bool | None:
+    """Whether a factory's result is 0-dim, as far as its arguments tell."""
+    if shape in (Shape.ALWAYS_DIMENSIONS, Shape.ARRAY):
+        return False
+    if shape is Shape.DATA:
+        return _scalar_of_data(machine, arguments.get(0, "data"))
+    position = {Shape.SIZES: 0, Shape.SIZE: 0, Shape.LAST_SIZE: len(arguments.positional) - 1}[shape]
+    size = arguments.get(position, "size")
+    items = content(machine, size) if size is not None else None
+    if items is not None:
+        return not items.items if items.exact else None
+    # A size that is no literal: nobody writes a computed ``()``.
+    return size is None and not arguments.spread
+
+
+def _rows(machine: Machine, shape: Shape, arguments: Arguments) -> frozenset[int]:
+    """The first size of ``torch.randn(27, 4)`` or ``torch.randint(0, 9, (27,))``."""
+    if shape not in (Shape.SIZES, Shape.SIZE, Shape.LAST_SIZE) or not arguments.positional:
+        return frozenset()
+    size = arguments.positional[-1 if shape is Shape.LAST_SIZE else 0]
+    items = content(machine, size)
+    first = items.items[0] if items is not None and items.items else size
+    known = isinstance(first, Const) and type(first.value) is int
+    return frozenset({first.value}) if known else frozenset()  # type: ignore[union-attr]
+
+
+def _scalar_of_data(machine: Machine, data: Value | None) -> bool | None:
+    if isinstance(data, Const):
+        return isinstance(data.value, (int, float, bool))
+    if isinstance(data, Tensor):
+        return data.scalar
+    if data is not None and content(machine, data) is not None:
+        return False
+    if isinstance(data, External) or isinstance(data, Bound):
+        return None
+    return None
+
+
+# --- operations --------------------------------------------------------------------------------------------
+
+
+def operate(
+    machine: Machine,
+    operation: str,
+    operands: Iterable[Operand],
+    node: cst.CSTNode,
+    scalar: bool | None = None,
+) -> Tensor | None:
+    """An operation that wants its tensors on one device; its result, None without any tensor."""
+    tensors = [operand for operand in operands if not _ignored(operand.tensor)]
+    if not tensors:
+        return None
+    for operand in tensors:
+        modules.report_unregistered(machine, operand.tensor.uid, node)
+    home = tensors[0]
+    for other in tensors[1:]:
+        home = _meet(machine, operation, home, other, node)
+    result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
+    return result
+
+
+def _ignored(tensor: Tensor) -> bool:
+    return isinstance(tensor.place, Device) and tensor.place.kind == "meta"
+
+
+def _meet(machine: Machine, operation: str, one: Operand, other: Operand, node: cst.CSTNode) -> Operand:
+    """Two operands of one operation; the one that says where the result is."""
+    verdict = compare(one.tensor.place, other.tensor.place)
+    if verdict is Comparison.SAME:
+        return other if one.tensor.assumed else one
+    if verdict is Comparison.UNKNOWN:
+        return Operand(one.label, replace(one.tensor, place=machine.fresh()))
+    stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
+    if stray.tensor.place == CPU:
+        if stray.tensor.scalar is not False:
+            # A 0-dim CPU tensor mixes with anything; of unknown dimension it may be one.
+            return home
+        if stray.tensor.assumed:
+            return home
+    if stray.tensor.lost is None and (stray.tensor.created or stray.tensor.uid) not in machine.discarded:
+        machine.emit(_mixed(machine, operation, stray, home, node))
+    return home
+
+
+def _mixed(
+    machine: Machine, operation: str, stray: Operand, home: Operand, node: cst.CSTNode
+) -> DevicesMixed:
+    unregistered = stray.unregistered or stray.tensor.uid in machine.unregistered
+    return DevicesMixed(
+        node,
+        machine.scene,
+        operation,
+        replace(stray, unregistered=unregistered),
+        home,
+        bool(machine.in_forward),
+        modules.moved_on_the_way(machine),
+    )
+
+
+def _is_stray(one: Tensor, other: Tensor) -> bool:
+    """Whether the first is the one out of place: what is on the CPU, what names a card, what was just made."""
+    if (one.place == CPU) != (other.place == CPU):
+        return one.place == CPU
+    if isinstance(one.place, Device) and one.place.kind in ("replica", "own"):
+        return False
+    if isinstance(other.place, Device) and other.place.kind in ("replica", "own"):
+        return True
+    return bool(other.modules) and not one.modules
+
+
+def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tensor:
+    modules = frozenset().union(*(tensor.modules for tensor in operands))
+    reductions = {tensor.reduction for tensor in operands if tensor.reduction}
+    if scalar is None:
+        known = {tensor.scalar for tensor in operands}
+        scalar = known.pop() if len(known) == 1 else (False if False in known else None)
+    return Tensor(
+        home.place,
+        scalar,
+        reduction=reductions.pop() if len(reductions) == 1 else None,
+        per_replica=any(tensor.per_replica for tensor in operands),
+        source=home.source,
+        created=home.created,
+        modules=modules,
+        history=home.history,
+        holder=home.holder,
+        entered=next((tensor.entered for tensor in operands if tensor.entered), None),
+        assumed=all(tensor.assumed for tensor in operands),
+    )
+
+
+def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = None) -> Tensor:
+    """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
+    lost = Lost(how, node) if tensor.role is Role.PARAMETER else tensor.lost
+    role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
+    return replace(tensor, role=role, lost=lost, scalar=scalar, uid=0)
+
+
+def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
+    """``t[key]``: a CPU index may index a CUDA tensor, a CUDA index must not index a CPU tensor."""
+    modules.report_unregistered(machine, tensor.uid, node)
+    if tensor.role is Role.BATCH:
+        return replace(tensor, uid=0)
+    for item in key.items if isinstance(key, Sequence) else (key,):
+        if isinstance(item, Tensor) and item.scalar is False and item.place != CPU:
+            if compare(tensor.place, item.place) is Comparison.DIFFERENT and tensor.place == CPU:
+                home = Operand(machine.text(node.slice[0]), item)
+                stray = Operand(machine.text(node.value), tensor)
+                if not tensor.assumed and not item.assumed and tensor.lost is None:
+                    machine.emit(_mixed(machine, "indexing", stray, home, node))
+    return derive(tensor, "indexing", node, _scalar_after_index(tensor, key))
+
+
+def _scalar_after_index(tensor: Tensor, key: Value) -> bool | None:
+    """A slice, None or an index tensor leaves a dimension; a number takes one away."""
+    keys = key.items if isinstance(key, Sequence) else (key,)
+    leaves = any(
+        item in (External("builtins.slice"), Const(None))
+        or (isinstance(item, Tensor) and item.scalar is False)
+        or (isinstance(item, Object) and item.kind is Kind.LIST)
+        for item in keys
+    )
+    return False if leaves and tensor.scalar is not True else None
+
+
+# --- attributes and methods ----------------------------------------------------------------------------------
+
+
+def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) -> Value:
+    """``t.name``, where it is no call."""
+    if name == "device":
+        return tensor.place
+    if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda"):
+        return Const(tensor.place.kind == "cuda")
+    if name in HOST_VALUE_ATTRIBUTES:
+        return machine.fresh(name)
+    if name in ("data", "T", "mT", "H", "real", "imag"):
+        return derive(tensor, f".{name}", node, tensor.scalar)
+    if name == "grad":
+        return replace(tensor, role=Role.PLAIN, modules=frozenset(), uid=0)
+    return Bound(tensor, name, node=node)
+
+
+def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how: str) -> Value:
+    """The tensor on another device: itself where it is there already."""
+    place = as_place(target)
+    if place is None:
+        return replace(tensor, lost=Lost(how, node)) if _converts(tensor, target) else tensor
+    place = resolve(machine, place)
+    require(machine, place)
+    if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
+        return tensor
+    moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
+    if tensor.role is Role.PARAMETER:
+        return replace(moved, role=Role.PLAIN, lost=Lost(how, node))
+    return moved
+
+
+def _converts(tensor: Tensor, target: Value) -> bool:
+    """``param.to(torch.float64)`` is a new tensor; to the default type it is the Parameter itself."""
+    return (
+        tensor.role is Role.PARAMETER
+        and isinstance(target, External)
+        and target.name not in ("torch.float32", "torch.float", "torch.dtype")
+        and target.name.startswith("torch.")
+    )
+
+
+# Methods that convert: without effect on a tensor that is so already, as a fresh Parameter is a float32.
+_NO_OPS_ON_PARAMETERS = {"float", "contiguous", "requires_grad_", "share_memory_"}
+
+
+def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``t.name(...)``"""
+    modules.report_unregistered(machine, tensor.uid, node)
+    label = machine.text(node.func.value) if isinstance(node.func, cst.Attribute) else "tensor"
+    if name in ("to", "cuda", "cpu", "type_as", "pin_memory"):
+        return _moved_by(machine, tensor, name, arguments, node)
+    if name == "numpy":
+        if arguments.keyword("force") != Const(True):
+            read_on_host(machine, label, f"{label}.numpy()", tensor, node)
+        return machine.fresh("ndarray")
+    if name in ("item", "backward", "__float__", "__int__", "__bool__") and tensor.per_replica:
+        if name != "backward" or not arguments.has(0, "gradient"):
+            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"{label}.{name}()", tensor))
+    if name == "backward":
+        optimizers.backward(machine, tensor)
+    if name in HOST_VALUE_METHODS:
+        return machine.fresh(f"{label}.{name}()")
+    if name in NEW_METHODS:
+        return build_like(machine, arguments.with_receiver(tensor), node)
+    if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node.func), name))
+    if name in _NO_OPS_ON_PARAMETERS and tensor.role is Role.PARAMETER:
+        return tensor
+    if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
+        return reduce(machine, tensor, name, label, node)
+    others = [
+        Operand(machine.text(argument.value), value)
+        for argument, value in zip(node.args, arguments.positional)
+        if isinstance(value, Tensor)
+    ]
+    plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
+    if plain in SAME_DEVICE and others:
+        result = operate(machine, f"`{name}`", [Operand(label, tensor), *others], node)
+        if result is not None:
+            return tensor if plain != name else result
+    if plain != name:
+        return tensor
+    return derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
+
+
+# Methods that may take the last dimension away, and those that may add one to a 0-dim tensor.
+_REMOVES_DIMENSIONS = REDUCTIONS | {"squeeze", "select", "logsumexp", "unbind", "diagonal", "split", "chunk"}
+_ADDS_DIMENSIONS = {"unsqueeze", "expand", "repeat", "view", "reshape", "flatten", "new", "tile", "ravel"}
+
+
+def _scalar_after(name: str, tensor: Tensor, arguments: Arguments) -> bool | None:
+    """Whether the result of a method is 0-dim, given whether the tensor is."""
+    changing = _ADDS_DIMENSIONS if tensor.scalar else _REMOVES_DIMENSIONS
+    if name not in changing:
+        return tensor.scalar
+    if name in REDUCTIONS:
+        dim = arguments.get(0, "dim")
+        # To have a dimension 1 (or -2) is to have another one besides.
+        beyond = isinstance(dim, Const) and type(dim.value) is int and dim.value not in (0, -1)
+        return False if beyond or arguments.keyword("keepdim") == Const(True) else None
+    return None
+
+
+def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``t.to(d)`` and its kind; dropped as a statement it does nothing."""
+    target = _target(machine, tensor, name, arguments, node)
+
+    def apply(place: Value) -> Value:
+        moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
+        named = as_place(place)
+        if machine.statement is node and named is not None:
+            machine.discarded.add(tensor.created or tensor.uid)
+            label = machine.text(node.func.value) if isinstance(node.func, cst.Attribute) else "the tensor"
+            machine.emit(MoveDiscarded(node, machine.scene, label, name, tensor, named))
+        return moved
+
+    return machine.lift(apply, target)
+
+
+def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if name in ("cpu", "pin_memory"):
+        return CPU
+    given = arguments.get(0, "device") or arguments.keyword("device") or arguments.keyword("other")
+    if name == "cuda" and (given is None or given == NONE):
+        choices.request(machine, f"{machine.text(node.func)}()", node)
+        return Device("cuda")
+    if name == "cuda" and isinstance(given, Symbol):
+        return Device("cuda", given)
+    choices.request_literal(machine, given, machine.text(node), node)
+    choices.used(machine, given or NONE, node)
+    return given or NONE
+
+
+def reduce(machine: Machine, tensor: Tensor, name: str, label: str, node: cst.CSTNode) -> Value:
+    """``t.mean()``, ``torch.sum(t)``: 0-dim."""
+    if tensor.per_replica:
+        if name in ("sum", "mean"):
+            machine.reduced.append(ReplicaLossReduced(node, machine.scene, label, name, tensor))
+        return replace(tensor, per_replica=False, scalar=True, reduced=node, uid=0)
+    reduction = name if name in ("sum", "mean") else None
+    return replace(derive(tensor, f".{name}()", node, True), reduction=reduction)
+
+
+def read_on_host(machine: Machine, label: str, how: str, tensor: Tensor, node: cst.CSTNode) -> None:
+    """Something that needs host memory is given the tensor."""
+    if isinstance(tensor.place, Device) and tensor.place.kind in ("cuda", "replica") and not tensor.assumed:
+        machine.emit(HostRead(node, machine.scene, label, how, tensor))

@@ -1,0 +1,378 @@
+"""Abstract values: what the analysis knows of a Python value, as small frozen objects.
+
+Everything that changes over time (where a module is, what an attribute holds) lives in the store, keyed by
+the identity of an :class:`Object` or :class:`Symbol`; the values themselves never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import TypeAlias
+
+import libcst as cst
+
+from placement_lint.flow.condition import ALWAYS, NEVER, Condition
+from placement_lint.rule import Note
+
+# Past this many alternatives a value is given up: it becomes a symbol, on which every rule is silent.
+MAX_ALTERNATIVES = 8
+
+
+@dataclass(frozen=True)
+class Const:
+    """A literal. ``1``, ``1.0`` and ``True`` are different constants here."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A value that is unknown but equal to itself: an argument, ``args.device``, the result of a foreign call."""
+
+    id: int
+    text: str = field(default="", compare=False)
+    # A symbol that the program has treated as a module may be read as one: attribute chains keep the root.
+    parent: Symbol | Object | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """An integer known only from below: ``torch.cuda.device_count()`` on a machine with several GPUs."""
+
+    bound: int
+
+
+@dataclass(frozen=True)
+class Device:
+    """A place for tensors.
+
+    ``kind`` is a torch device type, or one of two places that only the analysis knows: ``replica`` (the GPU
+    of whichever DataParallel replica is running) and ``own`` (wherever the module being looked at is).
+    ``index`` is None for "the current device", and a Symbol for an index that is unknown but equal to itself.
+    """
+
+    kind: str
+    index: int | Symbol | None = None
+
+    def __str__(self) -> str:
+        if self.index is None:
+            return self.kind
+        return f"{self.kind}:{self.index.text if isinstance(self.index, Symbol) else self.index}"
+
+
+CPU = Device("cpu")
+REPLICA = Device("replica")
+OWN = Device("own")
+
+Place: TypeAlias = "Device | Symbol"
+"""Where a tensor is: a device, or a symbol for a device that is unknown but equal to itself."""
+
+
+def describe(place: Place) -> str:
+    """A place in a sentence."""
+    if isinstance(place, Symbol):
+        return f"`{place.text}`" if place.text else "an unknown device"
+    return {
+        "cpu": "the CPU",
+        "replica": "the replica's GPU",
+        "own": "the module's device",
+        "cuda": str(place),
+    }.get(place.kind, str(place))
+
+
+class Comparison(Enum):
+    SAME = auto()
+    DIFFERENT = auto()
+    UNKNOWN = auto()
+
+
+def compare(one: Place, other: Place) -> Comparison:
+    """Whether two places are provably the same or provably different."""
+    if one == other:
+        return Comparison.SAME
+    if isinstance(one, Symbol) or isinstance(other, Symbol):
+        return Comparison.UNKNOWN
+    kinds = {one.kind, other.kind}
+    if kinds == {"replica", "cuda"}:
+        # Some replica is on another card than the one that an index names.
+        indexed = one.index if one.kind == "cuda" else other.index
+        return Comparison.DIFFERENT if isinstance(indexed, int) else Comparison.UNKNOWN
+    if kinds <= {"cpu", "cuda", "replica", "own"}:
+        if "own" in kinds and "cpu" not in kinds:
+            return Comparison.UNKNOWN
+        if len(kinds) == 2:
+            return Comparison.DIFFERENT
+    if len(kinds) == 1 and isinstance(one.index, int) and isinstance(other.index, int):
+        return Comparison.DIFFERENT
+    return Comparison.UNKNOWN
+
+
+class Role(Enum):
+    PLAIN = "tensor"
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    BATCH = "batch"  # straight out of a loader; it may be a nest of tensors
+    INPUT = "input"  # of a forward; taken to be where the module is
+
+
+class Source(Enum):
+    """How a tensor came to be where it is."""
+
+    UNKNOWN = auto()
+    FACTORY = auto()  # torch.zeros(3)
+    FACTORY_IN_FORWARD = auto()  # the same while a module's forward runs
+    FACTORY_ON_DEVICE = auto()  # torch.zeros(3, device=d)
+    LOADER = auto()
+    MOVE = auto()
+    MODULE = auto()  # computed by a module, or a parameter of one
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The attribute of a module that a tensor was read from, and the statement that assigned it."""
+
+    owner: Object
+    name: str
+    node: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What was done to a Parameter that made it an ordinary tensor."""
+
+    how: str
+    node: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor, by what matters for placement. Only ``place``, ``scalar``, ``role`` and the loss facts
+    tell two tensors apart; the rest is history for messages."""
+
+    place: Place
+    scalar: bool | None = None  # 0-dim: True, False, or not known
+    role: Role = Role.PLAIN
+    # "mean" or "sum" where the tensor is a loss reduced that way over the batch
+    reduction: str | None = None
+    # a vector of one such loss a replica, as DataParallel gathers it
+    per_replica: bool = False
+    # of such a vector: whether some batch gives the replicas chunks of different sizes
+    uneven: bool = False
+    lost: Lost | None = None
+    # integer or boolean content, as far as it shows: index tensors follow other rules
+    source: Source = field(default=Source.UNKNOWN, compare=False)
+    created: cst.CSTNode | None = field(default=None, compare=False)
+    # the modules whose parameters a backward from here would reach
+    modules: frozenset[int] = frozenset()
+    history: tuple[Note, ...] = field(default=(), compare=False)
+    holder: Holder | None = field(default=None, compare=False)
+    # the outermost call of a module through which the tensor came in as an argument
+    entered: cst.CSTNode | None = field(default=None, compare=False)
+    # how many rows it may have, where that is known: of a loader's batches, the full ones and the last
+    rows: frozenset[int] = frozenset()
+    # the place is taken for granted, not seen: an unknown argument of a forward
+    assumed: bool = False
+    # the reduction of a vector of per-replica losses that this number comes from
+    reduced: cst.CSTNode | None = field(default=None, compare=False)
+    # tells the tensor itself from an equal one: kept while it is only handed around
+    uid: int = field(default=0, compare=False)
+
+    def at(self, place: Place, note: Note | None = None, source: Source = Source.MOVE) -> Tensor:
+        """The copy of this tensor on another device."""
+        history = (*self.history, note) if note else self.history
+        return replace(self, place=place, history=history, source=source, assumed=False, holder=None, uid=0)
+
+
+class Kind(Enum):
+    """What sort of thing with an identity an Object is."""
+
+    MODULE = "module"
+    WRAPPER = "wrapper"
+    OPTIMIZER = "optimizer"
+    LOADER = "loader"
+    DATASET = "dataset"
+    LIST = "list"
+    DICT = "dict"
+    INSTANCE = "instance"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Object:
+    """Something with an identity. ``cls`` is its class: a :class:`Class` of this program or a name of a library."""
+
+    id: int
+    kind: Kind = field(compare=False)
+    cls: Class | External = field(compare=False)
+    node: cst.CSTNode = field(compare=False)
+    text: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class External:
+    """A name of a library, fully qualified: ``torch.nn.Linear``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """A tuple, or the content of a list: ``exact`` says whether these are all the items there are."""
+
+    items: tuple[Value, ...]
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """The content of a dict: known string keys, and the join of what other keys hold."""
+
+    items: tuple[tuple[object, Value], ...]
+    rest: Value | None = None
+
+    def get(self, key: object) -> Value | None:
+        return next((value for name, value in self.items if name == key), self.rest)
+
+    def with_item(self, key: object, value: Value) -> Mapping:
+        kept = tuple(item for item in self.items if item[0] != key)
+        return Mapping((*kept, (key, value)), self.rest)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function or lambda of this program, with the frame it closes over."""
+
+    node: cst.FunctionDef | cst.Lambda
+    frame: int
+    name: str = field(default="", compare=False)
+    owner: Class | None = field(default=None, compare=False)
+    decorators: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of this program. Attributes and methods are cells of ``id``; ``bases`` are in order."""
+
+    id: int
+    node: cst.ClassDef = field(compare=False)
+    name: str = field(compare=False)
+    bases: tuple[Value, ...] = field(compare=False)
+    module: bool = field(default=False, compare=False)  # derives from torch.nn.Module
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A method together with the object it was read from."""
+
+    receiver: Value
+    name: str
+    function: Function | None = None
+    node: cst.CSTNode | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Partial:
+    function: Value
+    positional: tuple[Value, ...]
+    keywords: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Super:
+    """``super()`` inside a method: look beyond ``owner`` for the attributes of ``receiver``."""
+
+    receiver: Value
+    owner: Class
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """``model.parameters()``: a view on the parameters that a module has at this moment.
+
+    ``filtered`` where only those that require a gradient were kept.
+    """
+
+    module: Object | Symbol
+    node: cst.CSTNode = field(compare=False)
+    filtered: bool = False
+
+
+@dataclass(frozen=True)
+class StateDict:
+    """What ``state_dict()`` returned: whether its keys carry the ``module.`` of a wrapper."""
+
+    owner: Object | Symbol
+    prefixed: bool
+    node: cst.CSTNode = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values, each under its condition; the conditions exclude each other."""
+
+    alternatives: tuple[tuple[Condition, Value], ...]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The content of a module's place cell: where it is, and the statement that put it there."""
+
+    place: Place
+    note: Note | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something that a cell remembers of the program's past; ``details`` is for the room that wrote it."""
+
+    name: str
+    details: object = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What ``torch.load`` returned, or an entry of it: resolved once all that was saved is known."""
+
+    file: str
+    entries: tuple[object, ...] = ()
+
+
+Value: TypeAlias = (
+    "Const | Symbol | AtLeast | Device | Tensor | Object | External | Sequence | Mapping | Function | Class"
+    " | Bound | Partial | Super | Parameters | StateDict | Choice | Placed | Fact | Loaded"
+)
+
+# What a cell holds on a path where it was never written, once paths are joined.
+ABSENT = External("<absent>")
+NONE = Const(None)
+TRUE = Const(True)
+FALSE = Const(False)
+
+
+def alternatives(value: Value) -> tuple[tuple[Condition, Value], ...]:
+    return value.alternatives if isinstance(value, Choice) else ((ALWAYS, value),)
+
+
+def choose(options: Iterable[tuple[Condition, Value]]) -> Value | None:
+    """One value out of guarded ones: flat, equal values merged; None where there are too many or none."""
+    merged: dict[Value, Condition] = {}
+    for condition, value in options:
+        for inner, alternative in alternatives(value):
+            guard = condition & inner
+            if guard.possible:
+                merged[alternative] = merged.get(alternative, NEVER) | guard
+    if not merged or len(merged) > MAX_ALTERNATIVES:
+        return None
+    if len(merged) == 1:
+        return next(iter(merged))
+    return Choice(tuple((guard, value) for value, guard in merged.items()))

@@ -1,0 +1,347 @@
+"""What torch's names mean for placement, as data.
+
+Facts were read in torch 2.13; where a behaviour has another version, the entry says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+# --- names ---------------------------------------------------------------------------------------------
+
+# Where a name is defined inside torch, and the public name that everything here goes by.
+_ALIASES = (
+    (re.compile(r"torch\.nn\.parallel\.(?:data_parallel\.)?DataParallel"), "torch.nn.DataParallel"),
+    (
+        re.compile(r"torch\.nn\.parallel\.data_parallel(?:\.data_parallel)?"),
+        "torch.nn.parallel.data_parallel",
+    ),
+    (re.compile(r"torch\.nn\.parallel\.distributed\.(\w+)"), r"torch.nn.parallel.\1"),
+    (re.compile(r"torch\.nn\.parameter\.(\w+)"), r"torch.nn.\1"),
+    (re.compile(r"torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)"), r"torch.nn.\1"),
+    (re.compile(r"torch\.optim\.[a-z_]\w*\.([A-Z]\w*)"), r"torch.optim.\1"),
+    (
+        re.compile(r"torch\.utils\.data\.(?:dataloader|dataset|distributed|sampler)\.(\w+)"),
+        r"torch.utils.data.\1",
+    ),
+    (re.compile(r"torch\.(?:functional|_C|_VF)\.(\w+)"), r"torch.\1"),
+    (re.compile(r"torch\.linalg\.(norm|matmul)"), r"torch.\1"),
+    (re.compile(r"torch\.autograd\.variable\.Variable"), "torch.autograd.Variable"),
+    (re.compile(r"torch\._tensor\.Tensor"), "torch.Tensor"),
+    (re.compile(r"np\.(\w+)"), r"numpy.\1"),
+)
+
+
+def canonical(name: str) -> str:
+    """The public name of a thing that torch defines elsewhere."""
+    if not name.startswith(("torch.", "np.")):
+        return name
+    for pattern, public in _ALIASES:
+        if pattern.fullmatch(name):
+            return pattern.sub(public, name)
+    return name
+
+
+# Modules from which ``import *`` brings names that the tables here know.
+STAR_MODULES = (
+    "torch",
+    "torch.nn",
+    "torch.nn.functional",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.utils.data",
+    "torch.autograd",
+    "torch.nn.utils",
+)
+
+# --- tensors out of nothing ----------------------------------------------------------------------------
+
+
+class Shape(Enum):
+    """How the arguments of a factory tell whether its result is 0-dim."""
+
+    SIZES = auto()  # torch.zeros(2, 3) or torch.zeros((2, 3)): 0-dim for () only
+    SIZE = auto()  # torch.full((2, 3), v): the first argument is the size
+    LAST_SIZE = auto()  # torch.randint(0, 9, (2, 3))
+    ALWAYS_DIMENSIONS = auto()  # torch.arange(3), torch.eye(3)
+    DATA = auto()  # torch.tensor(data): as deep as the data
+    ARRAY = auto()  # torch.from_numpy(a): an array, in practice never 0-dim
+
+
+FACTORIES = {
+    "torch.zeros": Shape.SIZES,
+    "torch.ones": Shape.SIZES,
+    "torch.empty": Shape.SIZES,
+    "torch.rand": Shape.SIZES,
+    "torch.randn": Shape.SIZES,
+    "torch.full": Shape.SIZE,
+    "torch.normal": Shape.LAST_SIZE,
+    "torch.randint": Shape.LAST_SIZE,
+    "torch.arange": Shape.ALWAYS_DIMENSIONS,
+    "torch.range": Shape.ALWAYS_DIMENSIONS,
+    "torch.linspace": Shape.ALWAYS_DIMENSIONS,
+    "torch.logspace": Shape.ALWAYS_DIMENSIONS,
+    "torch.randperm": Shape.ALWAYS_DIMENSIONS,
+    "torch.eye": Shape.ALWAYS_DIMENSIONS,
+    "torch.hann_window": Shape.ALWAYS_DIMENSIONS,
+    "torch.hamming_window": Shape.ALWAYS_DIMENSIONS,
+    "torch.tril_indices": Shape.ALWAYS_DIMENSIONS,
+    "torch.triu_indices": Shape.ALWAYS_DIMENSIONS,
+    "torch.tensor": Shape.DATA,
+    "torch.as_tensor": Shape.DATA,
+    "torch.scalar_tensor": Shape.DATA,
+    "torch.from_numpy": Shape.ARRAY,
+    "torch.frombuffer": Shape.ALWAYS_DIMENSIONS,
+    **{
+        f"torch.{kind}Tensor": Shape.ARRAY
+        for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Char", "Bool")
+    },
+}
+
+# Factories that always build on the CPU, whatever the default device is (they share or wrap host memory).
+HOST_FACTORIES = {"torch.from_numpy", "torch.frombuffer"} | {
+    name for name in FACTORIES if name.endswith("Tensor")
+}
+
+# Given a tensor they return it where it is rather than building a new one on the CPU.
+FACTORIES_THAT_KEEP = {"torch.as_tensor"}
+
+CUDA_CONSTRUCTORS = {
+    f"torch.cuda.{kind}Tensor"
+    for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Char", "Bool")
+}
+
+LIKE_FACTORIES = {
+    f"torch.{name}_like" for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint")
+}
+
+NEW_METHODS = {"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"}
+
+# --- tensors out of tensors ----------------------------------------------------------------------------
+
+# Tensor methods whose result is no tensor.
+HOST_VALUE_METHODS = {
+    "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "data_ptr", "element_size",
+    "get_device", "storage", "untyped_storage", "is_floating_point", "storage_offset", "is_pinned",
+    "register_hook", "backward", "retain_grad", "tolist", "item", "numpy", "__len__", "is_complex",
+    "share_memory_", "record_stream", "register_post_accumulate_grad_hook", "is_shared", "hasattr",
+}  # fmt: skip
+
+HOST_VALUE_ATTRIBUTES = {
+    "shape", "dtype", "ndim", "layout", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "names", "is_sparse",
+    "is_meta", "itemsize", "nbytes", "is_quantized",
+}  # fmt: skip
+
+# Reductions: 0-dim without a ``dim`` argument.
+REDUCTIONS = {
+    "sum", "mean", "max", "min", "prod", "norm", "std", "var", "median", "all", "any", "argmax", "argmin",
+    "nanmean", "nansum", "amax", "amin", "count_nonzero", "mode", "trace", "dist", "dot",
+}  # fmt: skip
+
+# Methods and functions of torch that want all their tensors on one device. The numbers are the positions
+# (0 is the tensor itself, or a function's first argument) that must agree; None for all of them.
+SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
+    **dict.fromkeys(
+        (
+            "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "pow", "fmod",
+            "remainder", "matmul", "mm", "bmm", "mv", "dot", "outer", "ger", "inner", "eq", "ne", "gt", "lt",
+            "ge", "le", "maximum", "minimum", "logical_and", "logical_or", "logical_xor", "atan2", "fmax",
+            "fmin", "cross", "dist", "kron", "addmm", "addbmm", "baddbmm", "addmv", "addr", "addcmul",
+            "addcdiv", "lerp", "allclose", "isclose", "equal", "cdist", "where", "masked_fill",
+            "masked_select", "masked_scatter", "gather", "scatter", "scatter_add", "index_select",
+            "index_add", "index_copy", "index_fill", "take", "take_along_dim", "bitwise_and", "bitwise_or",
+            "bitwise_xor", "hypot", "logaddexp", "polar", "complex", "isin", "searchsorted", "bucketize",
+            "tensordot", "vdot", "chain_matmul", "einsum",
+        )
+    ),
+    **dict.fromkeys(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")),
+}  # fmt: skip
+
+# torch.nn.functional: the same, by argument position.
+FUNCTIONAL_SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
+    **dict.fromkeys(
+        (
+            "linear", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+            "conv_transpose3d", "embedding", "embedding_bag", "layer_norm", "batch_norm", "group_norm",
+            "cosine_similarity", "pairwise_distance", "scaled_dot_product_attention", "grid_sample", "prelu",
+        )
+    ),
+}  # fmt: skip
+
+# Losses of torch.nn.functional and the positions of the arguments that must share a device.
+FUNCTIONAL_LOSSES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss",
+            "soft_margin_loss", "hinge_embedding_loss", "multilabel_margin_loss",
+        ),
+        (0, 1),
+    ),
+    **dict.fromkeys(
+        (
+            "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+            "multilabel_soft_margin_loss", "multi_margin_loss", "gaussian_nll_loss", "cosine_embedding_loss",
+            "margin_ranking_loss", "triplet_margin_loss",
+        ),
+        (0, 1, 2),
+    ),
+    "ctc_loss": (0, 1),  # the lengths may stay on the CPU
+}  # fmt: skip
+
+# Losses with a weight that is a buffer of the criterion (and so moves with it).
+WEIGHTED_LOSSES = {
+    "torch.nn.CrossEntropyLoss": ("weight",),
+    "torch.nn.NLLLoss": ("weight",),
+    "torch.nn.BCELoss": ("weight",),
+    "torch.nn.BCEWithLogitsLoss": ("weight", "pos_weight"),
+    "torch.nn.MultiLabelSoftMarginLoss": ("weight",),
+    "torch.nn.MultiMarginLoss": ("weight",),
+}
+
+LOSS_MODULES = {
+    *WEIGHTED_LOSSES,
+    *(
+        f"torch.nn.{name}"
+        for name in (
+            "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "PoissonNLLLoss", "SoftMarginLoss",
+            "HingeEmbeddingLoss", "MultiLabelMarginLoss", "GaussianNLLLoss", "CosineEmbeddingLoss",
+            "MarginRankingLoss", "TripletMarginLoss", "CTCLoss",
+        )
+    ),
+}  # fmt: skip
+
+# --- modules -------------------------------------------------------------------------------------------
+
+MODULE_BASES = {
+    "torch.nn.Module",
+    "torch.jit.ScriptModule",
+    "pytorch_lightning.LightningModule",
+    "pytorch_lightning.core.LightningModule",
+    "pytorch_lightning.core.lightning.LightningModule",
+    "lightning.LightningModule",
+    "lightning.pytorch.LightningModule",
+    "lightning.pytorch.core.LightningModule",
+    "transformers.PreTrainedModel",
+    "transformers.modeling_utils.PreTrainedModel",
+}
+
+# Layers of torch.nn with parameters of their own.
+PARAMETRIC_LAYERS = {
+    f"torch.nn.{name}"
+    for name in (
+        "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+        "ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "LayerNorm", "RMSNorm",
+        "GroupNorm", "Embedding", "EmbeddingBag", "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell",
+        "MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder",
+        "TransformerEncoderLayer", "TransformerDecoderLayer", "PReLU", "AdaptiveLogSoftmaxWithLoss",
+        "LazyLinear", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyBatchNorm1d", "LazyBatchNorm2d",
+    )
+}  # fmt: skip
+
+# Layers whose forward returns more than one tensor, or takes tensors that need not share a device.
+RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
+
+CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"}
+PARAMETER_CONTAINERS = {"torch.nn.ParameterList", "torch.nn.ParameterDict"}
+
+WRAPPERS = {
+    "torch.nn.DataParallel": "DataParallel",
+    "torch.nn.parallel.DistributedDataParallel": "DistributedDataParallel",
+}
+
+# What reads ``w.name`` on a wrapper without AttributeError: nn.Module's own attributes and the wrapper's.
+MODULE_ATTRIBUTES = {
+    "module", "device_ids", "output_device", "dim", "src_device_obj", "device_type", "training", "forward",
+    "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children",
+    "named_children", "state_dict", "load_state_dict", "train", "eval", "to", "cuda", "cpu", "xpu", "ipu", "mtia",
+    "to_empty", "half", "float", "double", "bfloat16", "type", "zero_grad", "requires_grad_", "apply", "add_module",
+    "register_module", "register_parameter", "register_buffer", "get_submodule", "set_submodule", "get_parameter",
+    "get_buffer", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
+    "register_full_backward_pre_hook", "register_backward_hook", "register_state_dict_pre_hook",
+    "register_state_dict_post_hook", "register_load_state_dict_pre_hook",
+    "register_load_state_dict_post_hook", "share_memory", "extra_repr", "compile", "get_extra_state",
+    "set_extra_state", "dump_patches", "call_super_init", "T_destination", "_modules", "_parameters", "_buffers",
+    "replicate", "scatter", "parallel_apply", "gather", "no_sync", "join", "register_comm_hook", "process_group",
+    "bucket_bytes_cap", "find_unused_parameters", "broadcast_buffers", "require_backward_grad_sync",
+    "require_forward_param_sync", "logger", "reducer", "will_sync_module_buffers", "static_graph",
+    "gradient_as_bucket_view", "forward_sync_buffers", "is_multi_device_module", "device_type", "_set_static_graph",
+    "mixed_precision", "device_mesh", "device",
+}  # fmt: skip
+# DistributedDataParallel sets ``self.device``; DataParallel does not.
+MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
+
+# What replicas answer with nothing: torch/nn/parallel/replicate.py puts plain tensors where parameters were.
+PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", "requires_grad_"}
+
+MODULE_MOVES = {"to", "cuda", "cpu", "to_empty"}
+
+# Methods of a module that return the module itself.
+MODULE_SELF_METHODS = {
+    "to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "type", "requires_grad_",
+    "apply", "share_memory", "to_empty", "append", "extend", "insert", "to_sparse",
+}  # fmt: skip
+
+# Functions of well-known libraries that build a module of a class we do not look into, on the CPU.
+MODULE_FACTORIES = (
+    re.compile(r"torchvision\.models\.(?:\w+\.)*[a-z]\w*"),
+    re.compile(r"torchvision\.models\.(?:\w+\.)*[A-Z]\w*"),
+    re.compile(r"timm\.create_model|timm\.models\.create_model"),
+    re.compile(r"segmentation_models_pytorch\.[A-Z]\w*"),
+    re.compile(r"transformers\.\w+\.(?:from_pretrained|from_config)"),
+)
+# These are in the same places and build no module.
+NOT_MODULE_FACTORIES = re.compile(
+    r"torchvision\.models\..*(?:Weights|get_weight\w*|list_models|get_model_weights|create_feature_extractor|_utils.*)"
+    r"|transformers\.\w*(?:Tokenizer|Config|Processor|FeatureExtractor|TokenizerFast)\w*\..*"
+)
+
+# --- optimizers ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OptimizerFacts:
+    """``eager``: makes its state when it is built (torch/optim/adagrad.py); ``lazy``: at the first step."""
+
+    eager: bool = False
+    # without this keyword argument (or with 0) there is no state at all
+    stateful_if: str | None = None
+
+
+OPTIMIZERS = {
+    "torch.optim.SGD": OptimizerFacts(stateful_if="momentum"),
+    "torch.optim.Adagrad": OptimizerFacts(eager=True),
+    **{
+        f"torch.optim.{name}": OptimizerFacts()
+        for name in (
+            "Adam", "AdamW", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "LBFGS",
+            "SparseAdam", "Adafactor", "Muon",
+        )
+    },
+    "transformers.AdamW": OptimizerFacts(),
+    "transformers.optimization.AdamW": OptimizerFacts(),
+}  # fmt: skip
+
+# --- host --------------------------------------------------------------------------------------------------
+
+# Calls that read a tensor's memory on the host and refuse a CUDA tensor.
+HOST_READERS = re.compile(
+    r"numpy\.(?:asarray|array|ascontiguousarray|asanyarray|concatenate|stack|vstack|hstack|mean|save)"
+    r"|sklearn\.metrics\.\w+|matplotlib\.pyplot\.(?:plot|imshow|scatter|hist|bar)"
+    r"|scipy\.\w+(?:\.\w+)*"
+)
+
+# Every name that the tables know, for ``from torch.nn import *``.
+KNOWN_NAMES = frozenset(
+    {
+        *FACTORIES, *CUDA_CONSTRUCTORS, *LIKE_FACTORIES, *LOSS_MODULES, *MODULE_BASES, *PARAMETRIC_LAYERS, *CONTAINERS,
+        *PARAMETER_CONTAINERS, *WRAPPERS, *OPTIMIZERS,
+        *(f"torch.{name}" for name in SAME_DEVICE),
+        *(f"torch.nn.functional.{name}" for name in (*FUNCTIONAL_SAME_DEVICE, *FUNCTIONAL_LOSSES)),
+        "torch.nn", "torch.cuda", "torch.optim", "torch.device", "torch.no_grad", "torch.nn.functional",
+        "torch.nn.Parameter", "torch.nn.ReLU", "torch.nn.Flatten", "torch.nn.Dropout", "torch.nn.Identity",
+        "torch.nn.utils", "torch.nn.init", "torch.utils.data.DataLoader", "torch.utils.data.Dataset",
+        "torch.utils.data.TensorDataset", "torch.autograd.Variable", "torch.save", "torch.load",
+    }
+)  # fmt: skip

@@ -1,0 +1,449 @@
+"""DataParallel and DistributedDataParallel: wrapping, calling, replicas, and what comes back.
+
+The behaviour is that of torch/nn/parallel/{data_parallel,replicate,scatter_gather}.py: the constructor moves the
+module only where there is a single device, a call needs the module on the first device, replicas run on scattered
+inputs, and their outputs are gathered by concatenation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, any_of, machines
+from placement_lint.flow.containers import content
+from placement_lint.flow.devices import as_place
+from placement_lint.flow.events import FirstDeviceMissed, StateLoaded, WrapperAttributeRead
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.modules import (
+    INNER,
+    has_parameters,
+    move,
+    place_of,
+    placements,
+    provably_off,
+    reachable,
+    treat_as_module,
+)
+from placement_lint.flow.values import (
+    NONE,
+    REPLICA,
+    Const,
+    Device,
+    External,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Place,
+    Placed,
+    Role,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, MODULE_ATTRIBUTES_OF_DATA_PARALLEL, WRAPPERS
+from placement_lint.rule import Note
+
+_IDS = "#device ids"
+_OUTPUT = "#output device"
+DATA_PARALLEL = "torch.nn.DataParallel"
+
+
+def wrap(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``nn.DataParallel(module, device_ids=…)``"""
+    module = arguments.get(0, "module")
+    if module is None:
+        return machine.fresh()
+    return machine.lift(
+        lambda inner, ids: _wrap(machine, name, inner, ids, arguments, node), module, _ids(arguments)
+    )
+
+
+def _ids(arguments: Arguments) -> Value:
+    return arguments.get(1, "device_ids") or NONE
+
+
+def _wrap(
+    machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call
+) -> Value:
+    treat_as_module(machine, inner)
+    _require_devices(machine, ids)
+    if not isinstance(inner, (Object, Symbol)):
+        return machine.fresh()
+    wrapper = machine.new_object(Kind.WRAPPER, External(name), node)
+    note = Note(node, f"`{machine.label(inner, 'the module')}` is wrapped in {WRAPPERS[name]} here")
+    machine.wraps.setdefault(inner.id, []).append(note)
+    machine.write(wrapper.id, INNER, inner)
+    machine.write(wrapper.id, _IDS, ids)
+    machine.write(wrapper.id, _OUTPUT, arguments.get(2, "output_device") or NONE)
+    for part in reachable(machine, inner).values():
+        machine.moved.setdefault(part.id, note)
+        if isinstance(part, Object) and not isinstance(part.cls, External):
+            machine.moved.setdefault(part.cls.id, note)
+    if name == DATA_PARALLEL:
+        _move_to_only_device(machine, inner, ids, node)
+    return wrapper
+
+
+def _move_to_only_device(machine: Machine, inner: Object | Symbol, ids: Value, node: cst.Call) -> None:
+    """With a single device the constructor itself moves the module there (data_parallel.py, ``__init__``)."""
+    first = first_device(machine, ids)
+    alone = machines(ONE_GPU | MANY_GPUS) if is_single(machine, ids) else machines(ONE_GPU)
+    if first is not None:
+        machine.fork(((alone, lambda: _moved(machine, inner, first, node)), (alone.negation, lambda: NONE)))
+
+
+def _moved(machine: Machine, inner: Object | Symbol, device: Place, node: cst.Call) -> Value:
+    move(machine, inner, device, node)
+    return NONE
+
+
+def _require_devices(machine: Machine, ids: Value) -> None:
+    """Without any GPU the ids are ignored; with too few of them the constructor raises."""
+    items = content(machine, ids)
+    numbers = [item.value for item in items.items if isinstance(item, Const)] if items is not None else []
+    if any(isinstance(number, int) and number > 0 for number in numbers):
+        machine.survive(machines(NO_GPU | MANY_GPUS))
+
+
+def first_device(machine: Machine, ids: Value) -> Place | None:
+    """``device_ids[0]``, on which the module has to be."""
+    if ids == NONE:
+        return Device("cuda", 0)
+    items = content(machine, ids)
+    if items is None or not items.items:
+        return None
+    place = as_place(items.items[0])
+    return Device("cuda", place) if isinstance(place, Symbol) else place
+
+
+def is_single(machine: Machine, ids: Value) -> bool:
+    items = content(machine, ids)
+    return items is not None and items.exact and len(items.items) == 1
+
+
+def _ids_text(machine: Machine, ids: Value) -> str:
+    items = content(machine, ids)
+    if items is None or not all(isinstance(item, Const) for item in items.items):
+        return ""
+    return f"device_ids=[{', '.join(str(item.value) for item in items.items if isinstance(item, Const))}]"
+
+
+# --- calling -----------------------------------------------------------------------------------------------
+
+Forward = Callable[[Object | Symbol, Arguments], Value]
+
+
+def call(machine: Machine, wrapper: Object, arguments: Arguments, node: cst.Call, forward: Forward) -> Value:
+    """``wrapper(x)``; ``forward`` calls a bare module."""
+    inner = machine.read(wrapper.id, INNER)
+    if inner is None:
+        return machine.fresh()
+    return machine.lift(lambda module: _call(machine, wrapper, module, arguments, node, forward), inner)
+
+
+def _call(
+    machine: Machine, wrapper: Object, inner: Value, arguments: Arguments, node: cst.Call, forward: Forward
+) -> Value:
+    if not isinstance(inner, (Object, Symbol)):
+        return machine.fresh()
+    ids = machine.read(wrapper.id, _IDS) or NONE
+    first = first_device(machine, ids)
+    if wrapper.cls != External(DATA_PARALLEL):
+        return _call_distributed(machine, inner, ids, arguments, forward)
+    if is_single(machine, ids):
+        only = first or machine.fresh()
+        return machine.fork(
+            (
+                (machines(NO_GPU), lambda: forward(inner, arguments)),
+                (machines(ONE_GPU | MANY_GPUS), lambda: forward(inner, _scattered(machine, arguments, only))),
+            )
+        )
+    return machine.fork(
+        (
+            (machines(NO_GPU), lambda: forward(inner, arguments)),
+            (machines(ONE_GPU), lambda: forward(inner, _scattered(machine, arguments, Device("cuda", 0)))),
+            (
+                machines(MANY_GPUS),
+                lambda: _in_replicas(machine, wrapper, inner, ids, arguments, node, forward),
+            ),
+        )
+    )
+
+
+def _call_distributed(
+    machine: Machine, inner: Object | Symbol, ids: Value, arguments: Arguments, forward: Forward
+) -> Value:
+    """DDP moves its inputs exactly where ``device_ids`` is given (distributed.py, ``_pre_forward``)."""
+    if ids == NONE:
+        return forward(inner, arguments)
+    place = place_of(machine, inner)
+    return machine.lift(
+        lambda device: forward(inner, _scattered(machine, arguments, device)),
+        place,  # type: ignore[arg-type]
+    )
+
+
+def _in_replicas(
+    machine: Machine,
+    wrapper: Object,
+    inner: Object | Symbol,
+    ids: Value,
+    arguments: Arguments,
+    node: cst.Call,
+    forward: Forward,
+) -> Value:
+    first = first_device(machine, ids)
+    if first is not None:
+        _check_first_device(machine, wrapper, inner, ids, first, node)
+    output = _output_device(machine, wrapper, first)
+    if machine.replica:
+        return machine.fresh()
+    built = Note(wrapper.node, f"`{machine.label(inner, 'the module')}` is wrapped in DataParallel here")
+    called = Note(node, "called here: each replica runs the forward on its own GPU")
+    machine.replica = (built, called)
+    machine.replicated = frozenset(reachable(machine, inner))
+    machine.store.begin()
+    try:
+        result = forward(inner, _scattered(machine, arguments, REPLICA))
+        gathered = _gathered(machine, result, output, _splits_unevenly(machine, arguments, ids))
+    finally:
+        # What a replica assigns to its attributes goes with the replica.
+        machine.store.roll_back()
+        machine.replica, machine.replicated = (), frozenset()
+    return _thawed(machine, gathered, node)
+
+
+def _check_first_device(
+    machine: Machine, wrapper: Object, inner: Object | Symbol, ids: Value, first: Place, node: cst.Call
+) -> None:
+    if has_parameters(machine, inner) is False:
+        return
+    for part, placed in placements(machine, inner):
+        machine.lift(
+            lambda where, part=part: _first_device_missed(machine, wrapper, part, ids, first, where, node),
+            placed,
+        )
+
+
+def _first_device_missed(
+    machine: Machine,
+    wrapper: Object,
+    part: Object | Symbol,
+    ids: Value,
+    first: Place,
+    placed: Value,
+    node: cst.Call,
+) -> Value:
+    if isinstance(placed, Placed) and provably_off(placed.place, first):
+        inner = machine.read(wrapper.id, INNER)
+        label = machine.label(inner, "the module") if inner is not None else "the module"
+        machine.emit(
+            FirstDeviceMissed(
+                wrapper.node,
+                machine.scene,
+                label,
+                machine.label(wrapper, label),
+                _ids_text(machine, ids),
+                first,
+                placed.place,
+                placed.note,
+                Note(node, "called here"),
+            )
+        )
+    return NONE
+
+
+def _output_device(machine: Machine, wrapper: Object, first: Place | None) -> Place:
+    given = machine.read(wrapper.id, _OUTPUT)
+    if given is not None and given != NONE:
+        return as_place(given) or machine.fresh()
+    return first or machine.fresh()
+
+
+def _scattered(machine: Machine, arguments: Arguments, device: Place) -> Arguments:
+    def scatter(value: Value) -> Value:
+        return machine.lift(lambda option: _map_tensors(machine, option, to_device, unknown), value)
+
+    def to_device(tensor: Tensor) -> Value:
+        return replace(tensor, place=device, role=_scattered_role(tensor), assumed=False, holder=None, uid=0)
+
+    def unknown(symbol: Symbol) -> Value:
+        return Tensor(device, None, Role.INPUT, assumed=True) if device == REPLICA else symbol
+
+    return replace(
+        arguments,
+        positional=tuple(scatter(value) for value in arguments.positional),
+        keywords={name: scatter(value) for name, value in arguments.keywords.items()},
+    )
+
+
+def _scattered_role(tensor: Tensor) -> Role:
+    return Role.BATCH if tensor.role is Role.BATCH else Role.PLAIN
+
+
+def _map_tensors(
+    machine: Machine, value: Value, change: Callable[[Tensor], Value], unknown: Callable[[Symbol], Value]
+) -> Value:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, Symbol):
+        return unknown(value)
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, "#map") or value
+    if isinstance(value, Mapping):
+        items = tuple((key, _map_tensors(machine, item, change, unknown)) for key, item in value.items)
+        return replace(value, items=items)
+    items_of = content(machine, value)
+    if items_of is not None:
+        mapped = tuple(
+            machine.lift(lambda item: _map_tensors(machine, item, change, unknown), item)
+            for item in items_of.items
+        )
+        return replace(items_of, items=mapped)
+    return value
+
+
+def _splits_unevenly(machine: Machine, arguments: Arguments, ids: Value) -> bool:
+    """Whether some batch is known not to divide by the number of devices."""
+    items = content(machine, ids)
+    devices = len(items.items) if items is not None and items.exact else 0
+    given = [machine.restrict(value) for value in arguments.values()]
+    rows = {count for value in given if isinstance(value, Tensor) for count in value.rows}
+    return devices > 1 and any(count % devices for count in rows)
+
+
+def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> Value:
+    """The replicas' outputs, concatenated on the output device; 0-dim ones become a vector."""
+
+    def gather(tensor: Tensor) -> Value:
+        return replace(
+            tensor,
+            place=output,
+            role=_scattered_role(tensor),
+            scalar=False if tensor.scalar else tensor.scalar,
+            per_replica=tensor.per_replica or tensor.scalar is True,
+            uneven=uneven and tensor.scalar is True,
+            assumed=tensor.assumed,
+            lost=None,
+            holder=None,
+            entered=None,
+            uid=0,
+        )
+
+    return machine.lift(lambda option: _map_tensors(machine, option, gather, lambda symbol: symbol), result)
+
+
+def _thawed(machine: Machine, value: Value, node: cst.Call) -> Value:
+    """Containers that forward built, built again outside it."""
+
+    def thaw(option: Value) -> Value:
+        if isinstance(option, Mapping):
+            result = machine.new_object(Kind.DICT, External("builtins.dict"), node)
+            machine.write(result.id, "#map", option)
+            return result
+        return option
+
+    return machine.lift(thaw, value)
+
+
+# --- attributes and state dicts --------------------------------------------------------------------------------
+
+
+def read_attribute(
+    machine: Machine, wrapper: Object, name: str, node: cst.CSTNode, text: str
+) -> Value | None:
+    """``wrapper.name`` for a name that is no method of nn.Module; None where it raises AttributeError."""
+    if name == "module":
+        return machine.read(wrapper.id, INNER)
+    own = machine.read(wrapper.id, name)
+    if own is not None:
+        return own
+    if not has_attribute(wrapper, name) and not machine.expecting_attribute_errors:
+        kind = WRAPPERS[wrapper.cls.name]
+        wrapped = Note(wrapper.node, f"wrapped in {kind} here")
+        machine.emit(WrapperAttributeRead(node, machine.scene, text, kind, name, wrapped))
+    return None
+
+
+def has_attribute(wrapper: Object, name: str) -> bool:
+    known = (
+        MODULE_ATTRIBUTES_OF_DATA_PARALLEL if wrapper.cls == External(DATA_PARALLEL) else MODULE_ATTRIBUTES
+    )
+    return name in known or name.startswith("__")
+
+
+def load_state(
+    machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str
+) -> None:
+    """``module.load_state_dict(state)``: keys saved with a wrapper's prefix fit a wrapper only."""
+    state = arguments.get(0, "state_dict")
+    strict = arguments.get(1, "strict") != Const(False)
+    into_wrapper = isinstance(module, Object) and module.kind is Kind.WRAPPER
+    scene = machine.scene
+    for guard, option in alternatives(state) if state is not None else ():
+        here = replace(scene, when=scene.when & guard)
+        if isinstance(option, Loaded):
+            machine.loads.append((node, here, label, option, into_wrapper, strict))
+        elif (
+            isinstance(option, StateDict)
+            and option.prefixed != into_wrapper
+            and option.node not in machine.handled
+        ):
+            trace = (Note(option.node, "the state dict is taken here"),)
+            machine.emit(StateLoaded(node, here, label, option, into_wrapper, strict, trace))
+
+
+def may_change(machine: Machine, value: Value) -> None:
+    """A state dict is given away: its keys may be others afterwards."""
+    if isinstance(value, (Loaded, StateDict)):
+        machine.handled.add(value.file if isinstance(value, Loaded) else value.node)
+
+
+def resolve_loads(machine: Machine) -> None:
+    """Once all that the program saves is known: does what it loads from the same file fit?"""
+    for node, scene, label, loaded, into_wrapper, strict in machine.loads:
+        if loaded.file in machine.handled:
+            continue
+        saves = [
+            (guard, _entry(value, loaded.entries), note)
+            for guard, value, note in machine.files.get(loaded.file, ())
+        ]
+        fitting = any_of(
+            guard
+            for guard, state, _ in saves
+            if not isinstance(state, StateDict) or state.prefixed == into_wrapper
+        )
+        for guard, state, note in saves:
+            if isinstance(state, StateDict) and state.prefixed != into_wrapper and fitting.excludes(guard):
+                trace = (Note(state.node, "the state dict is taken here"), note)
+                here = replace(scene, when=scene.when & guard)
+                if here.when.possible:
+                    machine.emit(StateLoaded(node, here, label, state, into_wrapper, strict, trace))
+
+
+def _entry(value: Value, entries: tuple[object, ...]) -> Value | None:
+    for key in entries:
+        if not isinstance(value, Mapping):
+            return None
+        found = value.get(key)
+        if found is None:
+            return None
+        value = found
+    return value
+
+
+def save(machine: Machine, value: Value, file: str, node: cst.Call) -> None:
+    """``torch.save(value, file)``"""
+    note = Note(node, "saved here")
+    for guard, option in alternatives(machine.restrict(value)):
+        if isinstance(option, Object) and option.kind is Kind.DICT:
+            option = machine.read(option.id, "#map") or option
+        for inner, saved in alternatives(option):
+            machine.files.setdefault(file, []).append((machine.path & guard & inner, saved, note))

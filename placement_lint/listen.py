@@ -1,0 +1,109 @@
+"""Rules listen: events go to the rules that want them, and what they say is weighed.
+
+A value may have alternatives, and then a problem may hold under some of them only. It is reported where it holds on
+every path that reaches the statement, or under a condition that can be said in a sentence: a kind of machine, and
+at most one decision of the program. Anything more entangled is as likely a gap of the analysis as a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import libcst as cst
+
+from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, Condition, Cube
+from placement_lint.flow.events import Event
+from placement_lint.flow.program import analyse
+from placement_lint.rule import Problem, Rule
+
+
+@dataclass
+class Hearing:
+    """What the rules said of one file. A crash without a rule is one of the analysis itself."""
+
+    problems: list[tuple[Rule, Problem]] = field(default_factory=list)
+    crashes: list[tuple[Rule | None, BaseException]] = field(default_factory=list)
+
+
+@dataclass
+class _Charge:
+    """A problem as it showed in the alternatives of one execution of one statement."""
+
+    problem: Problem
+    wrong: Condition = NEVER
+    reach: Condition = NEVER
+
+
+def problems_in(module: cst.Module, rules: Sequence[Rule]) -> Hearing:
+    """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
+    hearing = Hearing()
+    try:
+        events = analyse(module)
+    except RecursionError:
+        raise
+    except Exception as error:
+        hearing.crashes.append((None, error))
+        return hearing
+    for rule in rules:
+        if rule.listens:
+            try:
+                hearing.problems.extend((rule, problem) for problem in _heard(rule, events))
+            except Exception as error:
+                hearing.crashes.append((rule, error))
+    return hearing
+
+
+def _heard(rule: Rule, events: Iterable[Event]) -> list[Problem]:
+    """One problem a node: the one that holds most widely."""
+    best: dict[cst.CSTNode, tuple[tuple[int, int, int], Problem]] = {}
+    for order, charge in enumerate(_charges(rule, events)):
+        phrase = _condition(charge.wrong, charge.reach)
+        if phrase is None:
+            continue
+        problem = charge.problem
+        severity = problem.severity or rule.severity
+        weight = (-severity.rank, len(phrase), order)
+        said = replace(problem, message=f"{problem.message}, {phrase}" if phrase else problem.message)
+        if problem.node not in best or weight < best[problem.node][0]:
+            best[problem.node] = (weight, said)
+    return [problem for _, problem in best.values()]
+
+
+def _charges(rule: Rule, events: Iterable[Event]) -> Iterator[_Charge]:
+    charges: dict[tuple[int, cst.CSTNode], _Charge] = {}
+    for event in events:
+        check = rule.listens.get(type(event))
+        if check is None:
+            continue
+        for problem in check(event):
+            charge = charges.setdefault((event.scene.visit, problem.node), _Charge(problem))
+            charge.wrong = charge.wrong | event.scene.when
+            charge.reach = charge.reach | event.scene.reach
+    yield from charges.values()
+
+
+def _condition(wrong: Condition, reach: Condition) -> str | None:
+    """When a problem holds, in words; empty where it always does, None where it cannot be said simply."""
+    if reach.implies(wrong):
+        return ""
+    phrases = [phrase for cube in wrong.cubes if (phrase := _phrase(cube, reach)) is not None]
+    return min(phrases, key=len, default=None)
+
+
+def _phrase(cube: Cube, reach: Condition) -> str | None:
+    given = frozenset.intersection(*(known.answers for known in reach.cubes)) if reach.cubes else frozenset()
+    machines = 0
+    for known in reach.cubes:
+        machines |= known.machines
+    decisions = [(question, answer) for question, answer in cube.answers if (question, answer) not in given]
+    if len(decisions) > 1:
+        return None
+    parts = []
+    if cube.machines != machines and cube.machines != ANY_MACHINE and cube.machines & machines != machines:
+        parts.append(MACHINES.get(cube.machines & machines, "on some machines"))
+    for question, answer in decisions:
+        if not question.text:
+            return None
+        parts.append(f"when `{question.text}` is {'true' if answer else 'false'}")
+    return " ".join(parts)

@@ -1,0 +1,1 @@
+"""One file a format; each has ``render(run, stream)``."""

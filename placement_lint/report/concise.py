@@ -1,0 +1,15 @@
+"""One line a finding, for terminals, editors and grep."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from placement_lint.report.summary import summary_line
+from placement_lint.results import Run
+
+
+def render(run: Run, stream: TextIO) -> None:
+    for finding in run.findings:
+        place = f"{finding.path}:{finding.range.line}:{finding.range.column}"
+        print(f"{place}: {finding.code} {' '.join(finding.message.split())}", file=stream)
+    print(summary_line(run), file=stream)

@@ -1,0 +1,100 @@
+"""Source lines around a range, prepared for a terminal: tabs expanded, indentation and length reduced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from placement_lint.finding import Range
+from placement_lint.source.scan import split_lines
+from placement_lint.source.text import Unreadable, decode
+
+CONTEXT = 1
+MOST_LINES = 4
+TAB = 4
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True)
+class FrameLine:
+    """A line to show, and the slice of it to underline (empty in a context line)."""
+
+    number: int
+    text: str
+    marked: slice
+
+    @property
+    def is_marked(self) -> bool:
+        return self.marked.start < self.marked.stop
+
+
+class Excerpts:
+    """Lines of the files of a report; texts that did not come from a file are given."""
+
+    def __init__(self, texts: Mapping[str, bytes]) -> None:
+        self._texts = texts
+        self._lines: dict[str, list[str]] = {}
+
+    def line(self, path: str, number: int) -> str:
+        lines = self._of(path)
+        return printable(lines[number - 1]).strip() if 0 < number <= len(lines) else ""
+
+    def frame(self, path: str, place: Range, width: int) -> list[FrameLine]:
+        """The range's lines with a line of context, cut to ``width`` so that what is underlined is seen."""
+        lines = self._of(path)
+        last = min(place.end_line, place.line + MOST_LINES - 1)
+        numbers = range(max(1, place.line - CONTEXT), min(len(lines), last + CONTEXT) + 1)
+        raw = [FrameLine(number, *_marked(lines[number - 1], number, place)) for number in numbers]
+        return [_cut(line, width) for line in _dedented(_without_blank_ends(raw))]
+
+    def _of(self, path: str) -> list[str]:
+        if path not in self._lines:
+            try:
+                data = self._texts[path] if path in self._texts else Path(path).read_bytes()
+                self._lines[path] = split_lines(decode(data))
+            except (OSError, Unreadable):
+                self._lines[path] = []
+        return self._lines[path]
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey instead of show."""
+    return CONTROL.sub("\ufffd", text.expandtabs(TAB))
+
+
+def _marked(line: str, number: int, place: Range) -> tuple[str, slice]:
+    """The line and the part of it to underline; of a range of several lines, the first shows where it is."""
+    if number != place.line:
+        return printable(line), slice(0, 0)
+    stop = place.end_column - 1 if place.end_line == place.line else len(line)
+    before, inside = printable(line[: place.column - 1]), printable(line[:stop])
+    return printable(line), slice(len(before), max(len(inside), len(before) + 1))
+
+
+def _without_blank_ends(lines: list[FrameLine]) -> list[FrameLine]:
+    """A blank line of context shows nothing."""
+    shown = [index for index, line in enumerate(lines) if line.text.strip()]
+    return lines[shown[0] : shown[-1] + 1] if shown else []
+
+
+def _dedented(lines: list[FrameLine]) -> Iterator[FrameLine]:
+    indents = (len(line.text) - len(line.text.lstrip()) for line in lines if line.text.strip())
+    common = min(indents, default=0)
+    for line in lines:
+        yield _from_column(line, common, "")
+
+
+def _cut(line: FrameLine, width: int) -> FrameLine:
+    if line.is_marked and line.marked.start > width // 2 and len(line.text) > width:
+        line = _from_column(line, line.marked.start - width // 4, "…")
+    text = line.text if len(line.text) <= width else line.text[: width - 1] + "…"
+    stop = max(min(line.marked.stop, len(text)), min(line.marked.start + 1, line.marked.stop))
+    return FrameLine(line.number, text, slice(line.marked.start, stop))
+
+
+def _from_column(line: FrameLine, column: int, sign: str) -> FrameLine:
+    shift = column - len(sign)
+    marked = slice(max(line.marked.start - shift, 0), max(line.marked.stop - shift, 0))
+    return FrameLine(line.number, sign + line.text[column:], marked)

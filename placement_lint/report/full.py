@@ -1,0 +1,92 @@
+"""Findings for reading: the place in its code, and the steps that led there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from placement_lint.finding import Finding, Severity, Step
+from placement_lint.report.frames import Excerpts, FrameLine, printable
+from placement_lint.report.summary import summary_line
+from placement_lint.results import Run
+
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold blue"}
+INDENT = 2
+UNCUT = 10_000  # columns, where nobody's terminal limits them
+
+
+def render(run: Run, stream: TextIO, texts: Mapping[str, bytes]) -> None:
+    """Write every finding and the summary; ``texts`` holds what cannot be read from a file again."""
+    console = Console(file=stream, highlight=False, emoji=False, markup=False)
+    page = FullPage(console, Excerpts(texts))
+    for finding in run.findings:
+        page.show(finding)
+    console.print(Text(summary_line(run), style="bold" if run.findings else "bold green"), soft_wrap=True)
+
+
+class FullPage:
+    def __init__(self, console: Console, excerpts: Excerpts) -> None:
+        self.console = console
+        self.excerpts = excerpts
+        self.code_width = console.width if console.is_terminal else UNCUT
+
+    def show(self, finding: Finding) -> None:
+        style = STYLES[finding.severity]
+        self._line(_heading(finding, style))
+        self._wrapped(Text(printable(finding.message)), INDENT)
+        self._frame(finding, style)
+        for number, step in enumerate(finding.trace, start=1):
+            self._step(number, step)
+        if finding.fix:
+            advice = Text.assemble(("fix: ", "bold green"), printable(finding.fix.message))
+            self._wrapped(advice, INDENT)
+        self._line(Text())
+
+    def _frame(self, finding: Finding, style: str) -> None:
+        gutter = len(str(finding.range.end_line + 1)) + INDENT + 1
+        for line in self.excerpts.frame(finding.path, finding.range, self.code_width - gutter - 3):
+            self._line(Text.assemble((f"{line.number:>{gutter}} │ ", "dim"), line.text))
+            if line.is_marked:
+                self._line(Text.assemble((f"{'':>{gutter}} │ ", "dim"), _underline(line, style)))
+
+    def _step(self, number: int, step: Step) -> None:
+        place = f"{step.path}:{step.range.line}"
+        self._wrapped(
+            Text.assemble((f"{number}. ", "bold"), (place, "cyan"), f"  {printable(step.message)}"), INDENT
+        )
+        code = self.excerpts.line(step.path, step.range.line)
+        indent = INDENT + len(f"{number}. ")
+        if len(code) > self.code_width - indent:
+            code = code[: self.code_width - indent - 1] + "…"
+        self._line(Text(" " * indent + code, style="dim"))
+
+    def _line(self, text: Text) -> None:
+        self.console.print(text, soft_wrap=True)
+
+    def _wrapped(self, text: Text, indent: int) -> None:
+        """Prose, folded to the terminal's width and indented throughout."""
+        if self.console.is_terminal:
+            self.console.print(Padding(text, (0, 0, 0, indent)))
+        else:
+            self._line(Text(" " * indent) + text)
+
+
+def _heading(finding: Finding, style: str) -> Text:
+    place = f"{finding.path}:{finding.range.line}:{finding.range.column}"
+    return Text.assemble(
+        (finding.severity.value, style),
+        " ",
+        (f"{finding.code} {finding.name}", "bold"),
+        "  ",
+        (place, "cyan"),
+    )
+
+
+def _underline(line: FrameLine, style: str) -> Text:
+    before, marked = line.text[: line.marked.start], line.text[line.marked]
+    return Text.assemble(" " * cell_len(before), ("^" * max(cell_len(marked), 1), style))

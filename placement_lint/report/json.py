@@ -1,0 +1,80 @@
+"""One JSON object, a stable interface for other programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from placement_lint.finding import Finding, Fix, Range, Step, Verdict
+from placement_lint.results import Run
+
+VERSION = 1
+
+
+def render(run: Run, stream: TextIO) -> None:
+    json.dump(as_object(run), stream, indent=2, ensure_ascii=False)
+    stream.write("\n")
+
+
+def as_object(run: Run) -> dict[str, Any]:
+    summary = run.summary
+    return {
+        "version": VERSION,
+        "findings": [_finding(finding) for finding in run.findings],
+        "summary": {
+            "files": summary.files,
+            "skipped": summary.skipped,
+            "seconds": round(summary.seconds, 3),
+            "cached": summary.cached,
+        },
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "path": finding.path,
+        **_range(finding.range),
+        "cell": finding.cell,
+        "trace": [_step(step) for step in finding.trace],
+        "fix": _fix(finding.fix) if finding.fix else None,
+        "verdict": _verdict(finding.verdict) if finding.verdict else None,
+    }
+
+
+def _range(place: Range) -> dict[str, int]:
+    return {
+        "line": place.line,
+        "column": place.column,
+        "end_line": place.end_line,
+        "end_column": place.end_column,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "path": step.path,
+        "line": step.range.line,
+        "column": step.range.column,
+        "message": step.message,
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "applicability": fix.applicability.value,
+        "message": fix.message,
+        "edits": [{**_range(edit.range), "text": edit.text} for edit in fix.edits],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "outcome": verdict.outcome.value,
+        "device": verdict.device,
+        "observed": verdict.observed,
+        "expected": verdict.expected,
+    }

@@ -1,0 +1,83 @@
+"""What a rule is: a plain value that says which events it listens to and what it makes of them.
+
+A rule never walks a syntax tree. The flow analysis hands it one event at a time, with concrete abstract
+values, and it yields a :class:`Problem` where PyTorch would misbehave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import libcst as cst
+
+from placement_lint.finding import Applicability, Severity
+
+
+@dataclass(frozen=True)
+class Page:
+    """A rule's documentation as data: the single source for ``explain``, hover, SARIF and the README.
+
+    ``example`` and ``instead`` are complete Python sources: the first gets the finding, the second does
+    not (the tests run both). The other fields are Markdown.
+    """
+
+    what: str
+    why: str
+    example: str
+    instead: str
+    silent: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A step of a trace, before positions are known: the node and what happened there."""
+
+    node: cst.CSTNode
+    message: str
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A fix before positions are known: new source text for whole nodes."""
+
+    applicability: Applicability
+    message: str
+    replacements: tuple[tuple[cst.CSTNode, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a rule found: the node to underline, a message, and the notes that led there.
+
+    ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual.
+    """
+
+    node: cst.CSTNode
+    message: str
+    trace: tuple[Note, ...] = ()
+    rewrite: Rewrite | None = None
+    severity: Severity | None = None
+
+
+Listener = Callable[[Any], Iterator[Problem]]
+"""Called with an event of the type it is registered for; yields the problems it sees in it."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``listens`` maps an event type of ``placement_lint.flow.events`` to the check for it."""
+
+    code: str
+    name: str
+    severity: Severity
+    page: Page
+    listens: Mapping[type, Listener] = field(default_factory=dict)
+    default: bool = True
+
+    @property
+    def family(self) -> str:
+        """The first digit of the code's number: ``DPL3`` for ``DPL301``."""
+        return self.code[:4]

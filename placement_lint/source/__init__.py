@@ -1,0 +1,1 @@
+"""One text: decoding, parsing, positions of nodes, suppression comments."""

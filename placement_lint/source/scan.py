@@ -1,0 +1,90 @@
+"""A lexical look at a text: comments, logical lines and bracket depth, without parsing it.
+
+One regular expression steps over strings, so that a ``#`` or a bracket inside a string is not taken for
+one. It works on any text, broken code and other Python versions' syntax included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+LEXEME = re.compile(
+    r"""
+    (?P<string> '''(?:\\.|[^\\])*?''' | \"\"\"(?:\\.|[^\\])*?\"\"\"
+              | '(?:\\(?:\r\n|.)|[^'\\\r\n])*' | "(?:\\(?:\r\n|.)|[^"\\\r\n])*" )
+  | (?P<comment> \#[^\r\n]* )
+  | (?P<joined> \\(?:\r\n|\r|\n) )
+  | (?P<newline> \r\n|\r|\n )
+  | (?P<open> [(\[{] )
+  | (?P<close> [)\]}] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A comment with the place of its ``#``; ``leading`` if no code stands before it in the file."""
+
+    text: str
+    line: int
+    column: int
+    leading: bool
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines as an editor counts them; form feeds and Unicode separators do not end one."""
+    return NEWLINE.split(text)
+
+
+class Scan:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def depth(self) -> tuple[int, int]:
+        """How deep brackets are nested, and the offset of the innermost of them."""
+        depth = deepest = where = 0
+        for lexeme in LEXEME.finditer(self.text):
+            if lexeme.lastgroup == "open":
+                depth += 1
+                if depth > deepest:
+                    deepest, where = depth, lexeme.start()
+            elif lexeme.lastgroup == "close":
+                depth = max(0, depth - 1)
+        return deepest, where
+
+    def comments(self) -> Iterator[Comment]:
+        line, start_of_line, end_of_blank = 1, 0, 0
+        leading = True
+        for lexeme in LEXEME.finditer(self.text):
+            leading = leading and not self.text[end_of_blank : lexeme.start()].strip("\ufeff \t\f")
+            if lexeme.lastgroup == "comment":
+                yield Comment(lexeme.group(), line, lexeme.start() - start_of_line + 1, leading)
+            elif lexeme.lastgroup != "newline":
+                leading = False
+            end_of_blank = lexeme.end()
+            for newline in NEWLINE.finditer(lexeme.group()):
+                line += 1
+                start_of_line = lexeme.start() + newline.end()
+
+    @cached_property
+    def logical_lines(self) -> dict[int, tuple[int, int]]:
+        """For each physical line of a statement that spans several: the statement's first and last line."""
+        spans: dict[int, tuple[int, int]] = {}
+        first = line = 1
+        depth = 0
+        for lexeme in LEXEME.finditer(self.text):
+            kind = lexeme.lastgroup
+            depth = max(0, depth + (kind == "open") - (kind == "close"))
+            if kind == "newline" and not depth:
+                if line > first:
+                    spans.update(dict.fromkeys(range(first, line + 1), (first, line)))
+                first = line = line + 1
+            else:
+                line += len(NEWLINE.findall(lexeme.group()))
+        return spans

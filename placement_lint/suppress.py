@@ -1,0 +1,81 @@
+"""Take the suppressed findings out, and report the comments that suppress nothing or name no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from placement_lint import registry
+from placement_lint.finding import Finding, Range
+from placement_lint.own_rules import UNKNOWN_RULE_IN_SUPPRESSION, UNUSED_SUPPRESSION
+from placement_lint.rule import Rule
+from placement_lint.source.suppressions import SKIP_FILE, VERBS, Suppression, Suppressions
+from placement_lint.spelling import did_you_mean
+
+
+def without_suppressed(
+    findings: Sequence[Finding], suppressions: Suppressions
+) -> tuple[list[Finding], set[Range]]:
+    """The findings that no comment speaks for, and the places of the comments' parts that were needed."""
+    rules = {rule.code: rule for rule in registry.all_rules()}
+    kept: list[Finding] = []
+    used: set[Range] = set()
+    for finding in findings:
+        needed = {
+            place
+            for comment in suppressions.at(finding.range)
+            for place in _places_speaking_for(rules[finding.code], comment)
+        }
+        used |= needed
+        if not needed:
+            kept.append(finding)
+    return kept, used
+
+
+def idle_comments(
+    path: str, suppressions: Suppressions, used: Collection[Range], running: Collection[Rule]
+) -> Iterator[Finding]:
+    """DPL002 and DPL003 for the comments of a file, given which rules ran on it."""
+    for misplaced in suppressions.misplaced:
+        if misplaced.verb == SKIP_FILE:
+            message = "`skip-file` has no effect here: it counts only in a comment above the first statement"
+            yield _finding(UNUSED_SUPPRESSION, message, path, misplaced.range)
+        else:
+            message = (
+                f"`placement-lint: {misplaced.verb}` is no directive{did_you_mean(misplaced.verb, VERBS)}"
+            )
+            yield _finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, misplaced.range)
+    for comment in suppressions.comments:
+        if comment.accountable:
+            yield from _idle_parts(path, comment, used, running)
+
+
+def _idle_parts(
+    path: str, comment: Suppression, used: Collection[Range], running: Collection[Rule]
+) -> Iterator[Finding]:
+    if not comment.entries and comment.range not in used and _are_running(registry.ALL, running):
+        yield _finding(UNUSED_SUPPRESSION, "nothing on this line needs suppressing", path, comment.range)
+    for entry in comment.entries:
+        if not registry.is_selector(entry.selector):
+            nearest = registry.nearest_selector(entry.selector)
+            message = f"there is no rule `{entry.selector}`, so this suppresses nothing{nearest}"
+            yield _finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, entry.range)
+        elif entry.range not in used and _are_running(entry.selector, running):
+            message = f"`{entry.selector}` is not reported on this line, so this suppresses nothing"
+            yield _finding(UNUSED_SUPPRESSION, message, path, entry.range)
+
+
+def _are_running(selector: str, running: Collection[Rule]) -> bool:
+    """Whether every default rule that the selector speaks of ran, so that silence means something."""
+    return all(
+        rule in running for rule in registry.all_rules() if rule.default and registry.matches(rule, selector)
+    )
+
+
+def _places_speaking_for(rule: Rule, comment: Suppression) -> Iterator[Range]:
+    if not comment.entries:
+        yield comment.range
+    yield from (entry.range for entry in comment.entries if registry.matches(rule, entry.selector))
+
+
+def _finding(rule: Rule, message: str, path: str, place: Range) -> Finding:
+    return Finding(rule.code, rule.name, rule.severity, message, path, place)

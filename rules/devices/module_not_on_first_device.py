@@ -1,0 +1,65 @@
+"""DataParallel's module is not on the first of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import FirstDeviceMissed
+from placement_lint.flow.values import describe
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a `DataParallel` model that is called while its parameters are not on the first GPU of `device_ids`:
+it was never moved there, or was moved elsewhere last.
+""",
+    why="""\
+Every forward compares the device of each parameter and buffer with `device_ids[0]`
+(torch/nn/parallel/data_parallel.py, `DataParallel.forward`). With 2 GPUs or more the first call raises `Runti
+meError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on
+ device: cpu`. With 1 GPU the constructor moves the model by itself, and with none the wrapper calls it where
+it is (`DataParallel.__init__`), so a model that was never moved fails on the larger machine only.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+
+model = nn.DataParallel(nn.Linear(8, 4))
+print(model(torch.randn(16, 8)).shape)
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(nn.Linear(8, 4)).to(device)
+print(model(torch.randn(16, 8)).shape)
+""",
+    silent="""\
+- The model is moved after it is wrapped, `DataParallel(net).to(device)`, or before; both are right.
+- It is on the first id: `.to("cuda:2")` with `device_ids=[2, 0, 1]`; `.cuda()` without an index.
+- `device_ids` has a single entry: the constructor moves the model.
+- The module has no parameters and no buffers, or the wrapper is never called.
+- Inputs on the CPU or on another GPU: they are scattered from any device.
+""",
+    fix="""\
+Move the model to `device_ids[0]` before the first call, with the program's own `device` where it has one.
+Review it: a literal `"cuda:0"` raises on a machine without a GPU. Moving keeps the Parameter objects, so
+optimizers other than Adagrad may be built before it.
+""",
+)
+
+
+def check(event: FirstDeviceMissed) -> Iterator[Problem]:
+    at = f" with {event.ids}" if event.ids else ""
+    placed = (event.placed,) if event.placed else ()
+    yield Problem(
+        event.node,
+        f"`{event.label}` is on {describe(event.place)}, but DataParallel{at} needs it on {event.first}: "
+        f"raises at the first forward when two or more GPUs are visible; call `{event.wrapped}.to({str(event.first)!r})` first",
+        (*placed, event.called),
+    )
+
+
+RULE = Rule("DPL401", "module-not-on-first-device", Severity.ERROR, PAGE, {FirstDeviceMissed: check})

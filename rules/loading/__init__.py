@@ -1,0 +1,3 @@
+from placement_lint.rule import Rule
+
+RULES: tuple[Rule, ...] = ()

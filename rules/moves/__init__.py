@@ -1,0 +1,19 @@
+"""DPL5xx: moves and mismatches."""
+
+from placement_lint.rules.moves import (
+    device_choice_ignored,
+    factory_without_device,
+    move_result_discarded,
+    numpy_on_cuda,
+    operand_not_moved,
+)
+
+from placement_lint.rule import Rule
+
+RULES: tuple[Rule, ...] = (
+    move_result_discarded.RULE,
+    operand_not_moved.RULE,
+    factory_without_device.RULE,
+    device_choice_ignored.RULE,
+    numpy_on_cuda.RULE,
+)

@@ -1,0 +1,72 @@
+"""CUDA is asked for although the program chooses a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import CudaRequested
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports `.cuda()`, `"cuda"` or `torch.cuda.FloatTensor(...)` in a program that elsewhere chooses its device.
+The statement is reached although the choice may be the CPU or another GPU.
+""",
+    why="""\
+- 0 GPUs, or the CPU chosen: a build without CUDA raises `AssertionError: Torch not compiled with CUDA
+  enabled` (`torch/cuda/__init__.py`, `_lazy_init`; a `TypeError` for `torch.cuda.FloatTensor`), a build with
+  CUDA and no driver `RuntimeError: Found no NVIDIA driver on your system.`
+- A GPU is there but the user chose the CPU: the tensor goes to the GPU all the same, and its operation with
+  the rest raises `RuntimeError: Expected all tensors to be on the same device, ...`.
+- 2 GPUs or more and `cuda:1` chosen: `.cuda()` means the current device, `cuda:0`, with the same result.
+- 1 GPU, chosen: works, and so the fault is not seen.
+""",
+    example="""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+dataset = TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,)))
+for x, y in DataLoader(dataset, batch_size=8):
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.cuda())
+    loss.backward()
+""",
+    instead="""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+dataset = TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,)))
+for x, y in DataLoader(dataset, batch_size=8):
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    loss.backward()
+""",
+    silent="""\
+- The statement is under the same flag or under one that implies it, as `if device.type == "cuda":`.
+- The program never chooses: a script that wants CUDA says so on every machine.
+- `torch.cuda.manual_seed_all`, `torch.cuda.empty_cache`, `autocast("cuda", ...)` and `GradScaler`: they put
+  no tensor anywhere.
+- The choice ends the program or raises where there is no GPU.
+""",
+    fix="""\
+Use the chosen device: `y.to(device)`. Review it: on a machine where the choice was not honoured before, the
+work moves to another device. Within `forward`, take the device of an input.
+""",
+)
+
+
+def check(event: CudaRequested) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.how}` asks for CUDA although the program chooses its device (`{event.choice_text}`): "
+        "it raises where the choice is the CPU; use the chosen device",
+        (event.choice,),
+    )
+
+
+RULE = Rule("DPL506", "device-choice-ignored", Severity.WARNING, PAGE, {CudaRequested: check})

@@ -1,0 +1,95 @@
+"""A forward makes a tensor on the CPU whatever its inputs are on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.mixing import Cause, cause_of
+from placement_lint.flow.values import describe
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a tensor that `forward` makes without `device=` and combines with its inputs or parameters.
+`torch.zeros`, `arange`, `tensor`, `randn` and their kind build on the default device, which is the CPU.
+""",
+    why="""\
+- 0 GPUs: works.
+- 1 GPU or more, the module on a GPU: `RuntimeError: Expected all tensors to be on the same device, ...`.
+- Under `DataParallel` with 2 GPUs or more: the same, after `Caught RuntimeError in replica 0 on device 0.`
+  `torch.set_default_device` does not help there: the default device is thread-local, and each replica runs
+  in a thread of its own (`torch/nn/parallel/parallel_apply.py`, `parallel_apply`).
+""",
+    example="""\
+import torch
+from torch import nn
+
+
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(16, 4)
+
+    def forward(self, x):
+        positions = torch.arange(x.size(1))
+        return x + self.table(positions)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Positions().to(device)
+print(model(torch.randn(2, 8, 4, device=device)).shape)
+""",
+    instead="""\
+import torch
+from torch import nn
+
+
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(16, 4)
+
+    def forward(self, x):
+        positions = torch.arange(x.size(1), device=x.device)
+        return x + self.table(positions)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Positions().to(device)
+print(model(torch.randn(2, 8, 4, device=device)).shape)
+""",
+    silent="""\
+- A 0-dim tensor, as `torch.tensor(0.5)`: it mixes with any device.
+- The tensor only indexes another one, `x[torch.arange(n)]`.
+- `zeros_like(x)`, `x.new_zeros(...)`, or a later `.to(x.device)` or `.to(x)`.
+- Under `torch.set_default_device` or `with torch.device(...)`, outside a replica.
+- Only its shape or its Python values (`tolist()`) are used.
+- Where no move or wrap of the module is in sight, the finding is of severity info.
+""",
+    fix="""\
+Pass `device=` of an input, `device=x.device`. This is safe: on the CPU nothing changes. In a module that may
+run under `DataParallel` it must be an input's device, not a fixed one. A constant table is better registered
+once as a buffer.
+""",
+)
+
+
+def check(event: DevicesMixed) -> Iterator[Problem]:
+    if cause_of(event) is not Cause.MADE_IN_FORWARD:
+        return
+    made = event.stray.tensor.created
+    assert made is not None
+    seen = not event.scene.standalone or event.moved is not None
+    moved = (event.moved,) if event.moved else ()
+    yield Problem(
+        made,
+        f"made on the CPU in forward, it meets `{event.home.label}` on {describe(event.home.tensor.place)}: "
+        f"{event.operation} raises once the module is on a GPU; give it `device=` of an input",
+        (*event.stray.tensor.history, *moved, Note(event.node, f"{event.operation} takes both here")),
+        severity=None if seen else Severity.INFO,
+    )
+
+
+RULE = Rule("DPL504", "factory-without-device", Severity.ERROR, PAGE, {DevicesMixed: check})

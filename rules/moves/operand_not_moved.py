@@ -1,0 +1,89 @@
+"""Operands of one operation are on different devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.mixing import Cause, cause_of
+from placement_lint.flow.values import describe
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports an operation, a loss or a call of a module whose tensors are provably on different devices. Where the
+model is on `"cuda" if torch.cuda.is_available() else "cpu"`, that is on machines with a GPU.
+""",
+    why="""\
+An operation moves none of its operands; beside GPU tensors it accepts only a 0-dim CPU tensor
+(`aten/src/ATen/TensorIterator.cpp`, `TensorIteratorBase::compute_types`).
+
+- 0 GPUs: a chosen device is the CPU, and the program works.
+- 1 GPU or more: `RuntimeError: Expected all tensors to be on the same device, but got ...` (or `but found at
+  least two devices, cuda:0 and cpu!`); from a convolution `Input type (torch.FloatTensor) and weight type
+  (torch.cuda.FloatTensor) should be the same`.
+- `DataParallel` moves the inputs of the module (`torch/nn/parallel/scatter_gather.py`, `scatter`), not the
+  targets: they must be on its `output_device`.
+""",
+    example="""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+dataset = TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,)))
+for x, y in DataLoader(dataset, batch_size=8):
+    loss = nn.functional.cross_entropy(model(x.to(device)), y)
+    loss.backward()
+""",
+    instead="""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 3).to(device)
+dataset = TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,)))
+for x, y in DataLoader(dataset, batch_size=8):
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    loss.backward()
+""",
+    silent="""\
+- Inputs of a `DataParallel`, and of a DDP with `device_ids`: both move them
+  (`torch/nn/parallel/distributed.py`, `DistributedDataParallel._pre_forward`).
+- A 0-dim CPU tensor, or one whose number of dimensions is unknown.
+- A CPU index or mask in `x[index]`, also where `x` is on a GPU; `copy_` and the assignment to a slice.
+- A loss module that was moved, or is part of a moved one: its `weight` is a buffer and moves with it.
+- Both sides follow the same device variable or flag, or one side is unknown, as from a library's loader.
+- DPL501, DPL302, DPL303 or DPL504 reports the cause.
+""",
+    fix="""\
+Move the stray operand, in a loop at its top: `x, y = x.to(device), y.to(device)`. Review it where the tensor
+is used on the host afterwards. A constant of the loss, as `weight=`, is moved once, before the loop.
+""",
+)
+
+
+def check(event: DevicesMixed) -> Iterator[Problem]:
+    if cause_of(event) is not Cause.NOT_MOVED:
+        return
+    stray, home = event.stray, event.home
+    entered = stray.tensor.entered
+    trace = (*home.tensor.history, *stray.tensor.history)
+    if entered is not None:
+        trace = (*trace, Note(event.node, f"{event.operation} meets both here"))
+    yield Problem(
+        entered or event.node,
+        f"`{stray.label}` is on {describe(stray.tensor.place)} but {_named(home.label)} on "
+        f"{describe(home.tensor.place)}: {event.operation} raises; move `{stray.label}` there first",
+        trace,
+    )
+
+
+def _named(label: str) -> str:
+    return f"{label} are" if label.startswith("the parameters") else f"`{label}` is"
+
+
+RULE = Rule("DPL503", "operand-not-moved", Severity.ERROR, PAGE, {DevicesMixed: check})

@@ -1,0 +1,13 @@
+"""DPL2xx: optimizers and the parameters they hold."""
+
+from placement_lint.rules.optimizers import (
+    optimizer_stale_after_replacement,
+    optimizer_state_before_move,
+)
+
+from placement_lint.rule import Rule
+
+RULES: tuple[Rule, ...] = (
+    optimizer_state_before_move.RULE,
+    optimizer_stale_after_replacement.RULE,
+)

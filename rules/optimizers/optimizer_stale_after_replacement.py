@@ -1,0 +1,73 @@
+"""An optimizer goes on with parameters that were replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import OptimizerStale
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a module or Parameter that replaces one after the optimizer took the old ones, while training goes
+on. The same holds for `load_state_dict(..., assign=True)` and for a copy that takes the place of the model.
+""",
+    why="""\
+An optimizer holds Parameter objects, not names. The new Parameters are in no `param_group`; the old ones get
+no gradient any more, and `step()` skips what has none (`if p.grad is not None` in `torch/optim/sgd.py`,
+`SGD._init_group`).
+
+With 0, 1 or more GPUs alike nothing raises: the new parameters keep their initial values.
+`optimizer.zero_grad()` does not reach them either, so their gradients add up and distort a clipping over
+`model.parameters()`.
+""",
+    example="""\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model[2] = nn.Linear(8, 3)
+
+x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+nn.functional.cross_entropy(model(x), y).backward()
+optimizer.step()
+""",
+    instead="""\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+model[2] = nn.Linear(8, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+nn.functional.cross_entropy(model(x), y).backward()
+optimizer.step()
+""",
+    silent="""\
+- `p.data = ...`, `p.copy_(...)`, `nn.init` and a plain `load_state_dict` keep the Parameter objects.
+- The new parameters are given to the optimizer with `add_param_group`, or the optimizer is built anew.
+- What comes in is held already, as where weights are tied, or has no parameters.
+- A copy of the model serves as a teacher, a moving average or a snapshot and is not trained.
+- The optimizer takes no `step()` after the replacement.
+""",
+    fix="""\
+Replace first and build the optimizer afterwards, or call `optimizer.add_param_group({"params": ...})` with
+the new parameters. Review it: the parameters start to train, and a new optimizer begins without momentum and
+moments.
+""",
+)
+
+
+def check(event: OptimizerStale) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.replaced}` {event.how}, but `{event.optimizer}` holds the parameters from before: the new ones are "
+        "silently never trained; build the optimizer afterwards or call `add_param_group`",
+        (event.built, event.stepped),
+    )
+
+
+RULE = Rule("DPL205", "optimizer-stale-after-replacement", Severity.ERROR, PAGE, {OptimizerStale: check})

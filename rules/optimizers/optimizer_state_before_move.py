@@ -1,0 +1,82 @@
+"""An optimizer's state stays where the model was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import OptimizerStateStranded
+from placement_lint.flow.values import describe
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports an optimizer whose state is made on one device before its model is moved to another. Adagrad makes
+its state when it is built, the others that keep state at their first `step()`; `load_state_dict` puts it
+where the parameters are at that moment.
+""",
+    why="""\
+`Module.to` moves the parameters in place (`torch/nn/modules/module.py`, `Module._apply`) and knows of no
+optimizer, so `exp_avg`, `momentum_buffer` or `sum` stay behind. `Adagrad.__init__` fills `sum` with
+`torch.full_like(p, ...)` (`torch/optim/adagrad.py`).
+
+- 0 GPUs: a chosen device is the CPU, and the program works.
+- 1 GPU or more: the next `step()` raises ``RuntimeError: Tensors of the same index must be on the same
+  device and the same dtype except `step` tensors ...``, with `foreach=False` `Expected all tensors to be on
+  the same device, ...`.
+""",
+    example="""\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2)
+optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
+model.to(device)
+model(torch.randn(8, 4, device=device)).sum().backward()
+optimizer.step()
+""",
+    instead="""\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
+model(torch.randn(8, 4, device=device)).sum().backward()
+optimizer.step()
+""",
+    silent="""\
+- Any optimizer but Adagrad is built before the move and not stepped yet: it has no state, and the move keeps
+  the Parameter objects.
+- SGD without momentum has been stepped: it keeps no state.
+- `load_state_dict` is called after the move: it casts the state to the device of each parameter.
+- The model is moved to where it already is, or moves away and back before the next `step()`.
+- An optimizer other than Adagrad takes no `step()` after the move, as where a trained model goes to the CPU.
+- The model is wrapped in DDP or given to `torch.compile`: neither moves it.
+""",
+    fix="""\
+Build the optimizer, or load its state, below the move. This is safe where nothing in between uses the
+optimizer. Otherwise call `optimizer.load_state_dict(optimizer.state_dict())` after the move: it casts the
+state to the parameters' device (`Optimizer._process_value_according_to_param_policy`).
+""",
+)
+
+
+_HOW = {
+    "built": "makes its state when it is built",
+    "stepped": "made its state at its first step",
+    "loaded": "loaded its state",
+}
+
+
+def check(event: OptimizerStateStranded) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.optimizer}` ({event.cls}) {_HOW[event.reason]} while `{event.module}` is on {describe(event.source)}; "
+        f"the model then moves to {describe(event.target)} and the state does not: the next step raises",
+        event.trace,
+    )
+
+
+RULE = Rule("DPL201", "optimizer-state-before-move", Severity.ERROR, PAGE, {OptimizerStateStranded: check})

@@ -1,0 +1,17 @@
+"""DPL3xx: module state."""
+
+from placement_lint.rules.state import (
+    parameter_lost_by_conversion,
+    state_rebound_in_replica,
+    unregistered_container,
+    unregistered_tensor_attribute,
+)
+
+from placement_lint.rule import Rule
+
+RULES: tuple[Rule, ...] = (
+    parameter_lost_by_conversion.RULE,
+    unregistered_tensor_attribute.RULE,
+    unregistered_container.RULE,
+    state_rebound_in_replica.RULE,
+)

@@ -1,0 +1,86 @@
+"""Modules or Parameters sit in a plain list or dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import UnregisteredUsed
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports modules or Parameters that a module holds only in a plain list, tuple or dict and uses in `forward`.
+""",
+    why="""\
+`Module.__setattr__` registers a Module or a Parameter, not a container of them
+(`torch/nn/modules/module.py`). What is inside is in neither `parameters()` nor `state_dict()`: it is not
+trained, saved or moved, and `train()` and `eval()` do not reach it.
+
+- 0 GPUs: nothing raises; these layers keep their initial weights. If the model has no other parameters, the
+  optimizer raises `ValueError: optimizer got an empty parameter list`.
+- 1 GPU or more: they stay on the CPU, and `forward` raises `RuntimeError: Expected all tensors to be on the
+  same device, ...`.
+""",
+    example="""\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = [nn.Linear(4, 2) for _ in range(3)]
+
+    def forward(self, x):
+        return torch.cat([head(x) for head in self.heads], dim=1)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Heads().to(device)
+print(model(torch.randn(8, 4, device=device)).shape, len(model.state_dict()))
+""",
+    instead="""\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(4, 2) for _ in range(3)])
+
+    def forward(self, x):
+        return torch.cat([head(x) for head in self.heads], dim=1)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Heads().to(device)
+print(model(torch.randn(8, 4, device=device)).shape, len(model.state_dict()))
+""",
+    silent="""\
+- The list is given to `nn.Sequential(*layers)` or `nn.ModuleList(layers)`.
+- What it holds is registered as well: `self.layers = [self.conv1, self.conv2]`, or by `add_module`.
+- It holds names, plain functions or numbers.
+- `forward` does not use what it holds.
+- The owner is no `nn.Module`: a trainer may keep its networks in a dict and move them one by one.
+""",
+    fix="""\
+`nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict`. Review it: the layers begin to
+train and `state_dict()` gets new keys, so an old checkpoint loads no longer with `strict=True`. An index or
+key is used as before; a ModuleDict wants strings for keys.
+""",
+)
+
+
+def check(event: UnregisteredUsed) -> Iterator[Problem]:
+    moved = (event.moved,) if event.moved else ()
+    yield Problem(
+        event.node,
+        f"`self.{event.name}` is a plain Python container: what it holds is not registered in {event.owner}, so it is "
+        "neither moved nor trained nor saved; use nn.ModuleList, nn.ModuleDict or nn.ParameterList",
+        (*moved, event.used),
+    )
+
+
+RULE = Rule("DPL303", "unregistered-container", Severity.ERROR, PAGE, {UnregisteredUsed: check})

@@ -1,0 +1,95 @@
+"""A plain tensor attribute stays behind when its module moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.mixing import Cause, cause_of
+from placement_lint.flow.values import describe
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a plain tensor that a module keeps as an attribute and combines in `forward` with inputs or
+parameters. Moving the module leaves that tensor where it was made.
+""",
+    why="""\
+`Module._apply` moves `_parameters` and `_buffers` (`torch/nn/modules/module.py`); a tensor assigned to
+`self` is in neither, and not in `state_dict()`.
+
+- 0 GPUs: works.
+- 1 GPU or more: `forward` raises `RuntimeError: Expected all tensors to be on the same device, ...`.
+- Under `DataParallel` with 2 GPUs or more: the same, after `Caught RuntimeError in replica 0 on device 0.`
+  All replicas share the one tensor, so `device="cuda:0"` only shifts the error to replica 1.
+""",
+    example="""\
+import torch
+from torch import nn
+
+
+class Normalize(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.tensor([0.5, 0.4, 0.3])
+
+    def forward(self, x):
+        return x - self.mean
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Normalize().to(device)
+print(model(torch.rand(8, 3, device=device)).mean().item())
+""",
+    instead="""\
+import torch
+from torch import nn
+
+
+class Normalize(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.5, 0.4, 0.3]), persistent=False)
+
+    def forward(self, x):
+        return x - self.mean
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Normalize().to(device)
+print(model(torch.rand(8, 3, device=device)).mean().item())
+""",
+    silent="""\
+- The attribute is a Parameter, an `nn.Buffer` or registered with `register_buffer`.
+- It is 0-dim and on the CPU: such a tensor mixes with tensors of any device.
+- It only indexes another tensor, `x[self.order]`: an index may be on the CPU.
+- It is moved at its use, `self.mean.to(x.device)`, or only its shape is read.
+- The class overrides `_apply` and moves the tensor itself, or the tensor is made on the model's device.
+- Where no move or wrap of the module is in sight, the finding is of severity info.
+""",
+    fix="""\
+`self.register_buffer("mean", ..., persistent=False)`. This is safe: the tensor moves with the module and
+`state_dict()` keeps its keys. With `persistent=True`, the default, older checkpoints lack a key.
+`nn.Parameter` is not the repair: it would be trained.
+""",
+)
+
+
+def check(event: DevicesMixed) -> Iterator[Problem]:
+    if cause_of(event) is not Cause.PLAIN_ATTRIBUTE:
+        return
+    holder = event.stray.tensor.holder
+    assert holder is not None
+    seen = not event.scene.standalone or event.moved is not None
+    moved = (event.moved,) if event.moved else ()
+    yield Problem(
+        holder.node,
+        f"`self.{holder.name}` is a plain tensor: moving the module leaves it on {describe(event.stray.tensor.place)}, "
+        f"and {event.operation} in forward raises; use `self.register_buffer({holder.name!r}, …, persistent=False)`",
+        (*event.stray.tensor.history, *moved, Note(event.node, f"meets `{event.home.label}` here")),
+        severity=None if seen else Severity.INFO,
+    )
+
+
+RULE = Rule("DPL302", "unregistered-tensor-attribute", Severity.ERROR, PAGE, {DevicesMixed: check})

@@ -1,0 +1,78 @@
+"""A replica asks for one fixed GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.mixing import Cause, cause_of
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a tensor that the `forward` of a `DataParallel` model puts on one numbered GPU, such as `"cuda:0"`,
+and that then meets the replica's inputs or weights.
+""",
+    why="""\
+Replica k runs on the k-th GPU of `device_ids` with its inputs and weights there
+(torch/nn/parallel/replicate.py, `replicate`; torch/nn/parallel/parallel_apply.py, `_worker`). Replica 0 finds
+the tensor on its own GPU. Replica 1 does not: `RuntimeError: Caught RuntimeError in replica 1 on device 1.`,
+and below it `Expected all tensors to be on the same device`. With 1 GPU the program works; with none the
+`"cuda:0"` itself raises.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+
+
+class NoisyLinear(nn.Linear):
+    def forward(self, x):
+        noise = torch.randn(x.shape, device="cuda:0")
+        return super().forward(x + noise)
+
+
+model = nn.DataParallel(NoisyLinear(8, 4).cuda())
+print(model(torch.randn(16, 8)).shape)
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+
+
+class NoisyLinear(nn.Linear):
+    def forward(self, x):
+        noise = torch.randn(x.shape, device=x.device)
+        return super().forward(x + noise)
+
+
+model = nn.DataParallel(NoisyLinear(8, 4).cuda())
+print(model(torch.randn(16, 8)).shape)
+""",
+    silent="""\
+- `"cuda"`, `torch.device("cuda")` or `.cuda()` without an index: inside a replica the current device is the
+  replica's own GPU (`_worker` enters it).
+- `x.device`, `.to(x)`, `torch.randn_like(x)`, `x.new_zeros(...)`, `self.fc.weight.device`.
+- The numbered GPU is named outside `forward` only, for instance to move the model before it is wrapped.
+- The model is not wrapped, or `device_ids` has a single entry.
+""",
+    fix="""\
+Take the device from an input, `device=x.device`. This keeps the behaviour on one GPU. It needs review where
+`forward` has inputs on different devices, or none.
+""",
+)
+
+
+def check(event: DevicesMixed) -> Iterator[Problem]:
+    if cause_of(event) is not Cause.FIXED_IN_REPLICA:
+        return
+    stray = event.stray.tensor
+    yield Problem(
+        stray.history[-1].node,
+        f"every DataParallel replica puts this on {stray.place}, but replica 1 runs on another GPU: "
+        f"{event.operation} raises there when it meets `{event.home.label}`; use the device of an input",
+        (*event.scene.replica, Note(event.node, f"meets `{event.home.label}` here")),
+    )
+
+
+RULE = Rule("DPL118", "hardcoded-device-in-replica", Severity.ERROR, PAGE, {DevicesMixed: check})

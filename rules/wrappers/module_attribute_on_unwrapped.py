@@ -1,0 +1,66 @@
+"""`.module` is read where the model may be bare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import BareModuleRead
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports `model.module` that is read where the model may be bare, because it is wrapped under a condition only.
+""",
+    why="""\
+Only `DataParallel` and `DistributedDataParallel` have the attribute `module`
+(torch/nn/parallel/data_parallel.py, `DataParallel.__init__`). Where the condition is false the lookup raises
+`AttributeError: 'Linear' object has no attribute 'module'` (torch/nn/modules/module.py,
+`Module.__getattr__`). With a wrap under `device_count() > 1` the program works on two or more GPUs and raises
+with 0 or 1, often only when it saves its first checkpoint.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 4).to(device)
+if torch.cuda.device_count() > 1:
+    model = nn.DataParallel(model)
+torch.save(model.module.state_dict(), "net.pt")
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 4).to(device)
+if torch.cuda.device_count() > 1:
+    model = nn.DataParallel(model)
+torch.save(getattr(model, "module", model).state_dict(), "net.pt")
+""",
+    silent="""\
+- The read is under the condition of the wrap, or under one that implies it.
+- It is guarded by `hasattr(model, "module")` or `isinstance(model, nn.DataParallel)`.
+- The model is wrapped on every path. `DataParallel` needs no condition: with 0 or 1 GPU it calls the model
+  directly.
+- The class defines `module` itself, has a base class that is not known, or comes from a library that may wrap
+  it.
+""",
+    fix="""\
+`getattr(model, "module", model)`, a name kept for the bare model, or a wrap without the condition. The first
+changes nothing where the model is wrapped; review it where the bare model has a `module` of another kind.
+""",
+)
+
+
+def check(event: BareModuleRead) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.label}` is wrapped on some paths only, and here it may be the bare module, which has no `module` "
+        f'(AttributeError): use `getattr({event.label}, "module", {event.label})`',
+        event.wrapped,
+    )
+
+
+RULE = Rule("DPL121", "module-attribute-on-unwrapped", Severity.ERROR, PAGE, {BareModuleRead: check})

@@ -1,0 +1,92 @@
+"""Mean losses of the replicas are added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import ReplicaLossReduced
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports `.sum()` over the losses of the `DataParallel` replicas where each of them is a mean over its own
+rows. As advice it reports `.mean()` over them where some batch is known not to divide evenly by the GPUs.
+""",
+    why="""\
+The gathered vector has one mean loss a replica (torch/nn/parallel/_functions.py, `Gather.forward`). Their sum
+is about n times the loss of the batch for n replicas, and the gradient is n times as large: the same learning
+rate means another training run on another number of GPUs. `.mean()` counts replicas, not rows: of 5 rows on 2
+GPUs (3 + 2) those of the smaller chunk weigh more. Nothing raises. With 0 or 1 GPU there is no gather, the
+loss is 0-dim and neither changes anything. `DataParallel` itself adds the replicas' gradients up and does not
+average them (`Broadcast.backward` in the same file).
+""",
+    example="""\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class LinearWithLoss(nn.Linear):
+    def forward(self, x, target):
+        return F.cross_entropy(super().forward(x), target)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(LinearWithLoss(8, 4).to(device))
+loss = model(torch.randn(8, 8), torch.randint(0, 4, (8,)))
+loss = loss.sum()
+loss.backward()
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class LinearWithLoss(nn.Linear):
+    def forward(self, x, target):
+        return F.cross_entropy(super().forward(x), target)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(LinearWithLoss(8, 4).to(device))
+loss = model(torch.randn(8, 8), torch.randint(0, 4, (8,)))
+loss = loss.mean()
+loss.backward()
+""",
+    silent="""\
+- The loss of a replica is itself a sum (`reduction="sum"`): the sum of sums is right, and is divided by the
+  batch.
+- `forward` returns a loss for each row (`reduction="none"`).
+- `.mean()` where the batches divide evenly, or where their sizes or the number of GPUs are not known.
+- The loss is computed outside the model, on the gathered output.
+- `device_ids` has a single entry.
+""",
+    fix="""\
+Use `.mean()`. It changes the gradient on two or more GPUs, so a learning rate that was tuned there has to be
+tuned again. Against uneven chunks pass `drop_last=True` with a batch size that divides. Computing the loss on
+the gathered output gives the single-GPU gradient for every batch size.
+""",
+)
+
+
+def check(event: ReplicaLossReduced) -> Iterator[Problem]:
+    if event.how == "sum" and event.tensor.reduction == "mean":
+        yield Problem(
+            event.node,
+            f"`{event.label}` holds one mean loss a replica: their sum multiplies the gradient by the number of GPUs; "
+            "use `.mean()`",
+            event.tensor.history,
+        )
+    elif event.how == "mean" and event.tensor.reduction == "mean" and event.tensor.uneven:
+        yield Problem(
+            event.node,
+            f"`{event.label}` holds one mean loss a replica, and the last batch does not divide evenly: its mean weighs "
+            "the rows of the smaller chunk more; pass drop_last=True or compute the loss outside",
+            event.tensor.history,
+            severity=Severity.INFO,
+        )
+
+
+RULE = Rule("DPL105", "summed-replica-loss", Severity.WARNING, PAGE, {ReplicaLossReduced: check})

@@ -1,0 +1,80 @@
+"""One loss a replica is used as if it were one number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import ReplicaLossUsed
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a loss that a `DataParallel` model computes in its `forward` and that the caller uses as one number:
+`backward()`, `item()`, `float()`, a truth value or a format specification.
+""",
+    why="""\
+Each replica returns a 0-dim loss, and `Gather.forward` (torch/nn/parallel/_functions.py) makes them a vector
+with one element a replica, with a UserWarning. With 0 or 1 GPU the module is called directly and the loss
+stays 0-dim. From 2 GPUs on `backward()` raises
+`RuntimeError: grad can be implicitly created only for scalar outputs`, `item()` raises
+`RuntimeError: a Tensor with 2 elements cannot be converted to Scalar`, `float()` raises ValueError and a
+format such as `:.3f` TypeError. Only a batch that fills one GPU alone, a vector of one element, passes.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class LinearWithLoss(nn.Linear):
+    def forward(self, x, target):
+        return F.cross_entropy(super().forward(x), target)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(LinearWithLoss(8, 4).to(device))
+loss = model(torch.randn(8, 8), torch.randint(0, 4, (8,)))
+loss.backward()
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class LinearWithLoss(nn.Linear):
+    def forward(self, x, target):
+        return F.cross_entropy(super().forward(x), target)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(LinearWithLoss(8, 4).to(device))
+loss = model(torch.randn(8, 8), torch.randint(0, 4, (8,)))
+loss = loss.mean()
+loss.backward()
+""",
+    silent="""\
+- The vector is reduced first: `loss.mean()`, `loss.sum()`, `torch.mean(loss)`, also under `if n_gpu > 1:`.
+- The loss is computed outside the model, on the gathered output.
+- `backward(gradient=...)`, which accepts a vector.
+- `device_ids` has a single entry, so that there is no gather.
+""",
+    fix="""\
+`loss = loss.mean()` before the first use. This is safe: on a 0-dim loss it changes nothing. The mean is that
+of the whole batch only where all replicas get equally many rows; a loss computed on the gathered output
+always is.
+""",
+)
+
+
+def check(event: ReplicaLossUsed) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.label}` comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector with one "
+        f"loss a replica: {event.how} raises; reduce it first, `{event.label} = {event.label}.mean()`",
+        event.tensor.history,
+    )
+
+
+RULE = Rule("DPL104", "unreduced-replica-loss", Severity.ERROR, PAGE, {ReplicaLossUsed: check})

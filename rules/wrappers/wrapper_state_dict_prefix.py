@@ -1,0 +1,73 @@
+"""A wrapper's state dict is loaded into a bare module, or the reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import StateLoaded
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a `load_state_dict` whose state dict was taken from a wrapper while the module is bare, or the
+reverse. The state may go directly from one to the other or through a file that the same program saves and
+loads.
+""",
+    why="""\
+The wrapper holds the model as its child `module` (torch/nn/parallel/data_parallel.py,
+`DataParallel.__init__`), so every key of its `state_dict()` begins with `module.`. No key fits a bare model,
+on any number of GPUs: `RuntimeError: Error(s) in loading state_dict for Linear:` with
+`Missing key(s) in state_dict: "weight", "bias".`. With `strict=False` nothing is loaded, nothing raises, and
+the model keeps its initial weights.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+
+model = nn.DataParallel(nn.Linear(8, 4))
+torch.save(model.state_dict(), "net.pt")
+
+net = nn.Linear(8, 4)
+net.load_state_dict(torch.load("net.pt", map_location="cpu"))
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+
+model = nn.DataParallel(nn.Linear(8, 4))
+torch.save(model.module.state_dict(), "net.pt")
+
+net = nn.Linear(8, 4)
+net.load_state_dict(torch.load("net.pt", map_location="cpu"))
+""",
+    silent="""\
+- Both sides are wrapped, or both are bare; wrapping again after a bare load is right.
+- The keys are renamed between the two, by a loop or by
+  `torch.nn.modules.utils.consume_prefix_in_state_dict_if_present`.
+- The file is not saved by this program, or some path saves it with fitting keys.
+""",
+    fix="""\
+Save `model.module.state_dict()` and load into `model.module`: such a file fits with and without a wrapper.
+The change makes files saved earlier unreadable for a wrapped load, so it is safe only where no other program
+reads or wrote them.
+""",
+)
+
+
+def check(event: StateLoaded) -> Iterator[Problem]:
+    had, lacks = ("with", "without") if event.state.prefixed else ("without", "with")
+    effect = (
+        "load_state_dict raises for missing keys"
+        if event.strict
+        else "with strict=False nothing at all is loaded, and nothing says so"
+    )
+    yield Problem(
+        event.node,
+        f"the state was saved {had} the `module.` prefix of a wrapper and is loaded into a module {lacks} it: {effect}; "
+        "save and load `.module.state_dict()`",
+        event.trace,
+    )
+
+
+RULE = Rule("DPL103", "wrapper-state-dict-prefix", Severity.ERROR, PAGE, {StateLoaded: check})

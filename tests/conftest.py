@@ -1,0 +1,111 @@
+"""Two rules that need no flow analysis, for tests of everything around it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import libcst as cst
+import pytest
+
+from placement_lint import registry
+from placement_lint.checker import Job
+from placement_lint.config import Settings
+from placement_lint.finding import Applicability, Severity
+from placement_lint.own_rules import RULES as OWN_RULES
+from placement_lint.rule import Note, Page, Problem, Rewrite, Rule
+
+PAGE = Page(what="Reports a call. Always.", why="w", example="bad()\n", instead="good()\n", silent="s")
+
+
+def _silent(_: object) -> Sequence[Problem]:
+    return ()
+
+
+BAD = Rule("DPL301", "bad-call", Severity.ERROR, PAGE, {cst.Call: _silent})
+WORSE = Rule("DPL302", "worse-call", Severity.WARNING, PAGE, {cst.Call: _silent})
+ADVICE = Rule("DPL501", "advice-call", Severity.INFO, PAGE, {cst.Call: _silent})
+FAKES = {"bad": BAD, "worse": WORSE, "advice": ADVICE}
+
+
+class Calls(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.found: list[cst.Call] = []
+
+    def visit_Call(self, node: cst.Call) -> None:
+        self.found.append(node)
+
+
+def problem(call: cst.Call, name: str) -> Problem:
+    return Problem(
+        call,
+        f"`{name}()` is called",
+        trace=(Note(call.func, f"{name} is named here"),),
+        rewrite=Rewrite(Applicability.SAFE, "call `good` instead", ((call.func, "good"),)),
+    )
+
+
+def hear_calls(module: cst.Module, rules: Sequence[Rule]) -> SimpleNamespace:
+    """A stand-in for the analysis: each call to ``bad``, ``worse`` or ``advice`` is a problem, ``crash`` one."""
+    calls = Calls()
+    module.visit(calls)
+    problems, crashes = [], []
+    for call in calls.found:
+        name = call.func.value if isinstance(call.func, cst.Name) else ""
+        if FAKES.get(name) in rules:
+            problems.append((FAKES[name], problem(call, name)))
+        if name == "crash":
+            crashes.append((WORSE, _raised(KeyError("lost"))))
+        if name == "panic":
+            raise _raised(RuntimeError("the analysis fell over"))
+    return SimpleNamespace(problems=problems, crashes=crashes)
+
+
+def _raised(error: Exception) -> Exception:
+    try:
+        raise error
+    except Exception as caught:
+        return caught
+
+
+@pytest.fixture
+def fake_rules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
+    listen = ModuleType("placement_lint.listen")
+    listen.problems_in = hear_calls  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "placement_lint.listen", listen)
+    monkeypatch.setattr(registry, "all_rules", lambda: (*OWN_RULES, BAD, WORSE, ADVICE))
+    return FAKES
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def job(project: Path) -> Job:
+    return Job(Settings(root=project))
+
+
+@pytest.fixture
+def write(project: Path) -> Callable[..., Path]:
+    """Write a file of the project, its folders included."""
+
+    def write_file(name: str, content: str | bytes = "import torch\n") -> Path:
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write_file
+
+
+needs_permissions = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="this user may read everything"
+)

@@ -1,0 +1,43 @@
+"""What is installed is what lies in the folders."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info < (3, 11):
+    import tomli as tomllib
+else:
+    import tomllib
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+HOMES = {"placement_lint": ROOT / "placement_lint", "placement_lint.rules": ROOT / "rules"}
+
+
+def packages_below(name: str, home: Path) -> set[str]:
+    """The names of all folders with an ``__init__.py`` below a package's home, and its own."""
+    inside = (folder.parent.relative_to(home).parts for folder in home.rglob("__init__.py"))
+    return {".".join((name, *parts)) for parts in inside}
+
+
+def test_every_package_is_listed() -> None:
+    there = {package for name, home in HOMES.items() for package in packages_below(name, home)}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == there
+
+
+def test_the_version_is_said_once() -> None:
+    from placement_lint import __version__
+
+    assert PROJECT["project"]["version"] == __version__
+
+
+@pytest.mark.parametrize("group", ["placement_lint.rules", "pytest11"])
+def test_every_entry_point_leads_somewhere(group: str) -> None:
+    for target in PROJECT["project"]["entry-points"][group].values():
+        package, *rest = target.partition(":")[0].removeprefix("placement_lint.").split(".")
+        home = ROOT / "rules" if package == "rules" else ROOT / "placement_lint" / package
+        place = home.joinpath(*rest)
+        assert place.with_suffix(".py").exists() or (place / "__init__.py").exists(), target

@@ -1,0 +1,162 @@
+"""Decoding, parsing, positions and the lexical scan."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sysconfig
+from pathlib import Path
+
+import libcst as cst
+import pytest
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from placement_lint.finding import Range
+from placement_lint.source.parsing import check_syntax, parse
+from placement_lint.source.positions import positions
+from placement_lint.source.scan import Scan
+from placement_lint.source.text import Unreadable, decode
+
+HERE = Path(__file__).parent
+STDLIB = Path(sysconfig.get_path("stdlib"))
+REAL_FILES = [
+    *sorted((HERE.parent / "placement_lint").rglob("*.py"))[:12],
+    *(
+        STDLIB / name
+        for name in ("dataclasses.py", "argparse.py", "asyncio/tasks.py", "contextlib.py", "ast.py")
+    ),
+    *(STDLIB / "test" / name for name in ("test_fstring.py", "test_patma.py", "test_with.py")),
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", ""),
+        (b"x = 1\r\ny = 2\r\n", "x = 1\r\ny = 2\r\n"),
+        (codecs.BOM_UTF8 + b"x = 1\n", "x = 1\n"),
+        (codecs.BOM_UTF8 + "é = 1\n".encode(), "é = 1\n"),
+        (b"# -*- coding: latin-1 -*-\ns = '\xe9'\n", "# -*- coding: latin-1 -*-\ns = 'é'\n"),
+        ("# coding: cp1251\ns = 'ы'\n".encode("cp1251"), "# coding: cp1251\ns = 'ы'\n"),
+    ],
+)
+def test_decodes_as_python_does(data: bytes, text: str) -> None:
+    assert decode(data) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "place"),
+    [
+        (b"x = 1\ny = '\0'\n", "null byte", (2, 6)),
+        (b"# coding: nonsense\n", "unknown encoding", (1, 1)),
+        (b"# coding: rot13\nx = 1\n", "rot13", (1, 1)),
+        (b"x = 1\ns = 'ab\xff'\n", "0xff is not valid utf-8", (2, 8)),
+        (b"\xff\n", "0xff is not valid utf-8", (1, 1)),
+        ("x = 1\n".encode("utf-16"), "UTF-16", (1, 1)),
+        (codecs.BOM_UTF8 + b"# coding: latin-1\n", "encoding problem", (1, 1)),
+    ],
+)
+def test_says_why_bytes_are_no_source(data: bytes, words: str, place: tuple[int, int]) -> None:
+    with pytest.raises(Unreadable, match=words) as caught:
+        decode(data)
+    assert (caught.value.line, caught.value.column) == place
+
+
+@pytest.mark.parametrize("read", [parse, check_syntax])
+@pytest.mark.parametrize(
+    ("text", "words", "line"),
+    [
+        ("x = 1\ndef f(:\n", "invalid syntax", 2),
+        ("import torch\nprint 'hello'\n", "print", 2),
+        ("x = (\n", "never closed", 1),
+        ("if x:\npass\n", "indented block", 2),
+        ("x = " + "(" * 5000 + "1" + ")" * 5000, "5,000 deep", 1),
+        ("x = 1\n" + "[" * 5000, "5,000 deep", 2),
+    ],
+)
+def test_says_where_a_text_is_no_python(read, text: str, words: str, line: int) -> None:
+    with pytest.raises(Unreadable, match=words) as caught:
+        read(text)
+    assert caught.value.line == line
+
+
+def test_brackets_in_strings_and_comments_do_not_nest() -> None:
+    parse(f"s = '''{'(' * 5000}'''  # {'[' * 5000}\nt = \"\\\"{'{' * 5000}\"\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "x = 1", "x = 1\r\ny = 2\r\n", "\ufeffx = 1\n", "type X = int\n", 'f"{x["a"]}"\n']
+)
+def test_odd_but_right_texts_are_read(text: str) -> None:
+    check_syntax(text)
+    assert parse(text).code == text.removeprefix("\ufeff")
+
+
+def test_a_text_that_only_libcst_refuses_is_placed() -> None:
+    with pytest.raises(Unreadable, match="libcst cannot parse") as caught:
+        parse("x = 1\n(y): int\n")
+    assert caught.value.line == 2
+
+
+def all_nodes(module: cst.Module) -> list[cst.CSTNode]:
+    nodes, pending = [], [module]
+    while pending:
+        node = pending.pop()
+        nodes.append(node)
+        pending.extend(node.children)
+    return nodes
+
+
+@pytest.mark.parametrize("path", [path for path in REAL_FILES if path.exists()], ids=lambda path: path.name)
+def test_positions_agree_with_the_provider_on_every_node(path: Path) -> None:
+    module = parse(decode(path.read_bytes()))
+    expected = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+    found = positions(module, list(expected))
+    assert found.keys() == expected.keys()
+    for node, place in expected.items():
+        start, end = place.start, place.end
+        assert found[node] == Range(start.line, start.column + 1, end.line, end.column + 1), node
+
+
+def test_positions_of_one_node_do_not_depend_on_the_others() -> None:
+    module = parse((HERE / "conftest.py").read_text())
+    together = positions(module, all_nodes(module))
+    for node in all_nodes(module)[::37]:
+        if node in together:
+            assert positions(module, [node]) == {node: together[node]}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_positions_count_characters(newline: str) -> None:
+    module = parse(newline.join(["s = '''é", "\U0001f600'''; (bad(", "\t1))", ""]))
+    call = module.body[0].body[1].value
+    assert positions(module, [call]) == {call: Range(2, 8, 3, 4)}
+
+
+def test_comments_are_told_from_strings() -> None:
+    text = "#!x\n\n  # top\n'''doc # no'''\nx = '#no'  # yes\ny = [  # in\n  1, \"it's # no\" # out\n]\nz = r'\\' # raw'\n"
+    found = [
+        (comment.text, comment.line, comment.column, comment.leading) for comment in Scan(text).comments()
+    ]
+    assert found == [
+        ("#!x", 1, 1, True),
+        ("# top", 3, 3, True),
+        ("# yes", 5, 12, False),
+        ("# in", 6, 8, False),
+        ("# out", 7, 18, False),
+    ]
+
+
+def test_logical_lines_join_what_brackets_strings_and_backslashes_span() -> None:
+    text = "a = 1\nb = f(\n  1,\n)\nc = '''\n'''\nd = 1 + \\\n  2\ne = 1\n"
+    assert Scan(text).logical_lines == {
+        2: (2, 4), 3: (2, 4), 4: (2, 4), 5: (5, 6), 6: (5, 6), 7: (7, 8), 8: (7, 8),
+    }  # fmt: skip
+
+
+def test_the_scan_survives_any_text() -> None:
+    for text in ("'", '"""', "\\", "x = '\\", ")))", "#", json.dumps({"a": "'"}), "'''\\"):
+        scan = Scan(text)
+        assert list(scan.comments()) in ([], list(scan.comments()))
+        assert scan.depth[0] >= 0
+        assert scan.logical_lines is not None
