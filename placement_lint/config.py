@@ -45,9 +45,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
+    return content
 
 
 def _settings(section: object, path: Path) -> Settings:

@@ -1,4 +1,4 @@
-"""What the tool says when it cannot do its work at all: bad arguments, a bad configuration, a missing path."""
+"""When the tool cannot do its work at all: bad arguments, a bad configuration, a missing path."""
 
 from __future__ import annotations
 

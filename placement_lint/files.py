@@ -14,11 +14,11 @@ from placement_lint.errors import UsageError
 
 EXCLUDED_FOLDERS = frozenset(
     {
-        ".bzr", ".direnv", ".eggs", ".git", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox", ".pytest_cache",
-        ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "__pycache__", "__pypackages__",
-        "_build", "build", "dist", "node_modules", "site-packages", "venv",
+        *(".bzr", ".direnv", ".eggs", ".git", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox"),
+        *(".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "__pycache__"),
+        *("__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"),
     }
-)  # fmt: skip
+)
 
 
 @dataclass

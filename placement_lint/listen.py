@@ -96,14 +96,14 @@ def _phrase(cube: Cube, reach: Condition) -> str | None:
     machines = 0
     for known in reach.cubes:
         machines |= known.machines
-    decisions = [(question, answer) for question, answer in cube.answers if (question, answer) not in given]
+    decisions = [answer for answer in cube.answers if answer not in given]
     if len(decisions) > 1:
         return None
     parts = []
     if cube.machines != machines and cube.machines != ANY_MACHINE and cube.machines & machines != machines:
         parts.append(MACHINES.get(cube.machines & machines, "on some machines"))
-    for question, answer in decisions:
-        if not question.text:
+    for answer in decisions:
+        if not answer.question.text:
             return None
-        parts.append(f"when `{question.text}` is {'true' if answer else 'false'}")
+        parts.append(f"when `{answer.question.text}` is {'true' if answer.given else 'false'}")
     return " ".join(parts)

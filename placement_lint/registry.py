@@ -104,7 +104,7 @@ def _strength(rule: Rule, selectors: Iterable[str]) -> int:
 
 def _runs_unasked(rule: Rule, chosen: Sequence[str], ignored: Sequence[str]) -> bool:
     """Without a choice the default rules run; that a file is unreadable is said whatever is chosen."""
-    return (rule.default and not chosen or rule.code == UNREADABLE) and not _strength(rule, ignored)
+    return ((rule.default and not chosen) or rule.code == UNREADABLE) and not _strength(rule, ignored)
 
 
 def _load(entry: EntryPoint) -> Sequence[Rule]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -21,8 +21,8 @@ from placement_lint.rule import Note, Page, Problem, Rewrite, Rule
 PAGE = Page(what="Reports a call. Always.", why="w", example="bad()\n", instead="good()\n", silent="s")
 
 
-def _silent(_: object) -> Sequence[Problem]:
-    return ()
+def _silent(_: object) -> Iterator[Problem]:
+    return iter(())
 
 
 BAD = Rule("DPL301", "bad-call", Severity.ERROR, PAGE, {cst.Call: _silent})
@@ -49,7 +49,7 @@ def problem(call: cst.Call, name: str) -> Problem:
 
 
 def hear_calls(module: cst.Module, rules: Sequence[Rule]) -> SimpleNamespace:
-    """A stand-in for the analysis: each call to ``bad``, ``worse`` or ``advice`` is a problem, ``crash`` one."""
+    """A stand-in for the analysis: each call to ``bad``, ``worse`` or ``advice`` is a problem."""
     calls = Calls()
     module.visit(calls)
     problems, crashes = [], []

@@ -151,9 +151,12 @@ def test_a_file_that_vanishes_or_is_refused_while_being_read(
     from placement_lint.cli import main
 
     def refuse(self: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
+        if self.name == "a.py":
+            raise PermissionError(13, "Permission denied")
+        return original(self)
 
     write("a.py")
+    original = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", refuse)
     assert main(["check", "--format", "concise"]) == 1
     assert "a.py:1:1: DPL001 the file cannot be read: Permission denied" in capsys.readouterr().out

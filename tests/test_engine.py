@@ -107,10 +107,19 @@ def test_after_a_crash_comments_are_not_called_unused(job: Job, write: Write) ->
 
 @pytest.mark.usefixtures("fake_rules")
 def test_long_chains_are_analysed(job: Job, write: Write) -> None:
-    long = "import torch\nx = " + "1 + " * 3000 + "bad()\n"
+    long = "import torch\nx = " + "1 + " * 1000 + "bad()\n"
     done = run(job, write("a.py", long), write("b.py", "import torch\ns = (" + "'a'\n" * 2000 + ")\nbad()\n"))
     assert not done.crashes
     assert [finding.code for finding in done.findings] == ["DPL301", "DPL301"]
+
+
+@pytest.mark.usefixtures("fake_rules")
+@pytest.mark.parametrize("chain", ["1 + ", "not ", "~", "-", "lambda: ", "1 if x else "])
+def test_endless_chains_are_refused_at_once(job: Job, write: Write, chain: str) -> None:
+    done = run(job, write("a.py", "import torch\nx = " + chain * 20_000 + "1\n"))
+    assert [finding.message for finding in done.findings] == [
+        "an expression is nested too deeply to be analysed"
+    ]
 
 
 def test_processes_give_the_same_result(job: Job, write: Write) -> None:

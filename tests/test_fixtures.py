@@ -1,4 +1,4 @@
-"""The training scripts of ``fixtures/`` get the findings that their ``# want:`` comments ask for, and no others."""
+"""The scripts of ``fixtures/`` get the findings that their ``# want:`` comments ask for, and no others."""
 
 from __future__ import annotations
 

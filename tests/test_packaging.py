@@ -18,8 +18,8 @@ HOMES = {"placement_lint": ROOT / "placement_lint", "placement_lint.rules": ROOT
 
 
 def packages_below(name: str, home: Path) -> set[str]:
-    """The names of all folders with an ``__init__.py`` below a package's home, and its own."""
-    inside = (folder.parent.relative_to(home).parts for folder in home.rglob("__init__.py"))
+    """The names of all folders with Python files below a package's home, and its own."""
+    inside = (file.parent.relative_to(home).parts for file in home.rglob("*.py"))
     return {".".join((name, *parts)) for parts in inside}
 
 

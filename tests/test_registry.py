@@ -75,5 +75,5 @@ def test_two_rules_of_one_code_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     twin = SimpleNamespace(name="b", value="b:R", dist=None, load=lambda: (type(own)(**vars(own)),))
     original = SimpleNamespace(name="a", value="a:R", dist=None, load=lambda: (own,))
     monkeypatch.setattr(registry, "entry_points", lambda group: [original, twin])
-    with pytest.raises(UsageError, match="two rules claim the code DPL001.*`b:R`"):
+    with pytest.raises(UsageError, match=r"two rules claim the code DPL001.*`b:R`"):
         registry.all_rules.__wrapped__()

@@ -134,7 +134,8 @@ def test_positions_count_characters(newline: str) -> None:
 
 
 def test_comments_are_told_from_strings() -> None:
-    text = "#!x\n\n  # top\n'''doc # no'''\nx = '#no'  # yes\ny = [  # in\n  1, \"it's # no\" # out\n]\nz = r'\\' # raw'\n"
+    text = "#!x\n\n  # top\n'''doc # no'''\nx = '#no'  # yes\n"
+    text += "y = [  # in\n  1, \"it's # no\" # out\n]\nz = r'\\' # raw'\n"
     found = [
         (comment.text, comment.line, comment.column, comment.leading) for comment in Scan(text).comments()
     ]

@@ -19,7 +19,7 @@ class Arguments:
 
     def get(self, position: int, name: str = "") -> Value | None:
         """The argument at ``position`` or called ``name``."""
-        if position < len(self.positional):
+        if 0 <= position < len(self.positional):
             return self.positional[position]
         return self.keywords.get(name)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, modules, optimizers, tensors, wrappers
+from placement_lint.flow import calls, library, modules, optimizers, tensors, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases
 from placement_lint.flow.events import AttributeRebound, BareModuleRead, ParameterLost, WrapperAttributeRead
@@ -34,6 +34,7 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
     alternatives,
+    source_text,
 )
 from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, canonical
 from placement_lint.rule import Note
@@ -105,8 +106,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         if name in _CONTAINER_METHODS and owner.kind is Kind.OTHER:
             return Bound(owner, name, node=node)
         if isinstance(owner.cls, Class) and foreign_bases(owner.cls):
-            return machine.part(owner.id, name, machine.text(node), owner)
-        return machine.part(owner.id, name, machine.text(node), owner)
+            return machine.part(owner.id, name, node, owner)
+        return machine.part(owner.id, name, node, owner)
     return Bound(owner, name, node=node)
 
 
@@ -131,7 +132,7 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         return Bound(module, name, node=node)
     if isinstance(module.cls, External) and name in ("weight", "bias"):
         return _weight(machine, module, name)
-    part = machine.part(module.id, name, machine.text(node), module)
+    part = machine.part(module.id, name, node, module)
     if isinstance(module.cls, External):
         modules.treat_as_module(machine, part)
     return part
@@ -143,7 +144,7 @@ def _weight(machine: Machine, module: Object, name: str) -> Value:
     place = modules.place_of(machine, module)
     return machine.lift(
         lambda where: (
-            Tensor(where, False, Role.PARAMETER, modules=frozenset({module.id}), uid=uid)  # type: ignore[arg-type]
+            Tensor(where, False, Role.PARAMETER, modules=frozenset({module.id}), uid=uid)
             if isinstance(where, (Device, Symbol))
             else machine.fresh(name)
         ),
@@ -200,7 +201,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
         return Bound(owner, name, node=node)
     if name in _METHODS_OF_UNKNOWN:
         return Bound(owner, name, node=node)
-    part = machine.part(owner.id, name, machine.text(node), owner)
+    part = machine.part(owner.id, name, node, owner)
     if modules.is_module(machine, owner):
         modules.treat_as_module(machine, part)
     return part
@@ -242,12 +243,16 @@ def _identity(owner: Object) -> int:
 # --- writing -----------------------------------------------------------------------------------------------
 
 
-def write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str) -> None:
+def write(
+    machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> None:
     """``owner.name = value``; ``node`` is the statement."""
     machine.lift(lambda option: _write(machine, option, name, value, node, text), owner)
 
 
-def _write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str) -> Value:
+def _write(
+    machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> Value:
     if name == "grad":
         machine.gradients_by_hand = True
     if isinstance(owner, Object):
@@ -267,14 +272,14 @@ def _write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CS
 
 
 def _write_of_module(
-    machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, text: str
+    machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> None:
     before = machine.read(owner.id, name)
     if machine.in_forward:
         if machine.replica and owner.id in machine.replicated:
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
             machine.rebinds.append(
-                (AttributeRebound(node, machine.scene, text, name, (), buffer), _identity(owner))
+                (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), _identity(owner))
             )
         machine.written.add((owner.id, name))
     _report_lost_parameter(machine, owner, name, before, value, node)
@@ -346,7 +351,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
         if name == "__init__":
             return NONE
         if modules.is_module(machine, receiver) and name != "forward":
-            return calls.library.call_module_method(machine, receiver, name, arguments, node)
+            return library.call_module_method(machine, receiver, name, arguments, node)
     return machine.fresh(f"super().{name}()")
 
 
@@ -371,7 +376,7 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         return _item_of_sequence(machine, owner, key)
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
-        part = machine.part(owner.id, ("item", name), machine.text(node), owner)
+        part = machine.part(owner.id, ("item", name), node, owner)
         stored = machine.read(owner.id, f"[{name!r}]")
         return stored if stored is not None else part
     return machine.fresh()
@@ -397,7 +402,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     if isinstance(items, Sequence):
         return _item_of_sequence(machine, items, key)
     if owner.kind is Kind.MODULE:
-        part = machine.part(owner.id, ("item", key), machine.text(node), owner)
+        part = machine.part(owner.id, ("item", key), node, owner)
         modules.treat_as_module(machine, part)
         return part
     return machine.fresh()
@@ -425,14 +430,14 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
 
 
 def write_item(
-    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str
+    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> None:
     """``owner[key] = value``"""
     machine.lift(lambda option: _write_item(machine, option, key, value, node, text), owner)
 
 
 def _write_item(
-    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str
+    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> Value:
     if isinstance(owner, Symbol) and isinstance(key, Const):
         machine.write(owner.id, f"[{key.value!r}]", value)
@@ -444,10 +449,10 @@ def _write_item(
         )
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
-        known = isinstance(key, Const)
-        machine.write(
-            owner.id, "#map", mapping.with_item(key.value, value) if known else replace(mapping, rest=value)
+        updated = (
+            mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
         )
+        machine.write(owner.id, "#map", updated)
     items = machine.read(owner.id, "#items")
     if isinstance(items, Sequence):
         machine.write(owner.id, "#items", _with_item(items, key, value))

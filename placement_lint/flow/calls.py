@@ -243,17 +243,17 @@ def call_object(machine: Machine, target: Object, arguments: Arguments, node: cs
 def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: cst.Call) -> Value:
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
-    return foreign(machine, arguments, machine.text(node.func))
+    return foreign(machine, arguments, node)
 
 
-def foreign(machine: Machine, arguments: Arguments, text: str) -> Value:
+def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
     for value in arguments.values():
         wrappers.may_change(machine, value)
         if isinstance(value, Object) and modules.is_module(machine, value):
             for part in modules.reachable(machine, value).values():
                 machine.write(part.id, modules.PLACE, machine.fresh())
-    return machine.fresh(f"{text}()")
+    return machine.fresh(node)
 
 
 # --- forward -------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def _layer_forward(
     assert isinstance(module, Object)
     if name == "torch.nn.Sequential":
         return _sequential_forward(machine, module, arguments, node)
-    label = machine.text(node.func)
+    label = node.func
     inputs = _operands(machine, arguments, node)
     if name in LOSS_MODULES:
         return _loss_forward(machine, module, inputs, node)
@@ -352,12 +352,17 @@ def _layer_forward(
 
 
 def _apply_layer(
-    machine: Machine, module: Object, place: Value, label: str, inputs: list[Operand], node: cst.Call
+    machine: Machine,
+    module: Object,
+    place: Value,
+    label: cst.BaseExpression,
+    inputs: list[Operand],
+    node: cst.Call,
 ) -> Value:
     if not isinstance(place, (Device, Symbol)):
         return machine.fresh()
     weights = modules.weights(machine, module, place, label)
-    result = tensors.operate(machine, f"`{label}`", [weights, *inputs], node, scalar=False)
+    result = tensors.operate(machine, label, [weights, *inputs], node, scalar=False)
     return replace(result, role=Role.PLAIN) if result is not None else machine.fresh()
 
 
@@ -377,7 +382,7 @@ def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node:
     reduction = machine.read(module.id, "#reduction")
     if isinstance(weight, Tensor):
         operands = [*operands, Operand("the criterion's weight", weight)]
-    result = tensors.operate(machine, f"`{machine.text(node.func)}`", operands, node)
+    result = tensors.operate(machine, node.func, operands, node)
     return reduced_loss(machine, result, reduction) if result else machine.fresh()
 
 
@@ -396,14 +401,14 @@ def _opaque_forward(machine: Machine, module: Object | Symbol, arguments: Argume
     """A module whose forward is not looked into: its output is where it is, whatever its structure."""
     place = modules.place_of(machine, module)
     inputs = _operands(machine, arguments, node) if modules.takes_inputs_as_they_are(module) else []
-    label = machine.text(node.func)
+    label = node.func
 
     def output(where: Value) -> Value:
         if not isinstance(where, (Device, Symbol)):
             return machine.fresh()
         weights = modules.weights(machine, module, where, label)
         if inputs:
-            tensors.operate(machine, f"`{label}`", [weights, *inputs], node)
+            tensors.operate(machine, label, [weights, *inputs], node)
         return replace(weights.tensor, role=Role.BATCH)
 
     return machine.lift(output, place)
@@ -411,8 +416,8 @@ def _opaque_forward(machine: Machine, module: Object | Symbol, arguments: Argume
 
 def _operands(machine: Machine, arguments: Arguments, node: cst.Call) -> list[Operand]:
     """The tensors among the arguments, with their source text; tensors in tuples count as well."""
-    texts = [machine.text(argument.value) for argument in node.args]
-    found = []
+    texts = [argument.value for argument in node.args]
+    found: list[Operand] = []
     for position, value in enumerate(arguments.values()):
         label = texts[position] if position < len(texts) else "an argument"
         found.extend(Operand(label, tensor) for tensor in _tensors_in(machine, value))

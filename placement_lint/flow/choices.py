@@ -6,15 +6,26 @@ CUDA. A request is ``.cuda()``, ``"cuda"`` and their kind, in so many words. The
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from placement_lint.flow.condition import ANY_MACHINE, NO_GPU, Condition, Cube, Question, answered
+from placement_lint.flow.condition import ANY_MACHINE, NO_GPU, Condition, Cube, answered
 from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import CudaRequested, Scene
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import CPU, Const, Device, Object, Place, Symbol, Value, alternatives
+from placement_lint.flow.values import (
+    CPU,
+    Const,
+    Device,
+    Object,
+    Place,
+    Symbol,
+    Value,
+    alternatives,
+    source_text,
+)
 from placement_lint.rule import Note
 
 
@@ -31,7 +42,7 @@ class Chosen:
 class Request:
     node: cst.CSTNode
     scene: Scene
-    how: str
+    how: str | cst.CSTNode
 
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:
@@ -40,15 +51,22 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
         return
     places = [(guard, as_place(option)) for guard, option in alternatives(target)]
     on_cpu = [guard for guard, place in places if place == CPU]
+    options = [option for _, place in places if (option := _option(place)) is not None]
+    if not options and not (on_cpu and len(places) > 1):
+        return
     text = machine.text(node.args[0].value) if node.args else "the device"
     note = Note(node, f"`{text}` is used here")
     if on_cpu and len(places) > 1:
         machine.chosen.append(Chosen(on_cpu[0], note, text))
-    for _, place in places:
-        option = _option(place)
-        if option is not None:
-            elsewhere = Question(("elsewhere", option), text=f"{option.text or text} names another device")
-            machine.chosen.append(Chosen(answered(elsewhere, True), note, text))
+    for option in options:
+        elsewhere = machine.question(
+            ("elsewhere", option), text=f"{option.text or text} names another device"
+        )
+        machine.chosen.append(Chosen(answered(elsewhere, True), note, text))
+
+
+# What a command line was parsed by.
+_PARSED = re.compile(r"\.parse(?:_known)?_args\(")
 
 
 def _option(place: Place | None) -> Symbol | None:
@@ -58,12 +76,12 @@ def _option(place: Place | None) -> Symbol | None:
         root: Symbol | Object | None = symbol
         while isinstance(root, Symbol) and root.parent is not None:
             root = root.parent
-        if isinstance(root, Symbol) and root.text.endswith((".parse_args()", ".parse_known_args()")):
+        if isinstance(root, Symbol) and _PARSED.search(root.text):
             return symbol
     return None
 
 
-def request(machine: Machine, how: str, node: cst.CSTNode) -> None:
+def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
     """CUDA is asked for in so many words."""
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
     if machine.standalone:
@@ -75,7 +93,7 @@ def request(machine: Machine, how: str, node: cst.CSTNode) -> None:
         machine.chosen.append(Chosen(guarding.negation, Note(node, f"moved only {text} here"), text))
 
 
-def request_literal(machine: Machine, given: Value | None, how: str, node: cst.CSTNode) -> None:
+def request_literal(machine: Machine, given: Value | None, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
     """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index."""
     if isinstance(given, Const):
         place = as_place(given)
@@ -88,7 +106,7 @@ def _device_flags(reach: Condition) -> Condition | None:
     if len(reach.cubes) != 1:
         return None
     (cube,) = reach.cubes
-    answers = frozenset(answer for answer in cube.answers if _about_cuda(answer[0].text))
+    answers = frozenset(answer for answer in cube.answers if _about_cuda(answer.question.text))
     excludes_cpu = not cube.machines & NO_GPU
     if not answers and not excludes_cpu:
         return None
@@ -101,7 +119,7 @@ def _about_cuda(text: str) -> bool:
 
 def _flag_text(reach: Condition) -> str:
     (cube,) = reach.cubes
-    flags = [question.text for question, _ in cube.answers if _about_cuda(question.text)]
+    flags = [answer.question.text for answer in cube.answers if _about_cuda(answer.question.text)]
     return f"under `{flags[0]}`" if flags else "where CUDA is available"
 
 
@@ -116,7 +134,11 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             both = [asked.scene.reach & chosen.on_cpu for asked in visits]
             if chosen.note.node is not node and all(condition.possible for condition in both):
                 scene = replace(visits[0].scene, when=both[0])
-                machine.emit(CudaRequested(node, scene, visits[0].how, chosen.note, chosen.text, chosen.note))
+                machine.emit(
+                    CudaRequested(
+                        node, scene, source_text(visits[0].how), chosen.note, chosen.text, chosen.note
+                    )
+                )
                 ignoring.add(node)
                 break
     return ignoring

@@ -8,8 +8,10 @@ several: three cases are all that decides placement) and how a few questions of 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import libcst as cst
 
 # A set of machines as bits, so that conjunction is ``&`` and disjunction is ``|``.
 NO_GPU, ONE_GPU, MANY_GPUS = 1, 2, 4
@@ -24,23 +26,42 @@ MACHINES = {
 }
 
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
-MAX_CUBES = 12
+MAX_CUBES = 8
 
 
-@dataclass(frozen=True)
 class Question:
-    """Something the program asks and the analysis cannot answer; equal questions get equal answers.
+    """Something the program asks and the analysis cannot answer.
 
-    ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``, ``mode == "ddp"``.
-    ``text`` is how the program words it, for messages.
+    Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
+    ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes:
+    ``mode == "dp"``, ``mode == "ddp"``. ``source`` is how the program words it, for messages.
     """
 
-    subject: Hashable
-    rivals: Hashable = None
-    text: str = field(default="", compare=False)
+    def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "") -> None:
+        self.rivals = rivals
+        self.source = source
+        self.yes = Answer(self, True)
+        self.no = Answer(self, False)
+
+    @property
+    def text(self) -> str:
+        source = self.source
+        return source if isinstance(source, str) else cst.Module([]).code_for_node(source).strip()
 
 
-Answers = frozenset[tuple[Question, bool]]
+class Answer:
+    """A question together with yes or no."""
+
+    def __init__(self, question: Question, given: bool) -> None:
+        self.question = question
+        self.given = given
+
+    @property
+    def opposite(self) -> Answer:
+        return self.question.no if self.given else self.question.yes
+
+
+Answers = frozenset[Answer]
 
 
 @dataclass(frozen=True)
@@ -63,17 +84,14 @@ class Cube:
 
 
 def _agree(answers: Answers) -> bool:
-    given: dict[Question, bool] = {}
-    winners: dict[Hashable, Question] = {}
-    for question, answer in answers:
-        if given.setdefault(question, answer) != answer:
+    rivals = set()
+    for answer in answers:
+        if answer.opposite in answers:
             return False
-        if (
-            answer
-            and question.rivals is not None
-            and winners.setdefault(question.rivals, question) != question
-        ):
-            return False
+        if answer.given and answer.question.rivals is not None:
+            if answer.question.rivals in rivals:
+                return False
+            rivals.add(answer.question.rivals)
     return True
 
 
@@ -88,8 +106,7 @@ class Condition:
             return other
         if other is ALWAYS:
             return self
-        met = (mine.meet(theirs) for mine in self.cubes for theirs in other.cubes)
-        return _simplified(cube for cube in met if cube is not None)
+        return _both(self, other)
 
     def __or__(self, other: Condition) -> Condition:
         if self is ALWAYS or self is other or not other.cubes:
@@ -103,7 +120,7 @@ class Condition:
         return bool(self.cubes)
 
     def excludes(self, other: Condition) -> bool:
-        return not any(mine.meet(theirs) for mine in self.cubes for theirs in other.cubes)
+        return not (self & other).possible
 
     def implies(self, other: Condition) -> bool:
         """Whether every cube here lies inside ``other`` (sound; may miss a cover by several cubes)."""
@@ -132,6 +149,13 @@ class Condition:
         return result
 
 
+@lru_cache(maxsize=8192)
+def _both(one: Condition, other: Condition) -> Condition:
+    """The same few conditions meet again and again while a block is looked at."""
+    met = (mine.meet(theirs) for mine in one.cubes for theirs in other.cubes)
+    return _simplified(cube for cube in met if cube is not None)
+
+
 def any_of(conditions: Iterable[Condition]) -> Condition:
     result = NEVER
     for condition in conditions:
@@ -144,11 +168,11 @@ def machines(bits: int) -> Condition:
 
 
 def answered(question: Question, answer: bool) -> Condition:
-    return Condition(frozenset({Cube(ANY_MACHINE, frozenset({(question, answer)}))}))
+    return Condition(frozenset({Cube(ANY_MACHINE, frozenset({question.yes if answer else question.no}))}))
 
 
 def _negated(cube: Cube) -> Condition:
-    flipped = [answered(question, not answer) for question, answer in cube.answers]
+    flipped = [answered(answer.question, not answer.given) for answer in cube.answers]
     if cube.machines != ANY_MACHINE:
         flipped.append(machines(ANY_MACHINE & ~cube.machines))
     return any_of(flipped)
@@ -182,10 +206,11 @@ def _union(one: Cube, other: Cube) -> Cube | None:
         return Cube(one.machines | other.machines, one.answers)
     if one.machines != other.machines or len(one.answers) != len(other.answers):
         return None
-    differing = one.answers ^ other.answers
-    if len({question for question, _ in differing}) == 1:
-        return Cube(one.machines, one.answers & other.answers)
-    return None
+    mine = one.answers - other.answers
+    if len(mine) != 1:
+        return None
+    (answer,) = mine
+    return Cube(one.machines, one.answers & other.answers) if answer.opposite in other.answers else None
 
 
 def _widened(cubes: list[Cube]) -> Cube:

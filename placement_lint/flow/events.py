@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.condition import Condition
-from placement_lint.flow.values import Place, StateDict, Tensor
+from placement_lint.flow.values import Place, StateDict, Tensor, source_text
 from placement_lint.rule import Note
 
 
@@ -53,10 +53,26 @@ class MoveDiscarded(Event):
 class Operand:
     """One side of an operation: a tensor as the program names it, or the parameters of a module."""
 
-    label: str
+    source: str | cst.CSTNode
     tensor: Tensor
     # the attribute of an unregistered list or dict through which the module was reached
     unregistered: bool = False
+    # the parameters of the module that ``source`` names, rather than a tensor of that name
+    whole: bool = False
+
+    @property
+    def named(self) -> str:
+        """The operand in a sentence."""
+        text = f"`{source_text(self.source)}`"
+        return f"the parameters of {text}" if self.whole else text
+
+    @property
+    def verb(self) -> str:
+        return "are" if self.whole else "is"
+
+    @property
+    def pronoun(self) -> str:
+        return "them" if self.whole else "it"
 
 
 @dataclass(frozen=True)

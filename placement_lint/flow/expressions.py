@@ -74,7 +74,8 @@ def _string(machine: Machine, node: cst.SimpleString | cst.ConcatenatedString) -
 
 def _formatted_string(machine: Machine, node: cst.FormattedString) -> Value:
     """An f-string; a per-replica loss with a format specification is used as a number."""
-    prefix, values, constant = "", [], True
+    prefix, constant = "", True
+    values: list[Value] = []
     for part in node.parts:
         if isinstance(part, cst.FormattedStringText):
             prefix, constant = (prefix + part.value, constant) if not values else (prefix, False)
@@ -226,14 +227,14 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
     if isinstance(value, Const):
         return ALWAYS if value.value else ALWAYS.negation
     if isinstance(value, AtLeast):
-        return ALWAYS if value.bound > 0 else answered(Question(value), True)
+        return ALWAYS if value.bound > 0 else answered(machine.question(value), True)
     if isinstance(value, Sequence) and value.exact:
         return ALWAYS if value.items else ALWAYS.negation
     if isinstance(value, Object) and value.kind not in (Kind.LIST, Kind.DICT):
         return ALWAYS
     if isinstance(value, Symbol):
-        return answered(Question(value, text=value.text or machine.text(node)), True)
-    return answered(Question(machine.fresh(), text=machine.text(node)), True)
+        return answered(machine.question(value, text=value.source or node), True)
+    return answered(machine.opaque(text=node), True)
 
 
 def _unary(machine: Machine, node: cst.UnaryOperation) -> Value:
@@ -295,7 +296,7 @@ def _comparison(machine: Machine, node: cst.Comparison) -> Value:
         left = evaluate(machine, node.left)
     right = evaluate(machine, target.comparator)
     if len(node.comparisons) > 1:
-        return machine.fresh(machine.text(node))
+        return machine.fresh(node)
     return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
 
 
@@ -323,11 +324,13 @@ def _flipped(machine: Machine, value: Value) -> Value:
 
 
 def _question(machine: Machine, left: Value, right: Value, operator: type, node: cst.Comparison) -> Question:
-    text = machine.text(node)
+    text = node
     subject = (operator.__name__, left, right)
     if operator in (cst.Equal, cst.Is):
-        return Question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
-    return Question(subject, text=text)
+        return machine.question(
+            subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text
+        )
+    return machine.question(subject, text=text)
 
 
 def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool | None:
@@ -373,8 +376,8 @@ def _greater(left: Value, right: Value, strict: bool) -> bool | None:
 
 def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
     if isinstance(node.comparisons[0].operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
-        return machine.fresh(machine.text(node))
-    labels = (machine.text(node.left), machine.text(node.comparisons[0].comparator))
+        return machine.fresh(node)
+    labels = (node.left, node.comparisons[0].comparator)
     operands = [
         Operand(label, value) for label, value in zip(labels, (left, right)) if isinstance(value, Tensor)
     ]
@@ -428,7 +431,7 @@ def arithmetic(
             return python.formatted(machine, left.value, (right,))
     if isinstance(operator, cst.Modulo) and isinstance(left, Const) and isinstance(left.value, str):
         return _percent(machine, left.value, right, sources[1], node)
-    return machine.fresh(machine.text(node))
+    return machine.fresh(node)
 
 
 def _tensor_arithmetic(
@@ -440,19 +443,15 @@ def _tensor_arithmetic(
     node: cst.CSTNode,
 ) -> Value:
     sides = [
-        Operand(machine.text(source), value)
-        for source, value in zip(sources, (left, right))
-        if isinstance(value, Tensor)
+        Operand(source, value) for source, value in zip(sources, (left, right)) if isinstance(value, Tensor)
     ]
     symbol = _SYMBOLS.get(type(operator), "an operator")
     if len(sides) == 1:
         tensor = sides[0].tensor
         other = right if isinstance(left, Tensor) else left
         scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
-        result = tensors.derive(tensor, f"`{symbol}`", node, scalar)
-        if symbol in ("/", "/=", "*", "*="):
-            return _scaled(machine, result)
-        return result
+        derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
+        return _scaled(machine, derived) if symbol in ("/", "/=", "*", "*=") else derived
     result = tensors.operate(machine, f"`{symbol}`", sides, node)
     if result is None:
         return machine.fresh()
@@ -468,19 +467,22 @@ def _scaled(machine: Machine, loss: Tensor) -> Tensor:
 
 
 def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode) -> Value:
-    both_text = isinstance(left, str) and isinstance(right, str)
-    numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
-    if isinstance(operator, (cst.Add, cst.AddAssign)) and (both_text or numbers):
-        return Const(left + right)  # type: ignore[operator]
-    if numbers and isinstance(operator, (cst.Subtract, cst.SubtractAssign)):
-        return Const(left - right)  # type: ignore[operator]
-    if numbers and isinstance(operator, (cst.Multiply, cst.MultiplyAssign)):
-        return Const(left * right)  # type: ignore[operator]
-    if isinstance(left, str) and isinstance(operator, cst.Modulo) and isinstance(right, (int, str)):
-        try:
-            return Const(left % right)
-        except (TypeError, ValueError):
-            return machine.fresh()
+    """Arithmetic of constants, as far as devices and counts are computed with it."""
+    if isinstance(left, str):
+        if isinstance(right, str) and isinstance(operator, (cst.Add, cst.AddAssign)):
+            return Const(left + right)
+        if isinstance(right, (int, str)) and isinstance(operator, cst.Modulo):
+            try:
+                return Const(left % right)
+            except (TypeError, ValueError):
+                return machine.fresh()
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        if isinstance(operator, (cst.Add, cst.AddAssign)):
+            return Const(left + right)
+        if isinstance(operator, (cst.Subtract, cst.SubtractAssign)):
+            return Const(left - right)
+        if isinstance(operator, (cst.Multiply, cst.MultiplyAssign)):
+            return Const(left * right)
     return machine.fresh()
 
 
@@ -588,10 +590,10 @@ def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst
         bind(machine, target.value, value)
     elif isinstance(target, cst.Attribute):
         owner = evaluate(machine, target.value)
-        attributes.write(machine, owner, target.attr.value, value, node, machine.text(target))
+        attributes.write(machine, owner, target.attr.value, value, node, target)
     elif isinstance(target, cst.Subscript):
         owner, key = evaluate(machine, target.value), key_of(machine, target)
-        attributes.write_item(machine, owner, key, value, node, machine.text(target))
+        attributes.write_item(machine, owner, key, value, node, target)
     elif isinstance(target, (cst.Tuple, cst.List)):
         _unpack(machine, list(target.elements), value, node)
 
@@ -623,7 +625,7 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
     return machine.fresh()
 
 
-_EVALUATE: dict[type, Callable[[Machine, object], Value]] = {
+_EVALUATE: dict[type, Callable[..., Value]] = {
     cst.Name: _name,
     cst.Attribute: _attribute,
     cst.Integer: _integer,
@@ -651,4 +653,4 @@ _EVALUATE: dict[type, Callable[[Machine, object], Value]] = {
     cst.Await: _await,
     cst.Yield: _yield,
     cst.StarredElement: _starred,
-}  # type: ignore[dict-item]
+}

@@ -73,12 +73,12 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     if HOST_READERS.fullmatch(name):
         return arguments.lifted(machine, lambda concrete: _host_reader(machine, name, concrete, node))
     if name.startswith("torch.nn.modules.utils."):
-        return calling.foreign(machine, arguments, name)
+        return calling.foreign(machine, arguments, node)
     if name.startswith("torch."):
         return arguments.lifted(machine, lambda concrete: _torch_function(machine, name, concrete, node))
     if name.partition(".")[0] in _HARMLESS:
         return machine.fresh(f"{name}()")
-    return calling.foreign(machine, arguments, name)
+    return calling.foreign(machine, arguments, node)
 
 
 # Libraries that take no part in placement: what they are given stays where it is.
@@ -269,7 +269,7 @@ def call_module_method(
         return _listed(machine, module, name, node)
     if name in MODULE_SELF_METHODS:
         return module
-    return machine.fresh(f"{machine.text(node.func)}()")
+    return machine.fresh(node)
 
 
 def _move_module(
@@ -280,10 +280,10 @@ def _move_module(
         return
     given = arguments.keyword("device") or arguments.get(0)
     if name == "cuda" and (given is None or given == NONE):
-        choices.request(machine, f"{machine.text(node.func)}()", node)
+        choices.request(machine, node, node)
         given = Device("cuda")
     elif given is not None:
-        choices.request_literal(machine, given, f"{machine.text(node)}", node)
+        choices.request_literal(machine, given, node, node)
         if name == "cuda" and isinstance(given, Symbol):
             given = Device("cuda", given)
         choices.used(machine, given, node)
@@ -330,7 +330,7 @@ def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call
 
 def _operands(machine: Machine, arguments: Arguments, node: cst.Call) -> list[tuple[int, Operand]]:
     """The tensors among the arguments (also inside a list), with position and source text."""
-    texts = [machine.text(argument.value) for argument in node.args]
+    texts = [argument.value for argument in node.args]
     found = []
     for position, value in enumerate(arguments.values()):
         label = texts[position] if position < len(texts) else "an argument"
@@ -369,7 +369,7 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, node: cst
     if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
         return machine.fresh(f"{name}()")
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
-        return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].label, node)
+        return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
     if short in SAME_DEVICE:
         result = tensors.operate(machine, f"`{name}`", [operand for _, operand in operands], node)
         if result is None:
@@ -381,7 +381,7 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, node: cst
 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     for _, operand in _operands(machine, arguments, node):
-        tensors.read_on_host(machine, operand.label, f"{name}({operand.label})", operand.tensor, node)
+        tensors.read_on_host(machine, operand.source, node, operand.tensor, node)
     return machine.fresh("ndarray")
 
 

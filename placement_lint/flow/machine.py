@@ -6,7 +6,7 @@ the rooms for modules, tensors and optimizers keep their facts in its store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +42,8 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
     choose,
+    source_text,
+    tells,
 )
 from placement_lint.rule import Note
 
@@ -107,7 +109,8 @@ class Machine:
         self.star_imports: list[str] = []
         self.default_was_set = False
         self.in_default_context = 0
-        self.labels: dict[int, str] = {}
+        self.labels: dict[int, str | cst.CSTNode] = {}
+        self._questions: dict[Hashable, Question] = {}
         self._symbols: dict[tuple[int, object], Symbol] = {}
         self._last_id = 0
         self._visit = 0
@@ -172,11 +175,13 @@ class Machine:
         self.parents[frame] = parent
         return frame
 
-    def fresh(self, text: str = "") -> Symbol:
+    def fresh(self, text: str | cst.CSTNode = "") -> Symbol:
         """A value of which nothing is known."""
         return Symbol(self.new_id(), text)
 
-    def part(self, owner: int, key: object, text: str, parent: Symbol | Object | None = None) -> Symbol:
+    def part(
+        self, owner: int, key: object, text: str | cst.CSTNode, parent: Symbol | Object | None = None
+    ) -> Symbol:
         """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
         symbol = self._symbols.get((owner, key))
         if symbol is None:
@@ -228,6 +233,18 @@ class Machine:
 
     # --- paths -----------------------------------------------------------------------------------------
 
+    def question(self, subject: Hashable, rivals: Hashable = None, text: str | cst.CSTNode = "") -> Question:
+        """The question about ``subject``: the same object each time it is asked."""
+        known = self._questions.get(subject)
+        if known is None:
+            known = self._questions[subject] = Question(rivals, text)
+        return known
+
+    @staticmethod
+    def opaque(text: str | cst.CSTNode = "") -> Question:
+        """A question that nothing else can be the same as."""
+        return Question(None, text)
+
     def ask(self, question: Question) -> Value:
         """A question's answer as a boolean: a choice that later tests of the same question agree with."""
         yes, no = answered(question, True), answered(question, False)
@@ -246,7 +263,7 @@ class Machine:
         ``asks`` where the program itself tests the condition: then it is part of what reaches the branch.
         ``decides`` where a value does that the program chose earlier.
         """
-        feasible = [(guard, run) for guard, run in branches if not self.path.excludes(guard)]
+        feasible = [(guard, run) for guard, run in branches if (self.path & guard).possible]
         path, reach, tested = self.path, self.reach, self.tested
         decided = self.decided
         exits = []
@@ -305,6 +322,8 @@ class Machine:
         first = values[0]
         if all(value is first or value == first for value in values):
             return first
+        if None not in values and not any(tells(value) for value in values):
+            return self.fresh()
         options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards, values)]
         return choose(options) or self.fresh()
 
@@ -403,7 +422,7 @@ class Machine:
     def label(self, value: Value, default: str = "") -> str:
         """How the program names a thing."""
         if isinstance(value, (Object, Symbol)):
-            return self.labels.get(value.id) or value.text or default
+            return source_text(self.labels.get(value.id, "")) or value.text or default
         return default
 
     def constructing(self, owner: Object) -> bool:
@@ -416,7 +435,7 @@ class Machine:
     @staticmethod
     def text(node: cst.CSTNode) -> str:
         """A node's source, without the whitespace and comments around it."""
-        return _SOURCE.code_for_node(node).strip()
+        return source_text(node)
 
     @contextmanager
     def only_updating(self) -> Iterator[None]:
@@ -431,9 +450,6 @@ class Machine:
         before, self.testing = self.testing, tested or self.testing
         yield
         self.testing = before
-
-
-_SOURCE = cst.Module([])
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:

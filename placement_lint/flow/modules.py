@@ -350,7 +350,7 @@ def takes_inputs_as_they_are(module: Object | Symbol) -> bool:
     return isinstance(module, Object) and isinstance(module.cls, External)
 
 
-def weights(machine: Machine, module: Object | Symbol, place: Place, label: str) -> Operand:
+def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst.CSTNode) -> Operand:
     """The parameters of a module as one side of an operation."""
     value = placed(machine, module)
     notes = {option.place: option.note for _, option in alternatives(value) if isinstance(option, Placed)}
@@ -362,7 +362,7 @@ def weights(machine: Machine, module: Object | Symbol, place: Place, label: str)
         modules=frozenset({module.id}),
         history=(note,) if note else (),
     )
-    return Operand(f"the parameters of {label}", tensor, unregistered=module.id in machine.unregistered)
+    return Operand(callee, tensor, whole=True, unregistered=module.id in machine.unregistered)
 
 
 def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> None:

@@ -21,7 +21,7 @@ def bind(machine: Machine, name: str, value: Value) -> None:
     christen(machine, value, name)
 
 
-def christen(machine: Machine, value: Value, name: str) -> None:
+def christen(machine: Machine, value: Value, name: str | cst.CSTNode) -> None:
     """Remember under which name the program first knew an object: messages call it that."""
     if isinstance(value, Object):
         machine.labels.setdefault(value.id, name)

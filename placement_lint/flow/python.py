@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, modules, optimizers
+from placement_lint.flow import attributes, calls, library, modules, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
-from placement_lint.flow.condition import Question
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
@@ -220,7 +219,7 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         return formatted(machine, receiver.value.partition("{")[0], values)
     if isinstance(receiver, Symbol):
         return _method_of_unknown(machine, receiver, name, arguments, node)
-    return machine.fresh(machine.text(node))
+    return machine.fresh(node)
 
 
 def _list_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -304,16 +303,16 @@ def _method_of_unknown(
     machine: Machine, receiver: Symbol, name: str, arguments: Arguments, node: cst.Call
 ) -> Value:
     if name in ("to", "cuda", "cpu"):
-        calls.library.move_unknown(machine, receiver, name, arguments, node)
+        library.move_unknown(machine, receiver, name, arguments, node)
         return receiver
     if name in ("parameters", "train", "eval", "state_dict", "load_state_dict"):
-        return calls.library.call_module_method(machine, receiver, name, arguments, node)
+        return library.call_module_method(machine, receiver, name, arguments, node)
     given = arguments.get(0)
     if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
         optimizers.step(machine, given, node)
     if name == "get" and isinstance(given, Const):
-        return machine.part(receiver.id, ("item", given.value), machine.text(node), receiver)
-    return calls.foreign(machine, arguments, machine.text(node.func))
+        return machine.part(receiver.id, ("item", given.value), node, receiver)
+    return calls.foreign(machine, arguments, node)
 
 
 def formatted(machine: Machine, prefix: str, values: tuple[Value, ...]) -> Value:
@@ -350,7 +349,7 @@ def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value
         if True in answers:
             return Const(True)
         if None in answers:
-            return machine.ask(Question(("isinstance", option, target), text=machine.text(node)))
+            return machine.ask(machine.question(("isinstance", option, target), text=node))
         return Const(False)
 
     return machine.lift(test, value, classes)
@@ -384,7 +383,7 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
             known = _has_attribute(machine, option, attribute.value)
             if known is not None:
                 return Const(known)
-        return machine.ask(Question(("hasattr", option, attribute), text=machine.text(node)))
+        return machine.ask(machine.question(("hasattr", option, attribute), text=node))
 
     return machine.lift(test, owner, name)
 
@@ -462,9 +461,7 @@ def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     items = content(machine, arguments.get(0) or NONE)
     if items is not None and items.exact:
         return Const(len(items.items))
-    return (
-        machine.part(_owner(arguments), "len", machine.text(node)) if _owner(arguments) else machine.fresh()
-    )
+    return machine.part(_owner(arguments), "len", node) if _owner(arguments) else machine.fresh()
 
 
 def _owner(arguments: Arguments) -> int:
@@ -473,9 +470,13 @@ def _owner(arguments: Arguments) -> int:
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    bounds = [value.value for value in arguments.positional if isinstance(value, Const)]
-    if bounds and len(bounds) == len(arguments.positional) and all(type(bound) is int for bound in bounds):
-        numbers = range(*bounds)  # type: ignore[arg-type]
+    bounds = [
+        value.value
+        for value in arguments.positional
+        if isinstance(value, Const) and isinstance(value.value, int)
+    ]
+    if bounds and len(bounds) == len(arguments.positional):
+        numbers = range(*bounds)
         if len(numbers) <= _LONGEST:
             return Sequence(tuple(Const(number) for number in numbers))
     return Sequence((machine.fresh("i"),), exact=False)
@@ -503,7 +504,7 @@ def _next(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if isinstance(given, Parameters):
         return machine.lift(
             lambda place: (
-                Tensor(place, False, Role.PARAMETER, modules=frozenset({given.module.id}))  # type: ignore[arg-type]
+                Tensor(place, False, Role.PARAMETER, modules=frozenset({given.module.id}))
                 if not isinstance(place, Const)
                 else machine.fresh()
             ),

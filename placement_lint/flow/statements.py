@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Many
+from contextlib import AbstractContextManager
+from functools import partial
 
 import libcst as cst
 
 from placement_lint.flow import devices, expressions, python
 from placement_lint.flow.classes import is_module_class
-from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
+from placement_lint.flow.condition import ALWAYS, Condition, answered
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, declare_global, import_from, import_name
 from placement_lint.flow.values import (
@@ -161,7 +163,7 @@ def _for(machine: Machine, node: cst.For) -> None:
     def rounds() -> None:
         if known is not None:
             for item in known:
-                _iteration(machine, node, lambda item=item: item)
+                _iteration(machine, node, partial(_same, item))
         else:
             for _ in range(_ROUNDS):
                 _iteration(machine, node, lambda: python.element(machine, iterable, node.iter))
@@ -170,6 +172,10 @@ def _for(machine: Machine, node: cst.For) -> None:
         machine.scope("loop", rounds)
     if node.orelse is not None and not machine.dead:
         execute_body(machine, node.orelse.body)
+
+
+def _same(value: Value) -> Value:
+    return value
 
 
 def _iteration(machine: Machine, node: cst.For, item: Callable[[], Value]) -> None:
@@ -193,7 +199,7 @@ def _while(machine: Machine, node: cst.While) -> None:
 
 def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     """The body without an exception, or a handler from the state before it."""
-    failed = Question(machine.fresh(), text="an exception is raised")
+    failed = machine.opaque(text="an exception is raised")
     catches = any(
         handler.type is not None and "AttributeError" in machine.text(handler.type)
         for handler in node.handlers
@@ -222,14 +228,14 @@ def _handlers(machine: Machine, node: cst.Try | cst.TryStar) -> Value:
         execute_body(machine, handler.body)
         return NONE
 
-    return _one_of(machine, [lambda handler=handler: run(handler) for handler in node.handlers])
+    return _one_of(machine, [partial(run, handler) for handler in node.handlers])
 
 
 def _one_of(machine: Machine, runs: list[Callable[[], Value]]) -> Value:
     """Exactly one of several blocks runs, and nothing says which."""
     if len(runs) == 1:
         return runs[0]()
-    first = answered(Question(machine.fresh()), True)
+    first = answered(machine.opaque(), True)
     return machine.fork(((first, runs[0]), (first.negation, lambda: _one_of(machine, runs[1:]))))
 
 
@@ -275,13 +281,13 @@ def _cases(machine: Machine, subject: Value, cases: list[cst.MatchCase], node: c
     holds = ALWAYS
     if isinstance(first.pattern, cst.MatchValue):
         expected = expressions.evaluate(machine, first.pattern.value)
-        question = Question(("Equal", subject, expected), ("equal", subject), machine.text(node.subject))
+        question = machine.question(("Equal", subject, expected), ("equal", subject), node.subject)
         if isinstance(subject, Const) and isinstance(expected, Const):
             holds = ALWAYS if subject == expected else ALWAYS.negation
         else:
             holds = answered(question, True)
     elif not isinstance(first.pattern, cst.MatchAs) or first.pattern.pattern is not None:
-        holds = answered(Question(machine.fresh(), text=machine.text(node.subject)), True)
+        holds = answered(machine.opaque(node.subject), True)
     if isinstance(first.pattern, cst.MatchAs) and first.pattern.name is not None:
         bind(machine, first.pattern.name.value, subject)
     return machine.fork(

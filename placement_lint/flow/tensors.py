@@ -42,6 +42,7 @@ from placement_lint.flow.values import (
     Value,
     compare,
     describe,
+    source_text,
 )
 from placement_lint.flow.vocabulary import (
     FACTORIES_THAT_KEEP,
@@ -136,8 +137,9 @@ def _rows(machine: Machine, shape: Shape, arguments: Arguments) -> frozenset[int
     size = arguments.positional[-1 if shape is Shape.LAST_SIZE else 0]
     items = content(machine, size)
     first = items.items[0] if items is not None and items.items else size
-    known = isinstance(first, Const) and type(first.value) is int
-    return frozenset({first.value}) if known else frozenset()  # type: ignore[union-attr]
+    if isinstance(first, Const) and isinstance(first.value, int):
+        return frozenset({first.value})
+    return frozenset()
 
 
 def _scalar_of_data(machine: Machine, data: Value | None) -> bool | None:
@@ -157,7 +159,7 @@ def _scalar_of_data(machine: Machine, data: Value | None) -> bool | None:
 
 def operate(
     machine: Machine,
-    operation: str,
+    operation: str | cst.CSTNode,
     operands: Iterable[Operand],
     node: cst.CSTNode,
     scalar: bool | None = None,
@@ -179,13 +181,15 @@ def _ignored(tensor: Tensor) -> bool:
     return isinstance(tensor.place, Device) and tensor.place.kind == "meta"
 
 
-def _meet(machine: Machine, operation: str, one: Operand, other: Operand, node: cst.CSTNode) -> Operand:
+def _meet(
+    machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode
+) -> Operand:
     """Two operands of one operation; the one that says where the result is."""
     verdict = compare(one.tensor.place, other.tensor.place)
     if verdict is Comparison.SAME:
         return other if one.tensor.assumed else one
     if verdict is Comparison.UNKNOWN:
-        return Operand(one.label, replace(one.tensor, place=machine.fresh()))
+        return Operand(one.source, replace(one.tensor, place=machine.fresh()))
     stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
     if stray.tensor.place == CPU:
         if stray.tensor.scalar is not False:
@@ -199,13 +203,13 @@ def _meet(machine: Machine, operation: str, one: Operand, other: Operand, node: 
 
 
 def _mixed(
-    machine: Machine, operation: str, stray: Operand, home: Operand, node: cst.CSTNode
+    machine: Machine, operation: str | cst.CSTNode, stray: Operand, home: Operand, node: cst.CSTNode
 ) -> DevicesMixed:
     unregistered = stray.unregistered or stray.tensor.uid in machine.unregistered
     return DevicesMixed(
         node,
         machine.scene,
-        operation,
+        operation if isinstance(operation, str) else f"`{source_text(operation)}`",
         replace(stray, unregistered=unregistered),
         home,
         bool(machine.in_forward),
@@ -260,8 +264,8 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
     for item in key.items if isinstance(key, Sequence) else (key,):
         if isinstance(item, Tensor) and item.scalar is False and item.place != CPU:
             if compare(tensor.place, item.place) is Comparison.DIFFERENT and tensor.place == CPU:
-                home = Operand(machine.text(node.slice[0]), item)
-                stray = Operand(machine.text(node.value), tensor)
+                home = Operand(node.slice[0], item)
+                stray = Operand(node.value, tensor)
                 if not tensor.assumed and not item.assumed and tensor.lost is None:
                     machine.emit(_mixed(machine, "indexing", stray, home, node))
     return derive(tensor, "indexing", node, _scalar_after_index(tensor, key))
@@ -329,20 +333,21 @@ _NO_OPS_ON_PARAMETERS = {"float", "contiguous", "requires_grad_", "share_memory_
 def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``t.name(...)``"""
     modules.report_unregistered(machine, tensor.uid, node)
-    label = machine.text(node.func.value) if isinstance(node.func, cst.Attribute) else "tensor"
+    receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
     if name in ("to", "cuda", "cpu", "type_as", "pin_memory"):
         return _moved_by(machine, tensor, name, arguments, node)
     if name == "numpy":
         if arguments.keyword("force") != Const(True):
-            read_on_host(machine, label, f"{label}.numpy()", tensor, node)
+            read_on_host(machine, receiver, node, tensor, node)
         return machine.fresh("ndarray")
     if name in ("item", "backward", "__float__", "__int__", "__bool__") and tensor.per_replica:
         if name != "backward" or not arguments.has(0, "gradient"):
-            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"{label}.{name}()", tensor))
+            label = machine.text(receiver)
+            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{label}.{name}()`", tensor))
     if name == "backward":
         optimizers.backward(machine, tensor)
     if name in HOST_VALUE_METHODS:
-        return machine.fresh(f"{label}.{name}()")
+        return machine.fresh(node)
     if name in NEW_METHODS:
         return build_like(machine, arguments.with_receiver(tensor), node)
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
@@ -350,15 +355,15 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name in _NO_OPS_ON_PARAMETERS and tensor.role is Role.PARAMETER:
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
-        return reduce(machine, tensor, name, label, node)
+        return reduce(machine, tensor, name, receiver, node)
     others = [
-        Operand(machine.text(argument.value), value)
+        Operand(argument.value, value)
         for argument, value in zip(node.args, arguments.positional)
         if isinstance(value, Tensor)
     ]
     plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
     if plain in SAME_DEVICE and others:
-        result = operate(machine, f"`{name}`", [Operand(label, tensor), *others], node)
+        result = operate(machine, f"`{name}`", [Operand(receiver, tensor), *others], node)
         if result is not None:
             return tensor if plain != name else result
     if plain != name:
@@ -405,26 +410,30 @@ def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, n
         return CPU
     given = arguments.get(0, "device") or arguments.keyword("device") or arguments.keyword("other")
     if name == "cuda" and (given is None or given == NONE):
-        choices.request(machine, f"{machine.text(node.func)}()", node)
+        choices.request(machine, node, node)
         return Device("cuda")
     if name == "cuda" and isinstance(given, Symbol):
         return Device("cuda", given)
-    choices.request_literal(machine, given, machine.text(node), node)
+    choices.request_literal(machine, given, node, node)
     choices.used(machine, given or NONE, node)
     return given or NONE
 
 
-def reduce(machine: Machine, tensor: Tensor, name: str, label: str, node: cst.CSTNode) -> Value:
+def reduce(
+    machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNode, node: cst.CSTNode
+) -> Value:
     """``t.mean()``, ``torch.sum(t)``: 0-dim."""
     if tensor.per_replica:
         if name in ("sum", "mean"):
-            machine.reduced.append(ReplicaLossReduced(node, machine.scene, label, name, tensor))
+            machine.reduced.append(ReplicaLossReduced(node, machine.scene, source_text(source), name, tensor))
         return replace(tensor, per_replica=False, scalar=True, reduced=node, uid=0)
     reduction = name if name in ("sum", "mean") else None
     return replace(derive(tensor, f".{name}()", node, True), reduction=reduction)
 
 
-def read_on_host(machine: Machine, label: str, how: str, tensor: Tensor, node: cst.CSTNode) -> None:
+def read_on_host(
+    machine: Machine, source: str | cst.CSTNode, how: str | cst.CSTNode, tensor: Tensor, node: cst.CSTNode
+) -> None:
     """Something that needs host memory is given the tensor."""
     if isinstance(tensor.place, Device) and tensor.place.kind in ("cuda", "replica") and not tensor.assumed:
-        machine.emit(HostRead(node, machine.scene, label, how, tensor))
+        machine.emit(HostRead(node, machine.scene, source_text(source), source_text(how), tensor))

@@ -20,6 +20,14 @@ from placement_lint.rule import Note
 MAX_ALTERNATIVES = 8
 
 
+def source_text(source: str | cst.CSTNode) -> str:
+    """A node's source without the whitespace and comments around it; generated only where somebody reads it."""
+    return source if isinstance(source, str) else _MODULE.code_for_node(source).strip()
+
+
+_MODULE = cst.Module([])
+
+
 @dataclass(frozen=True)
 class Const:
     """A literal. ``1``, ``1.0`` and ``True`` are different constants here."""
@@ -40,9 +48,14 @@ class Symbol:
     """A value that is unknown but equal to itself: an argument, ``args.device``, the result of a foreign call."""
 
     id: int
-    text: str = field(default="", compare=False)
+    source: str | cst.CSTNode = field(default="", compare=False)
     # A symbol that the program has treated as a module may be read as one: attribute chains keep the root.
     parent: Symbol | Object | None = field(default=None, compare=False)
+
+    @property
+    def text(self) -> str:
+        """How the program writes it."""
+        return source_text(self.source)
 
 
 @dataclass(frozen=True)
@@ -376,3 +389,19 @@ def choose(options: Iterable[tuple[Condition, Value]]) -> Value | None:
     if len(merged) == 1:
         return next(iter(merged))
     return Choice(tuple((guard, value) for value, guard in merged.items()))
+
+
+def tells(value: Value | None) -> bool:
+    """Whether it is worth knowing which of several values this is one of.
+
+    Flags, devices, tensors and whatever has an identity decide about placement. Sizes and unknown values do not.
+    """
+    if isinstance(value, Choice):
+        return any(tells(option) for _, option in value.alternatives)
+    if isinstance(value, Const):
+        return isinstance(value.value, bool) or not isinstance(value.value, (int, float))
+    if isinstance(value, Sequence):
+        return any(tells(item) for item in value.items)
+    if isinstance(value, Mapping):
+        return any(tells(item) for _, item in value.items)
+    return value is not None and not isinstance(value, (Symbol, AtLeast))

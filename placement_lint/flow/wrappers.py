@@ -186,7 +186,7 @@ def _call_distributed(
     place = place_of(machine, inner)
     return machine.lift(
         lambda device: forward(inner, _scattered(machine, arguments, device)),
-        place,  # type: ignore[arg-type]
+        place,
     )
 
 

@@ -19,15 +19,16 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class FrameLine:
-    """A line to show, and the slice of it to underline (empty in a context line)."""
+    """A line to show, underlined from ``start`` to ``stop``, or not at all where these are equal."""
 
     number: int
     text: str
-    marked: slice
+    start: int = 0
+    stop: int = 0
 
     @property
     def is_marked(self) -> bool:
-        return self.marked.start < self.marked.stop
+        return self.start < self.stop
 
 
 class Excerpts:
@@ -46,7 +47,7 @@ class Excerpts:
         lines = self._of(path)
         last = min(place.end_line, place.line + MOST_LINES - 1)
         numbers = range(max(1, place.line - CONTEXT), min(len(lines), last + CONTEXT) + 1)
-        raw = [FrameLine(number, *_marked(lines[number - 1], number, place)) for number in numbers]
+        raw = [_line(lines[number - 1], number, place) for number in numbers]
         return [_cut(line, width) for line in _dedented(_without_blank_ends(raw))]
 
     def _of(self, path: str) -> list[str]:
@@ -64,13 +65,13 @@ def printable(text: str) -> str:
     return CONTROL.sub("\ufffd", text.expandtabs(TAB))
 
 
-def _marked(line: str, number: int, place: Range) -> tuple[str, slice]:
-    """The line and the part of it to underline; of a range of several lines, the first shows where it is."""
+def _line(line: str, number: int, place: Range) -> FrameLine:
+    """A line of the frame; of a range of several lines, underlining the first shows where it is."""
     if number != place.line:
-        return printable(line), slice(0, 0)
+        return FrameLine(number, printable(line))
     stop = place.end_column - 1 if place.end_line == place.line else len(line)
     before, inside = printable(line[: place.column - 1]), printable(line[:stop])
-    return printable(line), slice(len(before), max(len(inside), len(before) + 1))
+    return FrameLine(number, printable(line), len(before), max(len(inside), len(before) + 1))
 
 
 def _without_blank_ends(lines: list[FrameLine]) -> list[FrameLine]:
@@ -87,14 +88,14 @@ def _dedented(lines: list[FrameLine]) -> Iterator[FrameLine]:
 
 
 def _cut(line: FrameLine, width: int) -> FrameLine:
-    if line.is_marked and line.marked.start > width // 2 and len(line.text) > width:
-        line = _from_column(line, line.marked.start - width // 4, "…")
-    text = line.text if len(line.text) <= width else line.text[: width - 1] + "…"
-    stop = max(min(line.marked.stop, len(text)), min(line.marked.start + 1, line.marked.stop))
-    return FrameLine(line.number, text, slice(line.marked.start, stop))
+    if line.is_marked and line.start > width // 2 and len(line.text) > width:
+        line = _from_column(line, line.start - width // 4, "…")
+    if len(line.text) <= width:
+        return line
+    return FrameLine(line.number, line.text[: width - 1] + "…", line.start, min(line.stop, width))
 
 
 def _from_column(line: FrameLine, column: int, sign: str) -> FrameLine:
     shift = column - len(sign)
-    marked = slice(max(line.marked.start - shift, 0), max(line.marked.stop - shift, 0))
-    return FrameLine(line.number, sign + line.text[column:], marked)
+    start, stop = max(line.start - shift, 0), max(line.stop - shift, 0)
+    return FrameLine(line.number, sign + line.text[column:], start, stop)

@@ -88,5 +88,5 @@ def _heading(finding: Finding, style: str) -> Text:
 
 
 def _underline(line: FrameLine, style: str) -> Text:
-    before, marked = line.text[: line.marked.start], line.text[line.marked]
+    before, marked = line.text[: line.start], line.text[line.start : line.stop]
     return Text.assemble(" " * cell_len(before), ("^" * max(cell_len(marked), 1), style))

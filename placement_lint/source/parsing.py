@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # CPython's own tokenizer refuses more; libcst's native parser would exhaust the stack and kill the process.
 MOST_NESTED_BRACKETS = 200
+# libcst's time grows faster than the square of an expression's depth: seconds at 3,000, minutes at 10,000.
+MOST_NESTED_NODES = 1500
+TOO_DEEP = "an expression is nested too deeply to be analysed"
 PLACE = re.compile(r"error at (\d+):(\d+)")
 
 
@@ -22,19 +25,20 @@ def parse(text: str) -> cst.Module:
     """The tree of a text, or :class:`Unreadable` with the place and the reason."""
     import libcst as cst
 
-    refuse_deep_nesting(text)
+    refuse_nested_brackets(text)
+    refuse_long_chains(text)
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
         # Python's own message names the mistake, where libcst lists the tokens it expected.
         raise syntax_error(text) or _beyond_the_parser(error) from None
     except RecursionError:
-        raise Unreadable("an expression is nested too deeply to be analysed") from None
+        raise Unreadable(TOO_DEEP) from None
 
 
 def check_syntax(text: str) -> None:
     """Raise :class:`Unreadable` unless the text is Python, at an eighth of what :func:`parse` costs."""
-    refuse_deep_nesting(text)
+    refuse_nested_brackets(text)
     if syntax_error(text):
         parse(text)  # syntax newer than the running Python is no error
 
@@ -42,16 +46,20 @@ def check_syntax(text: str) -> None:
 def syntax_error(text: str) -> Unreadable | None:
     """What the running Python itself says against the text."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text.removeprefix("\ufeff"))
+        _python_tree(text)
     except SyntaxError as error:
         return Unreadable(f"{error.msg}", error.lineno or 1, max(error.offset or 1, 1))
     except (RecursionError, MemoryError):
-        return Unreadable("an expression is nested too deeply to be analysed")
+        return Unreadable(TOO_DEEP)
     except ValueError as error:
         return Unreadable(str(error))
     return None
+
+
+def _python_tree(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text.removeprefix("\ufeff"))
 
 
 def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:
@@ -61,7 +69,7 @@ def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:
     return Unreadable("Python accepts this line, but libcst cannot parse it", line, column)
 
 
-def refuse_deep_nesting(text: str) -> None:
+def refuse_nested_brackets(text: str) -> None:
     depth, offset = Scan(text).depth
     if depth > MOST_NESTED_BRACKETS:
         lines = split_lines(text[:offset])
@@ -70,3 +78,27 @@ def refuse_deep_nesting(text: str) -> None:
             len(lines),
             len(lines[-1]) + 1,
         )
+
+
+def refuse_long_chains(text: str) -> None:
+    """Refuse an operator chain too long for libcst; only a text with a very long statement can hold one."""
+    if Scan(text).longest_statement <= MOST_NESTED_NODES:
+        return
+    try:
+        nesting, node = _deepest(_python_tree(text))
+    except (SyntaxError, ValueError):
+        return  # the parser will say so
+    except (RecursionError, MemoryError):
+        raise Unreadable(TOO_DEEP) from None
+    if nesting > MOST_NESTED_NODES:
+        raise Unreadable(TOO_DEEP, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+
+
+def _deepest(tree: ast.AST) -> tuple[int, ast.AST]:
+    """How deep a tree is, and a node at its bottom; without recursion, whose limit is the point here."""
+    depth, bottom, level = 0, tree, [tree]
+    while level:
+        depth += 1
+        bottom = next((node for node in level if hasattr(node, "lineno")), bottom)
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return depth, bottom

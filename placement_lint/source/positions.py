@@ -22,7 +22,7 @@ UNNOTED = nullcontext()
 
 
 class SpanNotingState(CodegenState):
-    """Generates code and notes, for the wanted nodes, their first token's index and the one after the last."""
+    """Generates code and notes, for the wanted nodes, the indices of their first token and past the last."""
 
     def __init__(self, module: cst.Module, wanted: Iterable[cst.CSTNode]) -> None:
         super().__init__(module.default_indent, module.default_newline)
@@ -39,7 +39,7 @@ class SpanNotingState(CodegenState):
         if node in self._starts:
             self.spans.setdefault(node, (self._starts[node], len(self.tokens)))
 
-    def record_syntactic_position(
+    def record_syntactic_position(  # type: ignore[override]  # any context manager will do
         self,
         node: cst.CSTNode,
         *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from placement_lint.finding import Range
 from placement_lint.source.scan import Comment, Scan
@@ -55,7 +55,7 @@ class Suppressions:
     skip_file: bool = False
     comments: tuple[Suppression, ...] = ()
     misplaced: tuple[Misplaced, ...] = ()
-    scan: Scan = Scan("")
+    scan: Scan = field(default_factory=lambda: Scan(""))
 
     def at(self, place: Range) -> Iterator[Suppression]:
         """The comments that speak for a finding: on its lines, or where its statement begins or ends."""

@@ -85,7 +85,7 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     moved = (event.moved,) if event.moved else ()
     yield Problem(
         made,
-        f"made on the CPU in forward, it meets `{event.home.label}` on {describe(event.home.tensor.place)}: "
+        f"made on the CPU in forward, it meets {event.home.named} on {describe(event.home.tensor.place)}: "
         f"{event.operation} raises once the module is on a GPU; give it `device=` of an input",
         (*event.stray.tensor.history, *moved, Note(event.node, f"{event.operation} takes both here")),
         severity=None if seen else Severity.INFO,

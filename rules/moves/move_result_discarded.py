@@ -17,7 +17,7 @@ used.
 `Tensor.to` returns a copy on the other device and leaves `t` where it is; only `nn.Module.to` changes its
 receiver (`torch/nn/modules/module.py`, `Module._apply`).
 
-- 0 GPUs: `.to("cpu")` returns `t` itself, and nothing is wrong yet.
+- 0 GPUs: `.to("cpu")` returns `t` itself, and nothing is wrong yet; `.cuda()` raises.
 - 1 GPU or more: `t` is still on the CPU. Its next operation with a tensor on the GPU raises `RuntimeError:
   Expected all tensors to be on the same device, ...`, a convolution `Input type (torch.FloatTensor) and
   weight type (torch.cuda.FloatTensor) should be the same`. Where it meets no such tensor, the work is

@@ -76,14 +76,10 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         trace = (*trace, Note(event.node, f"{event.operation} meets both here"))
     yield Problem(
         entered or event.node,
-        f"`{stray.label}` is on {describe(stray.tensor.place)} but {_named(home.label)} on "
-        f"{describe(home.tensor.place)}: {event.operation} raises; move `{stray.label}` there first",
+        f"{stray.named} {stray.verb} on {describe(stray.tensor.place)} but {home.named} {home.verb} on "
+        f"{describe(home.tensor.place)}: {event.operation} raises; move {stray.pronoun} there first",
         trace,
     )
-
-
-def _named(label: str) -> str:
-    return f"{label} are" if label.startswith("the parameters") else f"`{label}` is"
 
 
 RULE = Rule("DPL503", "operand-not-moved", Severity.ERROR, PAGE, {DevicesMixed: check})

@@ -87,7 +87,7 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         holder.node,
         f"`self.{holder.name}` is a plain tensor: moving the module leaves it on {describe(event.stray.tensor.place)}, "
         f"and {event.operation} in forward raises; use `self.register_buffer({holder.name!r}, …, persistent=False)`",
-        (*event.stray.tensor.history, *moved, Note(event.node, f"meets `{event.home.label}` here")),
+        (*event.stray.tensor.history, *moved, Note(event.node, f"meets {event.home.named} here")),
         severity=None if seen else Severity.INFO,
     )
 

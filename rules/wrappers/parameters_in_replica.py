@@ -11,15 +11,17 @@ from placement_lint.rule import Page, Problem, Rule
 PAGE = Page(
     what="""\
 Reports `self.parameters()`, `named_parameters()`, `state_dict()`, `zero_grad()` and `requires_grad_()` that
-run inside a `DataParallel` replica, including those in properties and methods that `forward` uses.
+run inside a `DataParallel` replica, including those in properties and methods that `forward` uses; also
+`requires_grad_()` on a single weight and `isinstance(self.weight, nn.Parameter)`.
 """,
     why="""\
 A replica starts with `_parameters = {}` (torch/nn/modules/module.py, `Module._replicate_for_data_parallel`),
 and its weights are set as plain non-leaf tensors (torch/nn/parallel/replicate.py, `replicate`). From 2 GPUs
 on `next(self.parameters())` raises `StopIteration: Caught StopIteration in replica 0 on device 0.`; a penalty
 summed over `self.parameters()` is silently 0; `state_dict()` has buffers only; `zero_grad()` warns and does
-nothing; `requires_grad_()` does nothing. Under `no_grad` replica 0 has the real parameters and the others
-still have none. With 0 or 1 GPU there are no replicas.
+nothing; `requires_grad_()` does nothing on a module, and on a weight `requires_grad_(False)` raises
+RuntimeError; `isinstance(self.weight, nn.Parameter)` is False. Under `no_grad` replica 0 has the real
+parameters and the others still have none. With 0 or 1 GPU there are no replicas.
 """,
     example="""\
 import torch
