@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from placement_lint.checker import Checked, Checker, Job
@@ -30,7 +31,8 @@ def check_files(
 def check_text(data: bytes, path: str, job: Job) -> Run:
     """Check one text that does not come from a file."""
     begun = time.perf_counter()
-    return summarise([Checker(job).check_bytes(data, path)], begun)
+    run = summarise([Checker(job).check_bytes(data, path)], begun)
+    return replace(run, texts={path: data})
 
 
 def summarise(checked: Iterable[Checked], begun: float) -> Run:
@@ -41,6 +43,7 @@ def summarise(checked: Iterable[Checked], begun: float) -> Run:
         findings=tuple(sorted(findings, key=lambda finding: finding.sort_key)),
         crashes=tuple(crash for result in results for crash in result.crashes),
         summary=Summary(len(results) - skipped, skipped, time.perf_counter() - begun),
+        paths=tuple(result.path for result in results),
     )
 
 

@@ -60,12 +60,21 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """What stays true of a place while lines come and go above it: its function and the text of its line."""
+
+    function: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class Step:
     """One stop on the way to a finding: "built here", "moved here", "called here"."""
 
     path: str
     range: Range
     message: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ class Edit:
 
     range: Range
     text: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """One report about one place. ``path`` is relative to the working directory, POSIX separators."""
+    """One report about one place. ``path`` is relative to the working directory, POSIX separators.
+
+    In a notebook ``cell`` is the number of the cell, from 1, and lines are counted within the cell.
+    """
 
     code: str
     name: str
@@ -105,6 +118,12 @@ class Finding:
     fix: Fix | None = None
     verdict: Verdict | None = None
     cell: int | None = None
+    anchor: Anchor = Anchor()
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """The same for this finding before and after an edit elsewhere in its file."""
+        return (self.path, self.code, self.anchor.function, self.anchor.text)
 
     @property
     def sort_key(self) -> tuple[str, int, Range, str, str]:

@@ -64,10 +64,15 @@ def _heard(rule: Rule, events: Iterable[Event]) -> list[Problem]:
         problem = charge.problem
         severity = problem.severity or rule.severity
         weight = (-severity.rank, len(phrase), order)
-        said = replace(problem, message=f"{problem.message}, {phrase}" if phrase else problem.message)
+        said = replace(problem, message=_sentence(problem, phrase))
         if problem.node not in best or weight < best[problem.node][0]:
             best[problem.node] = (weight, said)
     return [problem for _, problem in best.values()]
+
+
+def _sentence(problem: Problem, phrase: str) -> str:
+    parts = [f"{problem.message}, {phrase}" if phrase else problem.message, problem.advice]
+    return "; ".join(part for part in parts if part)
 
 
 def _charges(rule: Rule, events: Iterable[Event]) -> Iterator[_Charge]:

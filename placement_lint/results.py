@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from placement_lint.finding import Finding
 
@@ -37,6 +38,32 @@ class Summary:
 
 @dataclass(frozen=True)
 class Run:
+    """``paths`` are all that was looked at, clean files included.
+
+    ``known`` are findings that a baseline lists, None without one. ``texts`` are the sources that did not come from
+    a file.
+    """
+
     findings: tuple[Finding, ...]
     crashes: tuple[Crash, ...]
     summary: Summary
+    paths: tuple[str, ...] = ()
+    known: tuple[Finding, ...] | None = None
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def merged(runs: Iterable[Run]) -> Run:
+    """One run of several over different files."""
+    parts = tuple(runs)
+    findings = (finding for run in parts for finding in run.findings)
+    return Run(
+        findings=tuple(sorted(findings, key=lambda finding: finding.sort_key)),
+        crashes=tuple(crash for run in parts for crash in run.crashes),
+        summary=Summary(
+            files=sum(run.summary.files for run in parts),
+            skipped=sum(run.summary.skipped for run in parts),
+            seconds=sum(run.summary.seconds for run in parts),
+            cached=sum(run.summary.cached for run in parts),
+        ),
+        paths=tuple(path for run in parts for path in run.paths),
+    )

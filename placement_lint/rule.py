@@ -52,12 +52,15 @@ class Rewrite:
 class Problem:
     """What a rule found: the node to underline, a message, and the notes that led there.
 
+    The message says what is wrong and what will happen, ``advice`` what to do about it. Neither ends in a full
+    stop: where a problem holds under a condition only, that is said between the two.
     ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual.
     """
 
     node: cst.CSTNode
     message: str
     trace: tuple[Note, ...] = ()
+    advice: str = ""
     rewrite: Rewrite | None = None
     severity: Severity | None = None
 

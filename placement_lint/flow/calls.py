@@ -24,6 +24,7 @@ from placement_lint.flow.classes import find, foreign_bases
 from placement_lint.flow.events import Operand
 from placement_lint.flow.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.values import (
+    NONE,
     Bound,
     Class,
     Const,
@@ -153,6 +154,15 @@ def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Va
     if parameter.default is None or arguments.spread:
         return machine.fresh(name)
     return expressions.evaluate(machine, parameter.default)
+
+
+def takes_tensors(function: Function) -> list[bool]:
+    """For each positional parameter whether it can be taken for a tensor: it is not annotated as something else."""
+    parameters = function.node.params
+    return [
+        parameter.annotation is None or "Tensor" in Machine.text(parameter.annotation.annotation)
+        for parameter in (*parameters.posonly_params, *parameters.params)
+    ]
 
 
 def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
@@ -299,10 +309,14 @@ def _user_forward(
 ) -> Value:
     place = modules.place_of(machine, module)
     outermost = not machine.in_forward
+    taken = (*takes_tensors(method)[1:], *[True] * len(arguments.positional))
     entering = Arguments(
-        tuple(_entering(machine, value, place, node, outermost) for value in arguments.positional),
+        tuple(
+            _entering(machine, value, place if tensor else NONE, node, outermost)
+            for tensor, value in zip(taken, arguments.positional, strict=False)
+        ),
         {
-            name: _entering(machine, value, place, node, outermost)
+            name: _entering(machine, value, NONE, node, outermost)
             for name, value in arguments.keywords.items()
         },
         arguments.spread,

@@ -86,6 +86,15 @@ class DevicesMixed(Event):
     in_forward: bool
     moved: Note | None
 
+    @property
+    def moves(self) -> tuple[Note, ...]:
+        return (self.moved,) if self.moved else ()
+
+    @property
+    def seen_moving(self) -> bool:
+        """Whether the program was seen to run this on a GPU, or to move the module there."""
+        return not self.scene.standalone or self.moved is not None
+
 
 @dataclass(frozen=True)
 class FirstDeviceMissed(Event):
@@ -95,7 +104,7 @@ class FirstDeviceMissed(Event):
     """
 
     label: str
-    wrapped: str
+    wrapper: str
     ids: str
     first: Place
     place: Place

@@ -246,7 +246,7 @@ def call_module_method(
 ) -> Value:
     """A method of nn.Module."""
     if name in PARAMETER_READS and machine.replica and module.id in machine.replicated:
-        machine.emit(ParametersRead(node, machine.scene, machine.text(node.func), name))
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name in MODULE_MOVES:
         _move_module(machine, module, name, arguments, node)
     elif name in ("parameters", "named_parameters"):
@@ -299,19 +299,15 @@ def move_unknown(machine: Machine, value: Symbol, name: str, arguments: Argument
 def _register(
     machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
 ) -> Value:
-    """``self.register_buffer("mean", t)``"""
+    """``self.register_buffer("mean", t)``; under a computed name it is registered all the same."""
     label, value = arguments.get(0, "name"), arguments.get(1, "tensor") or arguments.keyword("param")
     value = value or arguments.keyword("module")
-    if (
-        isinstance(module, Object)
-        and isinstance(label, Const)
-        and isinstance(label.value, str)
-        and value is not None
-    ):
+    if isinstance(module, Object) and value is not None:
+        part = str(label.value) if isinstance(label, Const) else f"part {machine.new_id()}"
         stored = machine.lift(_as_buffer, value) if name == "register_buffer" else value
         if name != "register_buffer":
-            optimizers.replaced(machine, module, label.value, None, value, node)
-        machine.write(module.id, label.value, stored)
+            optimizers.replaced(machine, module, part, None, value, node)
+        machine.write(module.id, part, stored)
     return NONE
 
 

@@ -118,6 +118,8 @@ class Machine:
         self.module_frame = self.new_frame(None)
         self.frames: list[Frame] = [Frame(self.module_frame)]
         self.running: list[cst.CSTNode] = []
+        # whether a module that is looked at by itself is on a GPU
+        self.own_on_gpu = Question(None, "the module is on a GPU")
         self._note_registries()
 
     def _note_registries(self) -> None:

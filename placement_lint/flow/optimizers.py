@@ -238,7 +238,8 @@ def replaced(
     """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
     if machine.optimizers and _brings_parameters(machine, after):
         fresh = frozenset(_ids(machine, after))
-        label = f"{machine.label(owner, 'the model')}.{name}"
+        part = name if name.startswith("[") else f".{name}"
+        label = f"{machine.label(owner, 'model')}{part}"
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
         _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(node, label, "is replaced here", fresh))
 

@@ -126,7 +126,10 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
     arguments = calls.unknown_arguments(machine, method, skip_first="staticmethod" not in method.decorators)
     is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module
     if is_forward:
-        inputs = tuple(Tensor(OWN, None, Role.INPUT, assumed=True) for _ in arguments.positional)
+        inputs = tuple(
+            Tensor(OWN, None, Role.INPUT, assumed=True) if tensor else unknown
+            for tensor, unknown in zip(calls.takes_tensors(method)[1:], arguments.positional, strict=True)
+        )
         arguments = replace(arguments, positional=inputs, spread=False)
         machine.in_forward.append(instance)
         machine.written = set()

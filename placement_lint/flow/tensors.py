@@ -9,6 +9,7 @@ import libcst as cst
 
 from placement_lint.flow import choices, modules, optimizers
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.condition import answered
 from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place, default_place, require, resolve
 from placement_lint.flow.events import (
@@ -24,6 +25,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     CPU,
     NONE,
+    OWN,
     REPLICA,
     Bound,
     Comparison,
@@ -197,6 +199,8 @@ def _meet(
             return home
         if stray.tensor.assumed:
             return home
+        if home.tensor.place == OWN and machine.path.excludes(answered(machine.own_on_gpu, True)):
+            return home
     if stray.tensor.lost is None and (stray.tensor.created or stray.tensor.uid) not in machine.discarded:
         machine.emit(_mixed(machine, operation, stray, home, node))
     return home
@@ -261,6 +265,9 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
     modules.report_unregistered(machine, tensor.uid, node)
     if tensor.role is Role.BATCH:
         return replace(tensor, uid=0)
+    if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
+        # It may as well be a tuple of anything.
+        return machine.fresh(node)
     for item in key.items if isinstance(key, Sequence) else (key,):
         if isinstance(item, Tensor) and item.scalar is False and item.place != CPU:
             if compare(tensor.place, item.place) is Comparison.DIFFERENT and tensor.place == CPU:
@@ -290,6 +297,8 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     """``t.name``, where it is no call."""
     if name == "device":
         return tensor.place
+    if name == "is_cuda" and tensor.place == OWN:
+        return machine.ask(machine.own_on_gpu)
     if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda"):
         return Const(tensor.place.kind == "cuda")
     if name in HOST_VALUE_ATTRIBUTES:
@@ -351,7 +360,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name in NEW_METHODS:
         return build_like(machine, arguments.with_receiver(tensor), node)
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
-        machine.emit(ParametersRead(node, machine.scene, machine.text(node.func), name))
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name in _NO_OPS_ON_PARAMETERS and tensor.role is Role.PARAMETER:
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
@@ -396,7 +405,7 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
     def apply(place: Value) -> Value:
         moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
         named = as_place(place)
-        if machine.statement is node and named is not None:
+        if machine.statement is node and named is not None and name != "type_as":
             machine.discarded.add(tensor.created or tensor.uid)
             label = machine.text(node.func.value) if isinstance(node.func, cst.Attribute) else "the tensor"
             machine.emit(MoveDiscarded(node, machine.scene, label, name, tensor, named))

@@ -327,7 +327,7 @@ OPTIMIZERS = {
 
 # Calls that read a tensor's memory on the host and refuse a CUDA tensor.
 HOST_READERS = re.compile(
-    r"numpy\.(?:asarray|array|ascontiguousarray|asanyarray|concatenate|stack|vstack|hstack|mean|save)"
+    r"numpy\.(?:asarray|array|ascontiguousarray|asanyarray|concatenate|stack|vstack|hstack|save)"
     r"|sklearn\.metrics\.\w+|matplotlib\.pyplot\.(?:plot|imshow|scatter|hist|bar)"
     r"|scipy\.\w+(?:\.\w+)*"
 )

@@ -243,13 +243,14 @@ def _first_device_missed(
 ) -> Value:
     if isinstance(placed, Placed) and provably_off(placed.place, first):
         inner = machine.read(wrapper.id, INNER)
-        label = machine.label(inner, "the module") if inner is not None else "the module"
+        name = machine.label(inner) if inner is not None else ""
+        label = f"`{name}`" if name else "the module"
         machine.emit(
             FirstDeviceMissed(
                 wrapper.node,
                 machine.scene,
                 label,
-                machine.label(wrapper, label),
+                machine.label(wrapper, name or "model"),
                 _ids_text(machine, ids),
                 first,
                 placed.place,

@@ -46,7 +46,7 @@ def check_syntax(text: str) -> None:
 def syntax_error(text: str) -> Unreadable | None:
     """What the running Python itself says against the text."""
     try:
-        _python_tree(text)
+        python_tree(text)
     except SyntaxError as error:
         return Unreadable(f"{error.msg}", error.lineno or 1, max(error.offset or 1, 1))
     except (RecursionError, MemoryError):
@@ -56,7 +56,7 @@ def syntax_error(text: str) -> Unreadable | None:
     return None
 
 
-def _python_tree(text: str) -> ast.Module:
+def python_tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text.removeprefix("\ufeff"))
@@ -85,7 +85,7 @@ def refuse_long_chains(text: str) -> None:
     if Scan(text).longest_statement <= MOST_NESTED_NODES:
         return
     try:
-        nesting, node = _deepest(_python_tree(text))
+        nesting, node = _deepest(python_tree(text))
     except (SyntaxError, ValueError):
         return  # the parser will say so
     except (RecursionError, MemoryError):

@@ -52,13 +52,13 @@ optimizers other than Adagrad may be built before it.
 
 
 def check(event: FirstDeviceMissed) -> Iterator[Problem]:
-    at = f" with {event.ids}" if event.ids else ""
-    placed = (event.placed,) if event.placed else ()
+    arguments = f"({event.ids})" if event.ids else ""
     yield Problem(
         event.node,
-        f"`{event.label}` is on {describe(event.place)}, but DataParallel{at} needs it on {event.first}: "
-        f"raises at the first forward when two or more GPUs are visible; call `{event.wrapped}.to({str(event.first)!r})` first",
-        (*placed, event.called),
+        f"{event.label} is on {describe(event.place)} but DataParallel{arguments} needs it on {event.first}: "
+        "raises at the first forward",
+        (*([event.placed] if event.placed else []), event.called),
+        advice=f"call `{event.wrapper}.to({str(event.first)!r})` before",
     )
 
 

@@ -63,9 +63,10 @@ work moves to another device. Within `forward`, take the device of an input.
 def check(event: CudaRequested) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.how}` asks for CUDA although the program chooses its device (`{event.choice_text}`): "
-        "it raises where the choice is the CPU; use the chosen device",
+        f"`{event.how}` asks for CUDA although the program chooses its device ({event.choice_text}): "
+        "it fails where the choice falls elsewhere",
         (event.choice,),
+        advice="use the chosen device",
     )
 
 

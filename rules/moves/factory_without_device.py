@@ -81,14 +81,13 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         return
     made = event.stray.tensor.created
     assert made is not None
-    seen = not event.scene.standalone or event.moved is not None
-    moved = (event.moved,) if event.moved else ()
     yield Problem(
         made,
         f"made on the CPU in forward, it meets {event.home.named} on {describe(event.home.tensor.place)}: "
-        f"{event.operation} raises once the module is on a GPU; give it `device=` of an input",
-        (*event.stray.tensor.history, *moved, Note(event.node, f"{event.operation} takes both here")),
-        severity=None if seen else Severity.INFO,
+        f"{event.operation} raises once the module is on a GPU",
+        (*event.stray.tensor.history, *event.moves, Note(event.node, f"{event.operation} takes both here")),
+        advice="give it the `device=` of an input",
+        severity=None if event.seen_moving else Severity.INFO,
     )
 
 

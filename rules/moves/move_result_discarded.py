@@ -62,8 +62,9 @@ def check(event: MoveDiscarded) -> Iterator[Problem]:
     yield Problem(
         event.node,
         f"`{label}.{method}(…)` returns the moved tensor and leaves `{label}` where it is: "
-        f"assign the result, `{label} = {label}.{method}(…)`",
+        "the statement has no effect",
         event.tensor.history,
+        advice=f"assign the result, `{label} = {label}.{method}(…)`",
     )
 
 

@@ -60,9 +60,9 @@ requires grad.`
 def check(event: HostRead) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.label}` is on {describe(event.tensor.place)}: `{event.how}` raises TypeError; "
-        "copy it to the host first with `.cpu()`",
+        f"`{event.label}` is on {describe(event.tensor.place)}: `{event.how}` raises TypeError",
         event.tensor.history,
+        advice="copy it to the host first with `.cpu()`",
     )
 
 

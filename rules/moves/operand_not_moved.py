@@ -71,14 +71,13 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         return
     stray, home = event.stray, event.home
     entered = stray.tensor.entered
-    trace = (*home.tensor.history, *stray.tensor.history)
-    if entered is not None:
-        trace = (*trace, Note(event.node, f"{event.operation} meets both here"))
+    met = (Note(event.node, f"{event.operation} meets both here"),) if entered is not None else ()
     yield Problem(
         entered or event.node,
         f"{stray.named} {stray.verb} on {describe(stray.tensor.place)} but {home.named} {home.verb} on "
-        f"{describe(home.tensor.place)}: {event.operation} raises; move {stray.pronoun} there first",
-        trace,
+        f"{describe(home.tensor.place)}: {event.operation} raises",
+        (*home.tensor.history, *stray.tensor.history, *met),
+        advice=f"move {stray.pronoun} there first",
     )
 
 

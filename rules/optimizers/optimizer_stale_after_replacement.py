@@ -64,9 +64,10 @@ moments.
 def check(event: OptimizerStale) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.replaced}` {event.how}, but `{event.optimizer}` holds the parameters from before: the new ones are "
-        "silently never trained; build the optimizer afterwards or call `add_param_group`",
+        f"`{event.replaced}` {event.how}, but `{event.optimizer}` holds the parameters from before: "
+        "the new ones are never trained, silently",
         (event.built, event.stepped),
+        advice="build the optimizer afterwards or call `add_param_group`",
     )
 
 

@@ -73,9 +73,11 @@ _HOW = {
 def check(event: OptimizerStateStranded) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.optimizer}` ({event.cls}) {_HOW[event.reason]} while `{event.module}` is on {describe(event.source)}; "
-        f"the model then moves to {describe(event.target)} and the state does not: the next step raises",
+        f"`{event.optimizer}` ({event.cls}) {_HOW[event.reason]} while `{event.module}` is on "
+        f"{describe(event.source)}; the model then moves to {describe(event.target)} and the state does not: "
+        "the next step raises",
         event.trace,
+        advice="move the model first",
     )
 
 

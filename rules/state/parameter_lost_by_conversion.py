@@ -80,9 +80,10 @@ def check(event: ParameterLost) -> Iterator[Problem]:
     assert lost is not None
     yield Problem(
         event.node,
-        f"`{event.label}` is not a Parameter: {lost.how} returns a plain tensor, which the module does not register, "
-        "move, save or train; apply it inside `nn.Parameter(…)`",
+        f"`{event.label}` is not a Parameter: {lost.how} returns a plain tensor, which the module does not "
+        "register, move, save or train",
         (Note(lost.node, "the Parameter becomes a plain tensor here"),),
+        advice="apply it inside `nn.Parameter(…)`",
     )
 
 

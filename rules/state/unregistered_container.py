@@ -74,12 +74,12 @@ key is used as before; a ModuleDict wants strings for keys.
 
 
 def check(event: UnregisteredUsed) -> Iterator[Problem]:
-    moved = (event.moved,) if event.moved else ()
     yield Problem(
         event.node,
-        f"`self.{event.name}` is a plain Python container: what it holds is not registered in {event.owner}, so it is "
-        "neither moved nor trained nor saved; use nn.ModuleList, nn.ModuleDict or nn.ParameterList",
-        (*moved, event.used),
+        f"`self.{event.name}` is a plain Python container: what it holds is not registered in {event.owner}, "
+        "so it is neither moved nor trained nor saved",
+        (*([event.moved] if event.moved else []), event.used),
+        advice="use nn.ModuleList, nn.ModuleDict or nn.ParameterList",
     )
 
 

@@ -81,14 +81,13 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         return
     holder = event.stray.tensor.holder
     assert holder is not None
-    seen = not event.scene.standalone or event.moved is not None
-    moved = (event.moved,) if event.moved else ()
     yield Problem(
         holder.node,
-        f"`self.{holder.name}` is a plain tensor: moving the module leaves it on {describe(event.stray.tensor.place)}, "
-        f"and {event.operation} in forward raises; use `self.register_buffer({holder.name!r}, …, persistent=False)`",
-        (*event.stray.tensor.history, *moved, Note(event.node, f"meets {event.home.named} here")),
-        severity=None if seen else Severity.INFO,
+        f"`self.{holder.name}` is a plain tensor: moving the module leaves it on "
+        f"{describe(event.stray.tensor.place)}, and {event.operation} in forward raises",
+        (*event.stray.tensor.history, *event.moves, Note(event.node, f"meets {event.home.named} here")),
+        advice=f'use `self.register_buffer("{holder.name}", …, persistent=False)`',
+        severity=None if event.seen_moving else Severity.INFO,
     )
 
 

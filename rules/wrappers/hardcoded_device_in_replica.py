@@ -70,8 +70,9 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     yield Problem(
         stray.history[-1].node,
         f"every DataParallel replica puts this on {stray.place}, but replica 1 runs on another GPU: "
-        f"{event.operation} raises there when it meets {event.home.named}; use the device of an input",
+        f"{event.operation} raises there when it meets {event.home.named}",
         (*event.scene.replica, Note(event.node, f"meets {event.home.named} here")),
+        advice="use the device of an input",
     )
 
 

@@ -57,9 +57,10 @@ changes nothing where the model is wrapped; review it where the bare model has a
 def check(event: BareModuleRead) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.label}` is wrapped on some paths only, and here it may be the bare module, which has no `module` "
-        f'(AttributeError): use `getattr({event.label}, "module", {event.label})`',
+        f"`{event.label}` is wrapped on some paths only, and here it may be the bare module, which has no "
+        "`module` (AttributeError)",
         event.wrapped,
+        advice=f'use `getattr({event.label}, "module", {event.label})`',
     )
 
 

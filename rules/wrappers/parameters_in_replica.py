@@ -68,9 +68,10 @@ dtype than the weights.
 
 
 _EFFECTS = {
-    "requires_grad_": "changes nothing that trains",
-    "zero_grad": "has no effect",
+    "isinstance": "is False",
+    "requires_grad_": "freezes nothing, or raises RuntimeError on a weight",
     "state_dict": "lacks every parameter",
+    "zero_grad": "has no effect",
 }
 
 
@@ -78,9 +79,9 @@ def check(event: ParametersRead) -> Iterator[Problem]:
     effect = _EFFECTS.get(event.method, "is empty: `next()` raises StopIteration, a sum over it is 0")
     yield Problem(
         event.node,
-        f"in a DataParallel replica parameters are plain tensors, and `{event.label}()` {effect}; "
-        "use the device or dtype of an input, or name the weight itself",
+        f"in a DataParallel replica parameters are plain tensors: `{event.label}` {effect}",
         event.scene.replica,
+        advice="use the device or dtype of an input, or name the weight itself",
     )
 
 

@@ -75,16 +75,18 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
     if event.how == "sum" and event.tensor.reduction == "mean":
         yield Problem(
             event.node,
-            f"`{event.label}` holds one mean loss a replica: their sum multiplies the gradient by the number of GPUs; "
-            "use `.mean()`",
+            f"`{event.label}` holds one mean loss a replica: their sum multiplies the gradient by the number "
+            "of GPUs",
             event.tensor.history,
+            advice="use `.mean()`",
         )
     elif event.how == "mean" and event.tensor.reduction == "mean" and event.tensor.uneven:
         yield Problem(
             event.node,
-            f"`{event.label}` holds one mean loss a replica, and the last batch does not divide evenly: its mean weighs "
-            "the rows of the smaller chunk more; pass drop_last=True or compute the loss outside",
+            f"`{event.label}` holds one mean loss a replica, and the last batch does not divide evenly: "
+            "its mean weighs the rows of the smaller chunk more",
             event.tensor.history,
+            advice="pass drop_last=True or compute the loss outside",
             severity=Severity.INFO,
         )
 

@@ -71,9 +71,10 @@ always is.
 def check(event: ReplicaLossUsed) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.label}` comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector with one "
-        f"loss a replica: {event.how} raises; reduce it first, `{event.label} = {event.label}.mean()`",
+        f"`{event.label}` comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector "
+        f"with one loss a replica: {event.how} raises",
         event.tensor.history,
+        advice=f"reduce it first, `{event.label} = {event.label}.mean()`",
     )
 
 

@@ -58,17 +58,15 @@ on some paths only, use `getattr(model, "module", model)`, or keep a name for th
 
 def check(event: WrapperAttributeRead) -> Iterator[Problem]:
     if event.name == "[]":
-        yield Problem(
-            event.node,
-            f"`{event.label}` is a {event.wrapper}, which cannot be indexed (TypeError): index `{event.label}.module`",
-            (event.wrapped,),
-        )
-        return
+        lacks, inner = "cannot be indexed (TypeError)", f"{event.label}.module[…]"
+    else:
+        lacks = f"has no attribute `{event.name}` (AttributeError)"
+        inner = f"{event.label}.module.{event.name}"
     yield Problem(
         event.node,
-        f"`{event.label}` is a {event.wrapper}, which has no attribute `{event.name}` (AttributeError): "
-        f"read `{event.label}.module.{event.name}`",
+        f"`{event.label}` is a {event.wrapper}, which {lacks}",
         (event.wrapped,),
+        advice=f"use `{inner}`",
     )
 
 

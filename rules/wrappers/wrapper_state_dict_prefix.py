@@ -64,9 +64,10 @@ def check(event: StateLoaded) -> Iterator[Problem]:
     )
     yield Problem(
         event.node,
-        f"the state was saved {had} the `module.` prefix of a wrapper and is loaded into a module {lacks} it: {effect}; "
-        "save and load `.module.state_dict()`",
+        f"the state was saved {had} the `module.` prefix of a wrapper and is loaded into a module {lacks} it: "
+        f"{effect}",
         event.trace,
+        advice="save and load `.module.state_dict()`",
     )
 
 

@@ -1,0 +1,33 @@
+"""The lines of the files of a report, read when one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from placement_lint.source.notebook import NOTEBOOK, read_notebook
+from placement_lint.source.scan import split_lines
+from placement_lint.source.text import Unreadable, decode
+
+
+class Lines:
+    """Texts that did not come from a file are given. What can no longer be read has no lines."""
+
+    def __init__(self, texts: Mapping[str, bytes]) -> None:
+        self._texts = texts
+        self._lines: dict[tuple[str, int | None], list[str]] = {}
+
+    def of(self, path: str, cell: int | None = None) -> list[str]:
+        if (path, cell) not in self._lines:
+            try:
+                self._lines |= self._read(path)
+            except (OSError, Unreadable):
+                pass
+        return self._lines.setdefault((path, cell), [])
+
+    def _read(self, path: str) -> dict[tuple[str, int | None], list[str]]:
+        data = self._texts[path] if path in self._texts else Path(path).read_bytes()
+        if not path.endswith(NOTEBOOK):
+            return {(path, None): split_lines(decode(data))}
+        cells = read_notebook(data).cells
+        return {(path, cell.number): split_lines(cell.source) for cell in cells}

@@ -1,0 +1,27 @@
+"""How places are written for people, and for services that know whole files and no notebook cells."""
+
+from __future__ import annotations
+
+from placement_lint.finding import Finding, Range, Step
+
+WHOLE_FILE = Range(1, 1, 1, 1)
+
+
+def place(thing: Finding | Step) -> str:
+    """``train.py:6:3``, in a notebook ``train.ipynb:cell 2:6:3``."""
+    return f"{line_place(thing)}:{thing.range.column}"
+
+
+def line_place(thing: Finding | Step) -> str:
+    cell = f"cell {thing.cell}:" if thing.cell else ""
+    return f"{thing.path}:{cell}{thing.range.line}"
+
+
+def range_in_file(thing: Finding | Step) -> Range:
+    """The range, or the top of the file where the lines are those of a cell and not of the file."""
+    return WHOLE_FILE if thing.cell else thing.range
+
+
+def message_in_file(thing: Finding | Step) -> str:
+    """The message, which has to name the cell where :func:`range_in_file` cannot."""
+    return f"cell {thing.cell}, line {thing.range.line}: {thing.message}" if thing.cell else thing.message
