@@ -101,7 +101,7 @@ def _phrase(cube: Cube, reach: Condition) -> str | None:
     machines = 0
     for known in reach.cubes:
         machines |= known.machines
-    decisions = [answer for answer in cube.answers if answer not in given]
+    decisions = [answer for answer in cube.answers if answer not in given and answer.given is not answer.question.usual]
     if len(decisions) > 1:
         return None
     parts = []
@@ -111,4 +111,4 @@ def _phrase(cube: Cube, reach: Condition) -> str | None:
         if not answer.question.text:
             return None
         parts.append(f"when `{answer.question.text}` is {'true' if answer.given else 'false'}")
-    return " ".join(parts)
+    return " and ".join(parts)

@@ -40,6 +40,8 @@ class Arguments:
         count = len(self.positional)
 
         def concrete(*values: Value) -> Value:
-            return operation(Arguments(values[:count], dict(zip(self.keywords, values[count:])), self.spread))
+            return operation(
+                Arguments(values[:count], dict(zip(self.keywords, values[count:], strict=False)), self.spread)
+            )
 
         return machine.lift(concrete, *self.values())

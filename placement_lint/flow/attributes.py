@@ -154,9 +154,7 @@ def _weight(machine: Machine, module: Object, name: str) -> Value:
 
 def _surely_lacks(module: Object, name: str) -> bool:
     """Whether a module's class is known well enough to say that it has no such attribute."""
-    return isinstance(module.cls, External) or not any(
-        isinstance(base, Symbol) for base in foreign_bases(module.cls)
-    )
+    return isinstance(module.cls, External) or not any(isinstance(base, Symbol) for base in foreign_bases(module.cls))
 
 
 def _method(machine: Machine, owner: Object, function: Function, node: cst.CSTNode) -> Value:
@@ -190,9 +188,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
         if name == "module" and owner.id in machine.wraps and not machine.expecting_attribute_errors:
             # The program wraps this very value: unwrapped, it has no ``module`` of its own.
             wrapped = tuple(machine.wraps[owner.id])
-            machine.emit(
-                BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped)
-            )
+            machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped))
             return machine.fresh(name)
         if name in MODULE_ATTRIBUTES - {"module", "device"}:
             return Bound(owner, name, node=node)
@@ -243,9 +239,7 @@ def _identity(owner: Object) -> int:
 # --- writing -----------------------------------------------------------------------------------------------
 
 
-def write(
-    machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
-) -> None:
+def write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
     """``owner.name = value``; ``node`` is the statement."""
     machine.lift(lambda option: _write(machine, option, name, value, node, text), owner)
 
@@ -386,9 +380,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     if owner.kind is Kind.WRAPPER:
         wrapped = Note(owner.node, "wrapped here")
         text = machine.text(node.value)
-        machine.emit(
-            WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped)
-        )
+        machine.emit(WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped))
         return machine.fresh()
     if isinstance(owner.cls, Class):
         method = find(machine, owner.cls, "__getitem__")
@@ -444,14 +436,10 @@ def _write_item(
     if not isinstance(owner, Object):
         return NONE
     if owner.kind is Kind.MODULE:
-        optimizers.replaced(
-            machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node
-        )
+        optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
-        updated = (
-            mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
-        )
+        updated = mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
         machine.write(owner.id, "#map", updated)
     items = machine.read(owner.id, "#items")
     if isinstance(items, Sequence):

@@ -12,9 +12,9 @@ from placement_lint.flow import (
     attributes,
     expressions,
     library,
+    methods,
     modules,
     optimizers,
-    python,
     statements,
     tensors,
     wrappers,
@@ -143,9 +143,7 @@ def _bind_parameters(machine: Machine, parameters: cst.Parameters, arguments: Ar
         filled = value if value is not None else _default(machine, parameter, arguments)
         machine.write(frame, parameter.name.value, filled)
     if parameters.star_kwarg is not None:
-        machine.write(
-            frame, parameters.star_kwarg.name.value, Mapping(tuple(keywords.items()), machine.fresh())
-        )
+        machine.write(frame, parameters.star_kwarg.name.value, Mapping(tuple(keywords.items()), machine.fresh()))
 
 
 def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Value:
@@ -183,10 +181,7 @@ def unknown_arguments(machine: Machine, function: Function, skip_first: bool) ->
 def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Value:
     """``Net(...)``: the object, after its ``__init__``."""
     machine.called.add(cls.node)
-    if cls.module:
-        instance = modules.new_module(machine, cls, node)
-    else:
-        instance = machine.new_object(_kind_of(cls), cls, node)
+    instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
     if isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
@@ -228,7 +223,7 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
         return library.call_module_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Object) and receiver.kind is Kind.OPTIMIZER:
         return optimizers.call_method(machine, receiver, name, arguments, node)
-    return python.call_method(machine, receiver, name, arguments, node)
+    return methods.call_method(machine, receiver, name, arguments, node)
 
 
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
@@ -274,9 +269,7 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return call_object(machine, module, arguments, node)
     method = (
-        find(machine, module.cls, "forward")
-        if isinstance(module, Object) and isinstance(module.cls, Class)
-        else None
+        find(machine, module.cls, "forward") if isinstance(module, Object) and isinstance(module.cls, Class) else None
     )
     if isinstance(method, Function) and isinstance(module, Object):
         return _user_forward(machine, module, method, arguments, node)
@@ -304,9 +297,7 @@ def _library_class(module: Object | Symbol) -> str:
     return next((name for name in bases if name in CONTAINERS or name in PARAMETRIC_LAYERS), "")
 
 
-def _user_forward(
-    machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call
-) -> Value:
+def _user_forward(machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call) -> Value:
     place = modules.place_of(machine, module)
     outermost = not machine.in_forward
     taken = (*takes_tensors(method)[1:], *[True] * len(arguments.positional))
@@ -315,10 +306,7 @@ def _user_forward(
             _entering(machine, value, place if tensor else NONE, node, outermost)
             for tensor, value in zip(taken, arguments.positional, strict=False)
         ),
-        {
-            name: _entering(machine, value, NONE, node, outermost)
-            for name, value in arguments.keywords.items()
-        },
+        {name: _entering(machine, value, NONE, node, outermost) for name, value in arguments.keywords.items()},
         arguments.spread,
     )
     _check_registered(machine, module, node)
@@ -346,9 +334,7 @@ def _entering(machine: Machine, value: Value, place: Value, node: cst.Call, oute
     return machine.lift(enter, value)
 
 
-def _layer_forward(
-    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
-) -> Value:
+def _layer_forward(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
     assert isinstance(module, Object)
     if name == "torch.nn.Sequential":
         return _sequential_forward(machine, module, arguments, node)
@@ -406,9 +392,7 @@ def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Val
         return replace(loss, scalar=True, reduction="mean", role=Role.PLAIN)
     if reduction == Const("sum"):
         return replace(loss, scalar=True, reduction="sum", role=Role.PLAIN)
-    return replace(
-        loss, scalar=False if reduction == Const("none") else None, reduction=None, role=Role.PLAIN
-    )
+    return replace(loss, scalar=False if reduction == Const("none") else None, reduction=None, role=Role.PLAIN)
 
 
 def _opaque_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:

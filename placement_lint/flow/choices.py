@@ -59,9 +59,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     if on_cpu and len(places) > 1:
         machine.chosen.append(Chosen(on_cpu[0], note, text))
     for option in options:
-        elsewhere = machine.question(
-            ("elsewhere", option), text=f"{option.text or text} names another device"
-        )
+        elsewhere = machine.question(("elsewhere", option), text=f"{option.text or text} names another device")
         machine.chosen.append(Chosen(answered(elsewhere, True), note, text))
 
 
@@ -135,9 +133,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             if chosen.note.node is not node and all(condition.possible for condition in both):
                 scene = replace(visits[0].scene, when=both[0])
                 machine.emit(
-                    CudaRequested(
-                        node, scene, source_text(visits[0].how), chosen.note, chosen.text, chosen.note
-                    )
+                    CudaRequested(node, scene, source_text(visits[0].how), chosen.note, chosen.text, chosen.note)
                 )
                 ignoring.add(node)
                 break

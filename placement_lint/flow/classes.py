@@ -52,9 +52,7 @@ def find(machine: Machine, cls: Class, name: str, beyond: Class | None = None) -
 
 def foreign_bases(cls: Class) -> list[Value]:
     """The bases that are not classes of this program, over the whole hierarchy."""
-    return [
-        base for current in resolution_order(cls) for base in current.bases if not isinstance(base, Class)
-    ]
+    return [base for current in resolution_order(cls) for base in current.bases if not isinstance(base, Class)]
 
 
 def is_subclass(cls: Class | External, other: Value) -> bool | None:

@@ -33,11 +33,12 @@ class Question:
     """Something the program asks and the analysis cannot answer.
 
     Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
-    ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes:
-    ``mode == "dp"``, ``mode == "ddp"``. ``source`` is how the program words it, for messages.
+    ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``,
+    ``mode == "ddp"``. ``usual`` is the answer that goes without saying. ``source`` is how the program words it.
     """
 
-    def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "") -> None:
+    def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None) -> None:
+        self.usual = usual
         self.rivals = rivals
         self.source = source
         self.yes = Answer(self, True)

@@ -7,34 +7,28 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, optimizers, python, tensors
+from placement_lint.flow import attributes, calls, iteration, methods, operators, optimizers
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
+from placement_lint.flow.condition import ALWAYS, Condition
 from placement_lint.flow.containers import content
-from placement_lint.flow.events import Operand, ReplicaLossUsed
+from placement_lint.flow.events import ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, lookup
 from placement_lint.flow.values import (
     FALSE,
     NONE,
     TRUE,
-    AtLeast,
-    Choice,
     Const,
-    Device,
     External,
     Function,
     Kind,
     Mapping,
     Object,
-    Place,
     Sequence,
     Symbol,
     Tensor,
     Value,
-    compare,
 )
-from placement_lint.flow.values import Comparison as Placed
 
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
@@ -83,20 +77,20 @@ def _formatted_string(machine: Machine, node: cst.FormattedString) -> Value:
         assert isinstance(part, cst.FormattedStringExpression)
         value = evaluate(machine, part.expression)
         if part.format_spec:
-            _formats(machine, value, part.expression, part)
+            used_as_number(machine, value, part.expression, part)
         values.append(value)
     if not values:
         return Const(prefix)
     if len(values) == 1 and isinstance(values[0], Const) and constant:
         return Const(f"{prefix}{values[0].value}")
     return (
-        machine.lift(lambda *parts: python.formatted(machine, prefix, parts), *values)
+        machine.lift(lambda *parts: methods.formatted(machine, prefix, parts), *values)
         if len(values) == 1
         else machine.fresh("text")
     )
 
 
-def _formats(machine: Machine, value: Value, expression: cst.BaseExpression, node: cst.CSTNode) -> None:
+def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpression, node: cst.CSTNode) -> None:
     def use(option: Value) -> Value:
         if isinstance(option, Tensor) and option.per_replica:
             label = machine.text(expression)
@@ -140,10 +134,7 @@ def _dict(machine: Machine, node: cst.Dict) -> Value:
     for element in node.elements:
         if isinstance(element, cst.DictElement):
             key, value = evaluate(machine, element.key), evaluate(machine, element.value)
-            if isinstance(key, Const):
-                mapping = mapping.with_item(key.value, value)
-            else:
-                mapping = replace(mapping, rest=value)
+            mapping = mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
         else:
             mapping = _merged(machine, mapping, evaluate(machine, element.value))
     return new_dict(machine, mapping, node)
@@ -168,8 +159,8 @@ def new_dict(machine: Machine, mapping: Mapping, node: cst.CSTNode) -> Object:
 def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]) -> tuple[list[Value], bool]:
     """The values of a comprehension: one for each item where the items are known, else one that stands for all."""
     iterable = evaluate(machine, loop.iter)
-    known = python.each(machine, iterable)
-    items = known if known is not None else (python.element(machine, iterable, loop.iter),)
+    known = iteration.each(machine, iterable)
+    items = known if known is not None else (iteration.element(machine, iterable, loop.iter),)
     results: list[Value] = []
     for item in items:
         assign(machine, loop.target, item, loop)
@@ -185,7 +176,7 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
 def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
     guard = ALWAYS
     for test in loop.ifs:
-        guard = guard & truth(machine, evaluate(machine, test.test), test.test)
+        guard = guard & operators.truth(machine, evaluate(machine, test.test), test.test)
     return guard
 
 
@@ -204,297 +195,8 @@ def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
         if not isinstance(item, Sequence):
             continue
         key, value = item.items
-        mapping = (
-            mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
-        )
+        mapping = mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
     return new_dict(machine, mapping, node)
-
-
-# --- truth -------------------------------------------------------------------------------------------------
-
-
-def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
-    """The condition under which a value is true."""
-    if isinstance(value, Choice):
-        conditions = []
-        for guard, option in value.alternatives:
-            with machine.assuming(guard):
-                conditions.append(guard & truth(machine, option, node))
-        return any_of(conditions)
-    if isinstance(value, Tensor) and value.per_replica:
-        text = machine.text(node)
-        machine.emit(ReplicaLossUsed(node, machine.scene, text, f"testing `{text}`", value))
-    if isinstance(value, Const):
-        return ALWAYS if value.value else ALWAYS.negation
-    if isinstance(value, AtLeast):
-        return ALWAYS if value.bound > 0 else answered(machine.question(value), True)
-    if isinstance(value, Sequence) and value.exact:
-        return ALWAYS if value.items else ALWAYS.negation
-    if isinstance(value, Object) and value.kind not in (Kind.LIST, Kind.DICT):
-        return ALWAYS
-    if isinstance(value, Symbol):
-        return answered(machine.question(value, text=value.source or node), True)
-    return answered(machine.opaque(text=node), True)
-
-
-def _unary(machine: Machine, node: cst.UnaryOperation) -> Value:
-    value = evaluate(machine, node.expression)
-    if isinstance(node.operator, cst.Not):
-        holds = truth(machine, value, node.expression)
-        return machine.either(((holds, FALSE), (holds.negation, TRUE)))
-
-    def apply(option: Value) -> Value:
-        if isinstance(option, Const) and isinstance(option.value, (int, float)):
-            return Const(-option.value) if isinstance(node.operator, cst.Minus) else machine.fresh()
-        if isinstance(option, Tensor):
-            return tensors.derive(option, "negation", node, option.scalar)
-        return machine.fresh()
-
-    return machine.lift(apply, value)
-
-
-def _boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
-    """``a and b``: b is evaluated, and its answer counts, only where a did not decide."""
-    left = evaluate(machine, node.left)
-    holds = truth(machine, left, node.left)
-    goes_on = holds if isinstance(node.operator, cst.And) else holds.negation
-    return machine.fork(
-        (
-            (goes_on.negation, lambda: machine.restrict(left)),
-            (goes_on, lambda: evaluate(machine, node.right)),
-        ),
-        asks=True,
-    )
-
-
-def _conditional(machine: Machine, node: cst.IfExp) -> Value:
-    holds = truth(machine, evaluate(machine, node.test), node.test)
-    return machine.fork(
-        (
-            (holds, lambda: evaluate(machine, node.body)),
-            (holds.negation, lambda: evaluate(machine, node.orelse)),
-        ),
-        asks=True,
-    )
-
-
-# --- comparison ----------------------------------------------------------------------------------------------
-
-
-_NEGATED = {
-    cst.NotEqual: cst.Equal,
-    cst.IsNot: cst.Is,
-    cst.NotIn: cst.In,
-    cst.LessThanEqual: cst.GreaterThan,
-    cst.LessThan: cst.GreaterThanEqual,
-}
-
-
-def _comparison(machine: Machine, node: cst.Comparison) -> Value:
-    target = node.comparisons[0]
-    with machine.only_tested(_tests_for_none(target)):
-        left = evaluate(machine, node.left)
-    right = evaluate(machine, target.comparator)
-    if len(node.comparisons) > 1:
-        return machine.fresh(node)
-    return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
-
-
-def _tests_for_none(target: cst.ComparisonTarget) -> bool:
-    is_none = isinstance(target.comparator, cst.Name) and target.comparator.value == "None"
-    return is_none and isinstance(target.operator, (cst.Is, cst.IsNot, cst.Equal, cst.NotEqual))
-
-
-def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
-    operator = type(node.comparisons[0].operator)
-    positive = _NEGATED.get(operator, operator)
-    answer = _decide(machine, left, right, positive)
-    if answer is None:
-        if isinstance(left, Tensor) or isinstance(right, Tensor):
-            return _compared_tensors(machine, left, right, node)
-        asked = machine.ask(_question(machine, left, right, positive, node))
-        return asked if positive is operator else _flipped(machine, asked)
-    return Const(answer if positive is operator else not answer)
-
-
-def _flipped(machine: Machine, value: Value) -> Value:
-    return machine.lift(
-        lambda option: Const(not option.value) if isinstance(option, Const) else option, value
-    )
-
-
-def _question(machine: Machine, left: Value, right: Value, operator: type, node: cst.Comparison) -> Question:
-    text = node
-    subject = (operator.__name__, left, right)
-    if operator in (cst.Equal, cst.Is):
-        return machine.question(
-            subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text
-        )
-    return machine.question(subject, text=text)
-
-
-def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool | None:
-    if operator in (cst.Is, cst.Equal):
-        if isinstance(left, Const) and isinstance(right, Const):
-            return left.value == right.value
-        if isinstance(left, (Device, Symbol)) and isinstance(right, (Device, Symbol)):
-            return True if left == right else _same_device(left, right)
-        if NONE in (left, right):
-            other = left if right == NONE else right
-            return False if isinstance(other, (Object, Tensor, Device, Sequence, Function, AtLeast)) else None
-        if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
-            return False if right.value < left.bound else None
-        if isinstance(left, Device) and isinstance(right, Const):
-            return False if left.kind in ("cpu", "cuda") and left.kind not in str(right.value) else None
-        return None
-    if operator in (cst.GreaterThan, cst.GreaterThanEqual):
-        return _greater(left, right, strict=operator is cst.GreaterThan)
-    if operator is cst.In and isinstance(left, Const):
-        items = content(machine, right)
-        if items is not None and items.exact and all(isinstance(item, Const) for item in items.items):
-            return left in items.items
-        if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
-            return left.value in right.value
-    return None
-
-
-def _same_device(left: Place, right: Place) -> bool | None:
-    return False if compare(left, right) is Placed.DIFFERENT else None
-
-
-def _greater(left: Value, right: Value, strict: bool) -> bool | None:
-    if isinstance(left, Const) and isinstance(right, Const):
-        one, other = left.value, right.value
-        if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-            return one > other if strict else one >= other
-    if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
-        return True if left.bound > right.value or (not strict and left.bound == right.value) else None
-    if isinstance(right, AtLeast) and isinstance(left, Const) and isinstance(left.value, int):
-        return False if right.bound > left.value or (strict and right.bound == left.value) else None
-    return None
-
-
-def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
-    if isinstance(node.comparisons[0].operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
-        return machine.fresh(node)
-    labels = (node.left, node.comparisons[0].comparator)
-    operands = [
-        Operand(label, value) for label, value in zip(labels, (left, right)) if isinstance(value, Tensor)
-    ]
-    result = tensors.operate(machine, "a comparison", operands, node)
-    return replace(result, reduction=None) if result is not None else machine.fresh()
-
-
-# --- arithmetic ------------------------------------------------------------------------------------------------
-
-
-def _binary(machine: Machine, node: cst.BinaryOperation) -> Value:
-    left, right = evaluate(machine, node.left), evaluate(machine, node.right)
-    return machine.lift(
-        lambda one, other: arithmetic(machine, one, other, node.operator, (node.left, node.right), node),
-        left,
-        right,
-    )
-
-
-_SYMBOLS: dict[type, str] = {
-    cst.Add: "+", cst.Subtract: "-", cst.Multiply: "*", cst.Divide: "/", cst.MatrixMultiply: "@", cst.Power: "**",
-    cst.FloorDivide: "//", cst.Modulo: "%", cst.BitAnd: "&", cst.BitOr: "|", cst.BitXor: "^",
-    cst.AddAssign: "+=", cst.SubtractAssign: "-=", cst.MultiplyAssign: "*=", cst.DivideAssign: "/=",
-    cst.MatrixMultiplyAssign: "@=", cst.BitAndAssign: "&=", cst.BitOrAssign: "|=", cst.PowerAssign: "**=",
-}  # fmt: skip
-
-
-def arithmetic(
-    machine: Machine,
-    left: Value,
-    right: Value,
-    operator: cst.CSTNode,
-    sources: tuple[cst.BaseExpression, cst.BaseExpression],
-    node: cst.CSTNode,
-) -> Value:
-    """``left + right`` and its kind, of concrete values."""
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        return _tensor_arithmetic(machine, left, right, operator, sources, node)
-    if isinstance(left, Const) and isinstance(right, Const):
-        return _folded(machine, left.value, right.value, operator)
-    if isinstance(operator, cst.Multiply):
-        items = content(machine, left)
-        if items is not None and isinstance(right, (Const, Symbol)):
-            return machine.new_list(replace(items, exact=False), node)
-    if isinstance(operator, (cst.Add, cst.AddAssign)):
-        one, other = content(machine, left), content(machine, right)
-        if one is not None and other is not None:
-            joined = Sequence((*one.items, *other.items), one.exact and other.exact)
-            return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
-        if isinstance(left, Const) and isinstance(left.value, str):
-            return python.formatted(machine, left.value, (right,))
-    if isinstance(operator, cst.Modulo) and isinstance(left, Const) and isinstance(left.value, str):
-        return _percent(machine, left.value, right, sources[1], node)
-    return machine.fresh(node)
-
-
-def _tensor_arithmetic(
-    machine: Machine,
-    left: Value,
-    right: Value,
-    operator: cst.CSTNode,
-    sources: tuple[cst.BaseExpression, cst.BaseExpression],
-    node: cst.CSTNode,
-) -> Value:
-    sides = [
-        Operand(source, value) for source, value in zip(sources, (left, right)) if isinstance(value, Tensor)
-    ]
-    symbol = _SYMBOLS.get(type(operator), "an operator")
-    if len(sides) == 1:
-        tensor = sides[0].tensor
-        other = right if isinstance(left, Tensor) else left
-        scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
-        derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
-        return _scaled(machine, derived) if symbol in ("/", "/=", "*", "*=") else derived
-    result = tensors.operate(machine, f"`{symbol}`", sides, node)
-    if result is None:
-        return machine.fresh()
-    lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
-    return replace(result, lost=lost)
-
-
-def _scaled(machine: Machine, loss: Tensor) -> Tensor:
-    """A loss that is divided (or weighted) is no longer a plain mean: the division may be the average itself."""
-    if loss.reduced is not None:
-        machine.divided.add(loss.reduced)
-    return replace(loss, reduction=None) if loss.per_replica else loss
-
-
-def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode) -> Value:
-    """Arithmetic of constants, as far as devices and counts are computed with it."""
-    if isinstance(left, str):
-        if isinstance(right, str) and isinstance(operator, (cst.Add, cst.AddAssign)):
-            return Const(left + right)
-        if isinstance(right, (int, str)) and isinstance(operator, cst.Modulo):
-            try:
-                return Const(left % right)
-            except (TypeError, ValueError):
-                return machine.fresh()
-    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-        if isinstance(operator, (cst.Add, cst.AddAssign)):
-            return Const(left + right)
-        if isinstance(operator, (cst.Subtract, cst.SubtractAssign)):
-            return Const(left - right)
-        if isinstance(operator, (cst.Multiply, cst.MultiplyAssign)):
-            return Const(left * right)
-    return machine.fresh()
-
-
-def _percent(
-    machine: Machine, text: str, right: Value, source: cst.BaseExpression, node: cst.CSTNode
-) -> Value:
-    """``"loss %.3f" % loss`` uses the loss as a number."""
-    values = right.items if isinstance(right, Sequence) else (right,)
-    if any(mark in text for mark in ("%f", "%.", "%d", "%g", "%e")):
-        for value in values:
-            _formats(machine, value, source, node)
-    return python.formatted(machine, text.partition("%")[0], values)
 
 
 # --- calls, items, and the rest ----------------------------------------------------------------------------------
@@ -568,7 +270,7 @@ def _yield(machine: Machine, node: cst.Yield) -> Value:
         inner = node.value.item if isinstance(node.value, cst.From) else node.value
         value = evaluate(machine, inner)
         if isinstance(node.value, cst.From):
-            value = python.element(machine, value, inner)
+            value = iteration.element(machine, value, inner)
         if machine.read(machine.frame.id, "#yields") is None:
             machine.write(machine.frame.id, "#yields", value)
     return machine.fresh("sent")
@@ -599,16 +301,12 @@ def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst
 
 
 def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node: cst.CSTNode) -> None:
-    starred = next(
-        (place for place, target in enumerate(targets) if isinstance(target, cst.StarredElement)), None
-    )
+    starred = next((place for place, target in enumerate(targets) if isinstance(target, cst.StarredElement)), None)
     for place, target in enumerate(targets):
         if starred is not None and place >= starred:
             part: Value = machine.fresh()
         else:
-            part = machine.lift(
-                lambda option, place=place: _part(machine, option, place, len(targets), node), value
-            )
+            part = machine.lift(lambda option, place=place: _part(machine, option, place, len(targets), node), value)
         assign(machine, target.value, part, node)
 
 
@@ -641,11 +339,11 @@ _EVALUATE: dict[type, Callable[..., Value]] = {
     cst.SetComp: _list_comprehension,
     cst.GeneratorExp: _list_comprehension,
     cst.DictComp: _dict_comprehension,
-    cst.UnaryOperation: _unary,
-    cst.BooleanOperation: _boolean,
-    cst.IfExp: _conditional,
-    cst.Comparison: _comparison,
-    cst.BinaryOperation: _binary,
+    cst.UnaryOperation: operators.unary,
+    cst.BooleanOperation: operators.boolean,
+    cst.IfExp: operators.conditional,
+    cst.Comparison: operators.comparison,
+    cst.BinaryOperation: operators.binary,
     cst.Call: _call,
     cst.Subscript: _subscript,
     cst.Lambda: _lambda,

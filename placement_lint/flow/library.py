@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import libcst as cst
 
+from placement_lint.flow import builtins, choices, devices, methods, modules, optimizers, tensors, wrappers
 from placement_lint.flow import calls as calling
-from placement_lint.flow import choices, devices, modules, optimizers, python, tensors, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
 from placement_lint.flow.containers import content
@@ -63,7 +63,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     if handler is not None:
         return handler(machine, name, arguments, node)
     if name.startswith("builtins."):
-        return python.call_builtin(machine, name.partition(".")[2], arguments, node)
+        return builtins.call_builtin(machine, name.partition(".")[2], arguments, node)
     if name.startswith("torch.nn.functional."):
         return arguments.lifted(machine, lambda concrete: _functional(machine, name, concrete, node))
     if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper():
@@ -91,9 +91,7 @@ _HARMLESS = {
 
 def _handler(name: str) -> Handler | None:
     if name in FACTORIES:
-        return lambda machine, name, arguments, node: tensors.build(
-            machine, name, FACTORIES[name], arguments, node
-        )
+        return lambda machine, name, arguments, node: tensors.build(machine, name, FACTORIES[name], arguments, node)
     if name in LIKE_FACTORIES:
         return lambda machine, name, arguments, node: tensors.build_like(machine, arguments, node)
     if name in CUDA_CONSTRUCTORS:
@@ -135,12 +133,7 @@ def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
         place = devices.as_place(kind)
         if place is None:
             return machine.fresh()
-        if (
-            isinstance(place, Device)
-            and place.kind != "cpu"
-            and isinstance(index, (Const, Symbol))
-            and index != NONE
-        ):
+        if isinstance(place, Device) and place.kind != "cpu" and isinstance(index, (Const, Symbol)) and index != NONE:
             chosen = index.value if isinstance(index, Const) else index
             return Device(place.kind, chosen if isinstance(chosen, (int, Symbol)) else None)
         return place
@@ -181,7 +174,7 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     """A module of torch.nn."""
     module = modules.new_module(machine, External(name), node, arguments.keyword("device"))
     if name in CONTAINERS or name in PARAMETER_CONTAINERS:
-        machine.write(module.id, modules.ITEMS, python.items_of_container(machine, arguments))
+        machine.write(module.id, modules.ITEMS, methods.items_of_container(machine, arguments))
         return module
     if name in LOSS_MODULES:
         _criterion(machine, module, name, arguments, node)
@@ -197,9 +190,7 @@ def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments
     elif arguments.keyword("reduce") == Const(False):
         machine.write(module.id, "#reduction", Const("none"))
     for position, weight in enumerate(WEIGHTED_LOSSES.get(name, ())):
-        given = arguments.keyword(weight) or (
-            arguments.get(0) if position == 0 and weight == "weight" else None
-        )
+        given = arguments.keyword(weight) or (arguments.get(0) if position == 0 and weight == "weight" else None)
         if given is not None and given != NONE:
             machine.write(module.id, "weight", machine.lift(_as_buffer, given))
 
@@ -209,9 +200,7 @@ def _as_buffer(value: Value) -> Value:
 
 
 def _builds_module(name: str) -> bool:
-    return any(
-        pattern.fullmatch(name) for pattern in MODULE_FACTORIES
-    ) and not NOT_MODULE_FACTORIES.fullmatch(name)
+    return any(pattern.fullmatch(name) for pattern in MODULE_FACTORIES) and not NOT_MODULE_FACTORIES.fullmatch(name)
 
 
 def _foreign_model(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -263,7 +252,7 @@ def call_module_method(
     elif name == "forward" and isinstance(module, Object):
         return calling.call_object(machine, module, arguments, node)
     elif name in ("append", "extend", "insert", "update") and isinstance(module, Object):
-        python.extend_container(machine, module, name, arguments)
+        methods.extend_container(machine, module, name, arguments)
         return module
     elif name in ("items", "keys", "values", "children", "named_children", "modules", "named_modules", "get"):
         return _listed(machine, module, name, node)
@@ -272,9 +261,7 @@ def call_module_method(
     return machine.fresh(node)
 
 
-def _move_module(
-    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
-) -> None:
+def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
     if name == "cpu":
         modules.move(machine, module, CPU, node)
         return
@@ -296,9 +283,7 @@ def move_unknown(machine: Machine, value: Symbol, name: str, arguments: Argument
     _move_module(machine, value, name, arguments, node)
 
 
-def _register(
-    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
-) -> Value:
+def _register(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``self.register_buffer("mean", t)``; under a computed name it is registered all the same."""
     label, value = arguments.get(0, "name"), arguments.get(1, "tensor") or arguments.keyword("param")
     value = value or arguments.keyword("module")

@@ -181,9 +181,7 @@ class Machine:
         """A value of which nothing is known."""
         return Symbol(self.new_id(), text)
 
-    def part(
-        self, owner: int, key: object, text: str | cst.CSTNode, parent: Symbol | Object | None = None
-    ) -> Symbol:
+    def part(self, owner: int, key: object, text: str | cst.CSTNode, parent: Symbol | Object | None = None) -> Symbol:
         """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
         symbol = self._symbols.get((owner, key))
         if symbol is None:
@@ -326,7 +324,7 @@ class Machine:
             return first
         if None not in values and not any(tells(value) for value in values):
             return self.fresh()
-        options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards, values)]
+        options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards, values, strict=False)]
         return choose(options) or self.fresh()
 
     @contextmanager
@@ -349,9 +347,7 @@ class Machine:
             self.store.commit()
             return NONE
         if not self.dead:
-            scope.exits.append(
-                Exit(self.path, self.reach, self.tested, self.store.changes(scope.depth), NONE)
-            )
+            scope.exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(scope.depth), NONE))
         self.store.roll_back()
         self.dead = False
         self.path, self.reach, self.tested = path, reach, tested
@@ -361,9 +357,7 @@ class Machine:
         """Leave the innermost scope of that kind; code outside any such scope just ends."""
         for scope in reversed(self.scopes):
             if scope.kind == kind:
-                scope.exits.append(
-                    Exit(self.path, self.reach, self.tested, self.store.changes(scope.depth), value)
-                )
+                scope.exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(scope.depth), value))
                 break
             if scope.kind == "function":
                 break

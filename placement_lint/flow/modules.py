@@ -68,9 +68,7 @@ def treat_as_module(machine: Machine, value: Value) -> None:
         machine.modules_by_use.add(value.id)
 
 
-def new_module(
-    machine: Machine, cls: Class | External, node: cst.CSTNode, device: Value | None = None
-) -> Object:
+def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, device: Value | None = None) -> Object:
     """A module that has just been built: on the default device, or where ``device=`` says."""
     module = machine.new_object(Kind.MODULE, cls, node)
     name = cls.name.rpartition(".")[2]
@@ -116,11 +114,7 @@ _REGISTERED = (Role.PARAMETER, Role.BUFFER)
 
 
 def _contained(machine: Machine, content: Sequence | Mapping) -> Iterator[tuple[str, Value]]:
-    pairs = (
-        enumerate(content.items)
-        if isinstance(content, Sequence)
-        else ((key, item) for key, item in content.items)
-    )
+    pairs = enumerate(content.items) if isinstance(content, Sequence) else ((key, item) for key, item in content.items)
     for key, item in pairs:
         for _, option in alternatives(item):
             if is_module(machine, option) or isinstance(option, Tensor):
@@ -138,9 +132,7 @@ def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
                 continue
             found[option.id] = option
             if isinstance(option, Object):
-                waiting.extend(
-                    child for _, child in children(machine, option) if not isinstance(child, Tensor)
-                )
+                waiting.extend(child for _, child in children(machine, option) if not isinstance(child, Tensor))
             waiting.extend(machine.parts(option.id))
     return found
 
@@ -270,9 +262,7 @@ def _move_tensors(machine: Machine, module: Object, place: Place, note: Note) ->
             items = tuple(_moved_tensor(item, place, note) for item in value.items)
             machine.write(module.id, name, replace(value, items=items))
         elif any(isinstance(option, Tensor) for _, option in alternatives(value)):
-            machine.write(
-                module.id, name, machine.lift(lambda option: _moved_tensor(option, place, note), value)
-            )
+            machine.write(module.id, name, machine.lift(lambda option: _moved_tensor(option, place, note), value))
 
 
 def _moved_tensor(value: Value, place: Place, note: Note) -> Value:
@@ -286,9 +276,7 @@ def placements(machine: Machine, module: Object | Symbol) -> Iterator[tuple[Obje
     for part in reachable(machine, module).values():
         if isinstance(part, Object) and part.kind is Kind.MODULE:
             yield from ((part, place) for place in _own_places(machine, part))
-        elif (
-            isinstance(part, Symbol) and is_module(machine, part) and machine.read(part.id, PLACE) is not None
-        ):
+        elif isinstance(part, Symbol) and is_module(machine, part) and machine.read(part.id, PLACE) is not None:
             yield part, placed(machine, part)
 
 

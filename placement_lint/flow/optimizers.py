@@ -98,9 +98,7 @@ def _held(machine: Machine, value: Value | None) -> Iterator[int]:
             for part in modules.reachable(machine, option.module).values():
                 yield part.id
                 if isinstance(part, Object):
-                    yield from (
-                        child.uid for _, child in modules.children(machine, part) if isinstance(child, Tensor)
-                    )
+                    yield from (child.uid for _, child in modules.children(machine, part) if isinstance(child, Tensor))
         elif isinstance(option, Tensor):
             yield option.uid
             yield from option.modules
@@ -123,9 +121,7 @@ def _covered(machine: Machine, optimizer: Object) -> frozenset[int]:
     return found
 
 
-def call_method(
-    machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call
-) -> Value:
+def call_method(machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name == "step":
         step(machine, optimizer, node)
         return NONE
@@ -152,10 +148,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     if stale is not None:
         machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
     _report_successor(machine, optimizer, note)
-    if (
-        machine.read(optimizer.id, "#keeps state") == Const(True)
-        and machine.read(optimizer.id, _STATE) is None
-    ):
+    if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")
         machine.write(optimizer.id, _STATE, Fact("stepped", first))
 
@@ -190,10 +183,11 @@ def _strand(
     note: Note,
 ) -> Value:
     before = machine.read(optimizer.id, _STRANDED)
-    if isinstance(before, Fact) and isinstance(before.details, _Stranded):
-        if compare(before.details.source, target) is Comparison.SAME:
-            machine.write(optimizer.id, _STRANDED, ABSENT)
-            return NONE
+    left = before.details if isinstance(before, Fact) else None
+    if isinstance(left, _Stranded) and compare(left.source, target) is Comparison.SAME:
+        # Moved back to where the state is.
+        machine.write(optimizer.id, _STRANDED, ABSENT)
+        return NONE
     if not isinstance(state, Fact) or not isinstance(state.details, Note):
         return NONE
     if not isinstance(source, (Device, Symbol)) or compare(source, target) is not Comparison.DIFFERENT:
@@ -305,21 +299,23 @@ def backward(machine: Machine, loss: Tensor) -> None:
 
 def succeeded(machine: Machine, name: str, before: Value | None, after: Value, node: cst.CSTNode) -> None:
     """``model = copy.deepcopy(model)``: a variable goes from one module to another."""
-    if isinstance(before, Object) and isinstance(after, Object) and before != after:
-        if (
+    if (
+        isinstance(before, Object)
+        and isinstance(after, Object)
+        and before != after
+        and (
             modules.is_module(machine, before)
             and modules.is_module(machine, after)
             and before.id not in modules.reachable(machine, after)
-        ):
-            what = _Stale(node, name, "becomes another model here", frozenset())
-            machine.successors[after.id] = (after, before.id, what)
+        )
+    ):
+        what = _Stale(node, name, "becomes another model here", frozenset())
+        machine.successors[after.id] = (after, before.id, what)
 
 
 def note_copy(machine: Machine, original: Object, twin: Object, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
-    what = _Stale(
-        node, machine.label(original, "the model"), "is copied here, and the copy is trained", frozenset()
-    )
+    what = _Stale(node, machine.label(original, "the model"), "is copied here, and the copy is trained", frozenset())
     machine.successors[twin.id] = (twin, original.id, what)
 
 

@@ -9,9 +9,9 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import devices, expressions, python
+from placement_lint.flow import devices, expressions, iteration, operators
 from placement_lint.flow.classes import is_module_class
-from placement_lint.flow.condition import ALWAYS, Condition, answered
+from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, declare_global, import_from, import_name
 from placement_lint.flow.values import (
@@ -68,7 +68,7 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
     value = expressions.evaluate(machine, node.value)
     sources = (node.target, node.value)
     after = machine.lift(
-        lambda one, other: expressions.arithmetic(machine, one, other, node.operator, sources, node),
+        lambda one, other: operators.arithmetic(machine, one, other, node.operator, sources, node),
         before,
         value,
     )
@@ -99,7 +99,7 @@ def _continue(machine: Machine, node: cst.Continue) -> None:
 
 def _assert(machine: Machine, node: cst.Assert) -> None:
     """What is asserted holds from here on."""
-    holds = expressions.truth(machine, expressions.evaluate(machine, node.test), node.test)
+    holds = operators.truth(machine, expressions.evaluate(machine, node.test), node.test)
     if holds is ALWAYS or machine.path.excludes(holds):
         return
     machine.survive(holds)
@@ -130,7 +130,7 @@ def _import(machine: Machine, node: cst.Import) -> None:
 
 
 def _if(machine: Machine, node: cst.If) -> None:
-    holds = expressions.truth(machine, expressions.evaluate(machine, node.test), node.test)
+    holds = operators.truth(machine, expressions.evaluate(machine, node.test), node.test)
     if machine.dead:
         return
     machine.fork(
@@ -158,7 +158,7 @@ _ROUNDS = 2
 
 def _for(machine: Machine, node: cst.For) -> None:
     iterable = expressions.evaluate(machine, node.iter)
-    known = python.each(machine, iterable)
+    known = iteration.each(machine, iterable)
 
     def rounds() -> None:
         if known is not None:
@@ -166,7 +166,7 @@ def _for(machine: Machine, node: cst.For) -> None:
                 _iteration(machine, node, partial(_same, item))
         else:
             for _ in range(_ROUNDS):
-                _iteration(machine, node, lambda: python.element(machine, iterable, node.iter))
+                _iteration(machine, node, lambda: iteration.element(machine, iterable, node.iter))
 
     if not machine.dead:
         machine.scope("loop", rounds)
@@ -199,10 +199,9 @@ def _while(machine: Machine, node: cst.While) -> None:
 
 def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     """The body without an exception, or a handler from the state before it."""
-    failed = machine.opaque(text="an exception is raised")
+    failed = Question(None, "an exception is raised", usual=False)
     catches = any(
-        handler.type is not None and "AttributeError" in machine.text(handler.type)
-        for handler in node.handlers
+        handler.type is not None and "AttributeError" in machine.text(handler.type) for handler in node.handlers
     )
     machine.expecting_attribute_errors += catches
 
@@ -335,13 +334,16 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
 
 def _class_variable(machine: Machine, cls: Class, statement: cst.CSTNode) -> None:
     if isinstance(statement, cst.Assign):
+        targets = [target.target for target in statement.targets]
+    elif isinstance(statement, cst.AnnAssign):
+        targets = [statement.target]
+    else:
+        return
+    if statement.value is not None:
         value = expressions.evaluate(machine, statement.value)
-        for target in statement.targets:
-            if isinstance(target.target, cst.Name):
-                machine.write(cls.id, target.target.value, value)
-    elif isinstance(statement, cst.AnnAssign) and statement.value is not None:
-        if isinstance(statement.target, cst.Name):
-            machine.write(cls.id, statement.target.value, expressions.evaluate(machine, statement.value))
+        for target in targets:
+            if isinstance(target, cst.Name):
+                machine.write(cls.id, target.value, value)
 
 
 _EXECUTE: dict[type, Callable[..., None]] = {

@@ -35,9 +35,7 @@ class Store:
 
     def names(self, owner: int) -> Iterator[str]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
-        return (
-            name for name in tuple(self._names.get(owner, ())) if self._cells.get((owner, name)) is not None
-        )
+        return (name for name in tuple(self._names.get(owner, ())) if self._cells.get((owner, name)) is not None)
 
     @property
     def depth(self) -> int:

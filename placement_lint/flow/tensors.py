@@ -89,9 +89,7 @@ def _built_on(machine: Machine, name: str, device: Value, scalar: bool | None, n
     return _built(machine, name, resolved, Source.FACTORY_ON_DEVICE, scalar, node)
 
 
-def _built(
-    machine: Machine, name: str, place: Place, source: Source, scalar: bool | None, node: cst.Call
-) -> Tensor:
+def _built(machine: Machine, name: str, place: Place, source: Source, scalar: bool | None, node: cst.Call) -> Tensor:
     short = name.rpartition("torch.")[2]
     note = Note(node, f"`{short}` makes a tensor on {describe(place)} here")
     return Tensor(place, scalar, source=source, created=node, history=(note,), uid=machine.new_id())
@@ -151,7 +149,7 @@ def _scalar_of_data(machine: Machine, data: Value | None) -> bool | None:
         return data.scalar
     if data is not None and content(machine, data) is not None:
         return False
-    if isinstance(data, External) or isinstance(data, Bound):
+    if isinstance(data, (External, Bound)):
         return None
     return None
 
@@ -175,17 +173,14 @@ def operate(
     home = tensors[0]
     for other in tensors[1:]:
         home = _meet(machine, operation, home, other, node)
-    result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
-    return result
+    return _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
 
 
 def _ignored(tensor: Tensor) -> bool:
     return isinstance(tensor.place, Device) and tensor.place.kind == "meta"
 
 
-def _meet(
-    machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode
-) -> Operand:
+def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode) -> Operand:
     """Two operands of one operation; the one that says where the result is."""
     verdict = compare(one.tensor.place, other.tensor.place)
     if verdict is Comparison.SAME:
@@ -269,13 +264,15 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         # It may as well be a tuple of anything.
         return machine.fresh(node)
     for item in key.items if isinstance(key, Sequence) else (key,):
-        if isinstance(item, Tensor) and item.scalar is False and item.place != CPU:
-            if compare(tensor.place, item.place) is Comparison.DIFFERENT and tensor.place == CPU:
-                home = Operand(node.slice[0], item)
-                stray = Operand(node.value, tensor)
-                if not tensor.assumed and not item.assumed and tensor.lost is None:
-                    machine.emit(_mixed(machine, "indexing", stray, home, node))
+        if isinstance(item, Tensor) and _may_not_index(tensor, item):
+            stray, home = Operand(node.value, tensor), Operand(node.slice[0], item)
+            machine.emit(_mixed(machine, "indexing", stray, home, node))
     return derive(tensor, "indexing", node, _scalar_after_index(tensor, key))
+
+
+def _may_not_index(tensor: Tensor, index: Tensor) -> bool:
+    certain = not tensor.assumed and not index.assumed and tensor.lost is None and index.scalar is False
+    return certain and tensor.place == CPU and compare(tensor.place, index.place) is Comparison.DIFFERENT
 
 
 def _scalar_after_index(tensor: Tensor, key: Value) -> bool | None:
@@ -349,10 +346,10 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         if arguments.keyword("force") != Const(True):
             read_on_host(machine, receiver, node, tensor, node)
         return machine.fresh("ndarray")
-    if name in ("item", "backward", "__float__", "__int__", "__bool__") and tensor.per_replica:
-        if name != "backward" or not arguments.has(0, "gradient"):
-            label = machine.text(receiver)
-            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{label}.{name}()`", tensor))
+    as_number = name in ("item", "backward", "__float__", "__int__", "__bool__")
+    if tensor.per_replica and as_number and not (name == "backward" and arguments.has(0, "gradient")):
+        label = machine.text(receiver)
+        machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{label}.{name}()`", tensor))
     if name == "backward":
         optimizers.backward(machine, tensor)
     if name in HOST_VALUE_METHODS:
@@ -367,7 +364,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         return reduce(machine, tensor, name, receiver, node)
     others = [
         Operand(argument.value, value)
-        for argument, value in zip(node.args, arguments.positional)
+        for argument, value in zip(node.args, arguments.positional, strict=False)
         if isinstance(value, Tensor)
     ]
     plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
@@ -428,9 +425,7 @@ def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, n
     return given or NONE
 
 
-def reduce(
-    machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNode, node: cst.CSTNode
-) -> Value:
+def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNode, node: cst.CSTNode) -> Value:
     """``t.mean()``, ``torch.sum(t)``: 0-dim."""
     if tensor.per_replica:
         if name in ("sum", "mean"):

@@ -35,9 +35,7 @@ class Const:
     value: object
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
-        )
+        return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))

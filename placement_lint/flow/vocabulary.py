@@ -101,9 +101,7 @@ FACTORIES = {
 }
 
 # Factories that always build on the CPU, whatever the default device is (they share or wrap host memory).
-HOST_FACTORIES = {"torch.from_numpy", "torch.frombuffer"} | {
-    name for name in FACTORIES if name.endswith("Tensor")
-}
+HOST_FACTORIES = {"torch.from_numpy", "torch.frombuffer"} | {name for name in FACTORIES if name.endswith("Tensor")}
 
 # Given a tensor they return it where it is rather than building a new one on the CPU.
 FACTORIES_THAT_KEEP = {"torch.as_tensor"}
@@ -113,9 +111,7 @@ CUDA_CONSTRUCTORS = {
     for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Char", "Bool")
 }
 
-LIKE_FACTORIES = {
-    f"torch.{name}_like" for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint")
-}
+LIKE_FACTORIES = {f"torch.{name}_like" for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint")}
 
 NEW_METHODS = {"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"}
 
@@ -266,7 +262,7 @@ MODULE_ATTRIBUTES = {
     "replicate", "scatter", "parallel_apply", "gather", "no_sync", "join", "register_comm_hook", "process_group",
     "bucket_bytes_cap", "find_unused_parameters", "broadcast_buffers", "require_backward_grad_sync",
     "require_forward_param_sync", "logger", "reducer", "will_sync_module_buffers", "static_graph",
-    "gradient_as_bucket_view", "forward_sync_buffers", "is_multi_device_module", "device_type", "_set_static_graph",
+    "gradient_as_bucket_view", "forward_sync_buffers", "is_multi_device_module", "_set_static_graph",
     "mixed_precision", "device_mesh", "device",
 }  # fmt: skip
 # DistributedDataParallel sets ``self.device``; DataParallel does not.

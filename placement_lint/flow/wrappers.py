@@ -60,18 +60,14 @@ def wrap(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     module = arguments.get(0, "module")
     if module is None:
         return machine.fresh()
-    return machine.lift(
-        lambda inner, ids: _wrap(machine, name, inner, ids, arguments, node), module, _ids(arguments)
-    )
+    return machine.lift(lambda inner, ids: _wrap(machine, name, inner, ids, arguments, node), module, _ids(arguments))
 
 
 def _ids(arguments: Arguments) -> Value:
     return arguments.get(1, "device_ids") or NONE
 
 
-def _wrap(
-    machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call
-) -> Value:
+def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call) -> Value:
     treat_as_module(machine, inner)
     _require_devices(machine, ids)
     if not isinstance(inner, (Object, Symbol)):
@@ -304,8 +300,7 @@ def _map_tensors(
     items_of = content(machine, value)
     if items_of is not None:
         mapped = tuple(
-            machine.lift(lambda item: _map_tensors(machine, item, change, unknown), item)
-            for item in items_of.items
+            machine.lift(lambda item: _map_tensors(machine, item, change, unknown), item) for item in items_of.items
         )
         return replace(items_of, items=mapped)
     return value
@@ -357,9 +352,7 @@ def _thawed(machine: Machine, value: Value, node: cst.Call) -> Value:
 # --- attributes and state dicts --------------------------------------------------------------------------------
 
 
-def read_attribute(
-    machine: Machine, wrapper: Object, name: str, node: cst.CSTNode, text: str
-) -> Value | None:
+def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNode, text: str) -> Value | None:
     """``wrapper.name`` for a name that is no method of nn.Module; None where it raises AttributeError."""
     if name == "module":
         return machine.read(wrapper.id, INNER)
@@ -374,15 +367,11 @@ def read_attribute(
 
 
 def has_attribute(wrapper: Object, name: str) -> bool:
-    known = (
-        MODULE_ATTRIBUTES_OF_DATA_PARALLEL if wrapper.cls == External(DATA_PARALLEL) else MODULE_ATTRIBUTES
-    )
+    known = MODULE_ATTRIBUTES_OF_DATA_PARALLEL if wrapper.cls == External(DATA_PARALLEL) else MODULE_ATTRIBUTES
     return name in known or name.startswith("__")
 
 
-def load_state(
-    machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str
-) -> None:
+def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str) -> None:
     """``module.load_state_dict(state)``: keys saved with a wrapper's prefix fit a wrapper only."""
     state = arguments.get(0, "state_dict")
     strict = arguments.get(1, "strict") != Const(False)
@@ -392,11 +381,7 @@ def load_state(
         here = replace(scene, when=scene.when & guard)
         if isinstance(option, Loaded):
             machine.loads.append((node, here, label, option, into_wrapper, strict))
-        elif (
-            isinstance(option, StateDict)
-            and option.prefixed != into_wrapper
-            and option.node not in machine.handled
-        ):
+        elif isinstance(option, StateDict) and option.prefixed != into_wrapper and option.node not in machine.handled:
             trace = (Note(option.node, "the state dict is taken here"),)
             machine.emit(StateLoaded(node, here, label, option, into_wrapper, strict, trace))
 
@@ -413,13 +398,10 @@ def resolve_loads(machine: Machine) -> None:
         if loaded.file in machine.handled:
             continue
         saves = [
-            (guard, _entry(value, loaded.entries), note)
-            for guard, value, note in machine.files.get(loaded.file, ())
+            (guard, _entry(value, loaded.entries), note) for guard, value, note in machine.files.get(loaded.file, ())
         ]
         fitting = any_of(
-            guard
-            for guard, state, _ in saves
-            if not isinstance(state, StateDict) or state.prefixed == into_wrapper
+            guard for guard, state, _ in saves if not isinstance(state, StateDict) or state.prefixed == into_wrapper
         )
         for guard, state, note in saves:
             if isinstance(state, StateDict) and state.prefixed != into_wrapper and fitting.excludes(guard):

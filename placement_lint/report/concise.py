@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from placement_lint.report.places import place
 from placement_lint.report.summary import summary_line
 from placement_lint.results import Run
 
 
 def render(run: Run, stream: TextIO) -> None:
     for finding in run.findings:
-        place = f"{finding.path}:{finding.range.line}:{finding.range.column}"
-        print(f"{place}: {finding.code} {' '.join(finding.message.split())}", file=stream)
+        print(f"{place(finding)}: {finding.code} {' '.join(finding.message.split())}", file=stream)
     print(summary_line(run), file=stream)

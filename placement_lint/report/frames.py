@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from placement_lint.finding import Range
-from placement_lint.source.scan import split_lines
-from placement_lint.source.text import Unreadable, decode
+from placement_lint.finding import Finding, Range, Step
+from placement_lint.report.lines import Lines
 
 CONTEXT = 1
 MOST_LINES = 4
@@ -35,29 +33,19 @@ class Excerpts:
     """Lines of the files of a report; texts that did not come from a file are given."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
-        self._texts = texts
-        self._lines: dict[str, list[str]] = {}
+        self._lines = Lines(texts)
 
-    def line(self, path: str, number: int) -> str:
-        lines = self._of(path)
+    def line(self, step: Step) -> str:
+        lines, number = self._lines.of(step.path, step.cell), step.range.line
         return printable(lines[number - 1]).strip() if 0 < number <= len(lines) else ""
 
-    def frame(self, path: str, place: Range, width: int) -> list[FrameLine]:
+    def frame(self, finding: Finding, width: int) -> list[FrameLine]:
         """The range's lines with a line of context, cut to ``width`` so that what is underlined is seen."""
-        lines = self._of(path)
+        lines, place = self._lines.of(finding.path, finding.cell), finding.range
         last = min(place.end_line, place.line + MOST_LINES - 1)
         numbers = range(max(1, place.line - CONTEXT), min(len(lines), last + CONTEXT) + 1)
         raw = [_line(lines[number - 1], number, place) for number in numbers]
         return [_cut(line, width) for line in _dedented(_without_blank_ends(raw))]
-
-    def _of(self, path: str) -> list[str]:
-        if path not in self._lines:
-            try:
-                data = self._texts[path] if path in self._texts else Path(path).read_bytes()
-                self._lines[path] = split_lines(decode(data))
-            except (OSError, Unreadable):
-                self._lines[path] = []
-        return self._lines[path]
 
 
 def printable(text: str) -> str:

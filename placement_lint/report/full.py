@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TextIO
 
 from rich.cells import cell_len
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from placement_lint.finding import Finding, Severity, Step
 from placement_lint.report.frames import Excerpts, FrameLine, printable
+from placement_lint.report.places import line_place, place
 from placement_lint.report.summary import summary_line
 from placement_lint.results import Run
 
@@ -20,10 +20,9 @@ INDENT = 2
 UNCUT = 10_000  # columns, where nobody's terminal limits them
 
 
-def render(run: Run, stream: TextIO, texts: Mapping[str, bytes]) -> None:
-    """Write every finding and the summary; ``texts`` holds what cannot be read from a file again."""
+def render(run: Run, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, emoji=False, markup=False)
-    page = FullPage(console, Excerpts(texts))
+    page = FullPage(console, Excerpts(run.texts))
     for finding in run.findings:
         page.show(finding)
     console.print(Text(summary_line(run), style="bold" if run.findings else "bold green"), soft_wrap=True)
@@ -49,17 +48,17 @@ class FullPage:
 
     def _frame(self, finding: Finding, style: str) -> None:
         gutter = len(str(finding.range.end_line + 1)) + INDENT + 1
-        for line in self.excerpts.frame(finding.path, finding.range, self.code_width - gutter - 3):
+        for line in self.excerpts.frame(finding, self.code_width - gutter - 3):
             self._line(Text.assemble((f"{line.number:>{gutter}} │ ", "dim"), line.text))
             if line.is_marked:
                 self._line(Text.assemble((f"{'':>{gutter}} │ ", "dim"), _underline(line, style)))
 
     def _step(self, number: int, step: Step) -> None:
-        place = f"{step.path}:{step.range.line}"
         self._wrapped(
-            Text.assemble((f"{number}. ", "bold"), (place, "cyan"), f"  {printable(step.message)}"), INDENT
+            Text.assemble((f"{number}. ", "bold"), (line_place(step), "cyan"), f"  {printable(step.message)}"),
+            INDENT,
         )
-        code = self.excerpts.line(step.path, step.range.line)
+        code = self.excerpts.line(step)
         indent = INDENT + len(f"{number}. ")
         if len(code) > self.code_width - indent:
             code = code[: self.code_width - indent - 1] + "…"
@@ -77,13 +76,12 @@ class FullPage:
 
 
 def _heading(finding: Finding, style: str) -> Text:
-    place = f"{finding.path}:{finding.range.line}:{finding.range.column}"
     return Text.assemble(
         (finding.severity.value, style),
         " ",
         (f"{finding.code} {finding.name}", "bold"),
         "  ",
-        (place, "cyan"),
+        (place(finding), "cyan"),
     )
 
 

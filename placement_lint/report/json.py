@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from placement_lint.finding import Finding, Fix, Range, Step, Verdict
+from placement_lint.finding import Edit, Finding, Fix, Range, Step, Verdict
 from placement_lint.results import Run
 
 VERSION = 1
@@ -26,6 +26,7 @@ def as_object(run: Run) -> dict[str, Any]:
             "skipped": summary.skipped,
             "seconds": round(summary.seconds, 3),
             "cached": summary.cached,
+            **({} if run.known is None else {"known": len(run.known)}),
         },
     }
 
@@ -40,7 +41,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         **_range(finding.range),
         "cell": finding.cell,
         "trace": [_step(step) for step in finding.trace],
-        "fix": _fix(finding.fix) if finding.fix else None,
+        "fix": fix_as_object(finding.fix) if finding.fix else None,
         "verdict": _verdict(finding.verdict) if finding.verdict else None,
     }
 
@@ -60,14 +61,20 @@ def _step(step: Step) -> dict[str, Any]:
         "line": step.range.line,
         "column": step.range.column,
         "message": step.message,
+        **_cell(step),
     }
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _cell(thing: Step | Edit) -> dict[str, int]:
+    """Only in notebooks, where a line means nothing without it."""
+    return {"cell": thing.cell} if thing.cell else {}
+
+
+def fix_as_object(fix: Fix) -> dict[str, Any]:
     return {
         "applicability": fix.applicability.value,
         "message": fix.message,
-        "edits": [{**_range(edit.range), "text": edit.text} for edit in fix.edits],
+        "edits": [{**_range(edit.range), "text": edit.text, **_cell(edit)} for edit in fix.edits],
     }
 
 

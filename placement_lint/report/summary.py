@@ -16,6 +16,8 @@ def summary_line(run: Run) -> str:
     if summary.skipped:
         parts.append(f"{summary.skipped} skipped")
     parts.append(_findings(run.findings))
+    if run.known is not None:
+        parts.append(f"{len(run.known)} suppressed by the baseline")
     return f"{', '.join(parts)} in {summary.seconds:.1f} s"
 
 

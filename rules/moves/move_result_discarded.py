@@ -61,8 +61,7 @@ def check(event: MoveDiscarded) -> Iterator[Problem]:
     label, method = event.label, event.method
     yield Problem(
         event.node,
-        f"`{label}.{method}(…)` returns the moved tensor and leaves `{label}` where it is: "
-        "the statement has no effect",
+        f"`{label}.{method}(…)` returns the moved tensor and leaves `{label}` where it is: the statement has no effect",
         event.tensor.history,
         advice=f"assign the result, `{label} = {label}.{method}(…)`",
     )

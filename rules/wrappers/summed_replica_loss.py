@@ -75,8 +75,7 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
     if event.how == "sum" and event.tensor.reduction == "mean":
         yield Problem(
             event.node,
-            f"`{event.label}` holds one mean loss a replica: their sum multiplies the gradient by the number "
-            "of GPUs",
+            f"`{event.label}` holds one mean loss a replica: their sum multiplies the gradient by the number of GPUs",
             event.tensor.history,
             advice="use `.mean()`",
         )

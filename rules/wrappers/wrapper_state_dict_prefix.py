@@ -64,8 +64,7 @@ def check(event: StateLoaded) -> Iterator[Problem]:
     )
     yield Problem(
         event.node,
-        f"the state was saved {had} the `module.` prefix of a wrapper and is loaded into a module {lacks} it: "
-        f"{effect}",
+        f"the state was saved {had} the `module.` prefix of a wrapper and is loaded into a module {lacks} it: {effect}",
         event.trace,
         advice="save and load `.module.state_dict()`",
     )

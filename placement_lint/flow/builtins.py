@@ -1,0 +1,296 @@
+"""Builtin functions of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import attributes, calls, iteration, methods, modules
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.classes import find, is_subclass
+from placement_lint.flow.containers import content
+from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    ABSENT,
+    NONE,
+    REPLICA,
+    AtLeast,
+    Class,
+    Const,
+    External,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Role,
+    Sequence,
+    Super,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES
+
+
+def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    handler = _BUILTINS.get(name)
+    if handler is not None:
+        return handler(machine, arguments, node)
+    return machine.fresh(f"{name}()")
+
+
+def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    value, classes = arguments.get(0) or NONE, arguments.get(1) or NONE
+
+    def test(option: Value, target: Value) -> Value:
+        targets = target.items if isinstance(target, Sequence) else (target,)
+        if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.place == REPLICA:
+            machine.emit(ParametersRead(node, machine.scene, machine.text(node), "isinstance"))
+        answers = [_is_instance(machine, option, one) for one in targets]
+        if True in answers:
+            return Const(True)
+        if None in answers:
+            return machine.ask(machine.question(("isinstance", option, target), text=node))
+        return Const(False)
+
+    return machine.lift(test, value, classes)
+
+
+def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
+    if isinstance(value, Object) and isinstance(cls, (Class, External)):
+        if value.kind in (Kind.LIST, Kind.DICT):
+            return (
+                cls in (value.cls, External("collections.abc.Mapping")) if value.kind is Kind.DICT else cls == value.cls
+            )
+        return is_subclass(value.cls, cls)
+    if isinstance(value, Tensor) and value.role is Role.PARAMETER and cls == External("torch.nn.Parameter"):
+        return value.place != REPLICA
+    if isinstance(value, Tensor) and value.role is not Role.BATCH and isinstance(cls, External):
+        return cls.name in ("torch.Tensor", "torch.nn.Parameter")
+    if isinstance(value, Sequence) and isinstance(cls, External):
+        return cls.name == "builtins.tuple"
+    if isinstance(value, Const) and isinstance(cls, External) and cls.name.startswith("builtins."):
+        return type(value.value).__name__ == cls.name.partition(".")[2]
+    return None
+
+
+def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    owner, name = arguments.get(0) or NONE, arguments.get(1) or NONE
+
+    def test(option: Value, attribute: Value) -> Value:
+        if isinstance(attribute, Const) and isinstance(attribute.value, str):
+            known = _has_attribute(machine, option, attribute.value)
+            if known is not None:
+                return Const(known)
+        return machine.ask(machine.question(("hasattr", option, attribute), text=node))
+
+    return machine.lift(test, owner, name)
+
+
+def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
+    if not isinstance(owner, Object):
+        return None
+    stored = machine.store.read(owner.id, name)
+    if stored is not None:
+        found = {option is not ABSENT for _, option in alternatives(machine.restrict(stored))}
+        return found.pop() if len(found) == 1 else None
+    if owner.kind is Kind.WRAPPER:
+        return name in MODULE_ATTRIBUTES
+    if isinstance(owner.cls, Class):
+        if find(machine, owner.cls, name) is not None:
+            return True
+        return (name in MODULE_ATTRIBUTES and name != "module") if owner.kind is Kind.MODULE else None
+    return False if owner.kind is Kind.MODULE and name == "module" else None
+
+
+def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    owner, name, default = arguments.get(0) or NONE, arguments.get(1), arguments.get(2)
+    if not isinstance(name, Const) or not isinstance(name.value, str):
+        return machine.fresh()
+    label = name.value
+
+    def get(option: Value) -> Value:
+        if default is not None and _has_attribute(machine, option, label) is not True:
+            if _has_attribute(machine, option, label) is False:
+                return default
+            return machine.fresh(label)
+        written = cst.Attribute(value=node.args[0].value, attr=cst.Name(label)) if label.isidentifier() else None
+        return attributes.read(machine, option, label, written) if written is not None else machine.fresh()
+
+    return machine.lift(get, owner)
+
+
+def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    owner, name, value = arguments.get(0), arguments.get(1), arguments.get(2)
+    if owner is not None and value is not None and isinstance(name, Const) and isinstance(name.value, str):
+        attributes.write(machine, owner, name.value, value, node, f"{machine.text(node.args[0].value)}.{name.value}")
+    return NONE
+
+
+def _super(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    frame = next((frame for frame in reversed(machine.frames) if frame.receiver is not None), None)
+    if frame is None or frame.function is None or frame.function.owner is None or frame.receiver is None:
+        return machine.fresh("super()")
+    return Super(frame.receiver, frame.function.owner)
+
+
+def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
+    def convert(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+        def one(value: Value) -> Value:
+            if isinstance(value, Tensor):
+                if value.per_replica and name in ("float", "int", "bool"):
+                    label = machine.text(node.args[0].value)
+                    machine.emit(ReplicaLossUsed(node, machine.scene, label, f"{name}({label})", value))
+                return machine.fresh(f"{name}()")
+            return value if isinstance(value, (Const, AtLeast, Symbol)) else machine.fresh()
+
+        given = arguments.get(0)
+        if isinstance(given, Const) and name in ("int", "str"):
+            return Const(str(given.value)) if name == "str" else given
+        return machine.lift(one, given) if given is not None else machine.fresh()
+
+    return convert
+
+
+def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    items = content(machine, arguments.get(0) or NONE)
+    if items is not None and items.exact:
+        return Const(len(items.items))
+    return machine.part(_owner(arguments), "len", node) if _owner(arguments) else machine.fresh()
+
+
+def _owner(arguments: Arguments) -> int:
+    value = arguments.get(0)
+    return value.id if isinstance(value, (Object, Symbol)) else 0
+
+
+def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    bounds = [
+        value.value for value in arguments.positional if isinstance(value, Const) and isinstance(value.value, int)
+    ]
+    if bounds and len(bounds) == len(arguments.positional):
+        numbers = range(*bounds)
+        if len(numbers) <= methods.LONGEST:
+            return Sequence(tuple(Const(number) for number in numbers))
+    return Sequence((machine.fresh("i"),), exact=False)
+
+
+def _enumerate(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    iterable = arguments.get(0) or NONE
+    known = iteration.each(machine, iterable)
+    if known is not None:
+        return Sequence(tuple(Sequence((Const(place), item)) for place, item in enumerate(known)), exact=True)
+    pair = Sequence((machine.fresh("i"), iteration.element(machine, iterable, node)))
+    return Sequence((pair,), exact=False)
+
+
+def _zip(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    columns = [iteration.each(machine, value) for value in arguments.positional]
+    if columns and all(column is not None for column in columns):
+        return Sequence(tuple(Sequence(row) for row in zip(*(column or () for column in columns), strict=False)))
+    row = tuple(iteration.element(machine, value, node) for value in arguments.positional)
+    return Sequence((Sequence(row),), exact=False)
+
+
+def _next(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(0) or NONE
+    if isinstance(given, Parameters):
+        return machine.lift(
+            lambda place: (
+                Tensor(place, False, Role.PARAMETER, modules=frozenset({given.module.id}))
+                if not isinstance(place, Const)
+                else machine.fresh()
+            ),
+            modules.place_of(machine, given.module),
+        )
+    return iteration.element(machine, given, node)
+
+
+def _same(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    return arguments.get(0) or machine.fresh()
+
+
+def _listed(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(0)
+    if given is None:
+        return machine.new_list(Sequence(()), node)
+    if isinstance(given, Parameters):
+        return given
+
+    def make(value: Value) -> Value:
+        items = content(machine, value)
+        if items is None:
+            items = Sequence((iteration.element(machine, value, node),), exact=False)
+        return machine.new_list(items, node)
+
+    return machine.lift(make, given)
+
+
+def _tuple(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    items = content(machine, arguments.get(0) or Sequence(()))
+    return items if items is not None else machine.fresh()
+
+
+def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    base = arguments.get(0)
+    if isinstance(base, Object) and base.kind is Kind.DICT:
+        base = machine.read(base.id, "#map")
+    start = base if isinstance(base, Mapping) else Mapping((), None if base is None else machine.fresh())
+    for key, value in arguments.keywords.items():
+        start = start.with_item(key, value)
+    result = machine.new_object(Kind.DICT, External("builtins.dict"), node)
+    machine.write(result.id, "#map", start)
+    return result
+
+
+def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(1) or NONE
+    return replace(given, filtered=True) if isinstance(given, Parameters) else machine.fresh()
+
+
+def _map(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    function, iterable = arguments.get(0) or NONE, arguments.get(1) or NONE
+    known = iteration.each(machine, iterable) or (iteration.element(machine, iterable, node),)
+    return Sequence(tuple(calls.call(machine, function, Arguments((item,)), node) for item in known), exact=False)
+
+
+def _sum(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    items = content(machine, arguments.get(0) or NONE)
+    found = [item for item in items.items if isinstance(item, Tensor)] if items is not None else []
+    return replace(found[0], uid=0) if found else machine.fresh("sum")
+
+
+def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    return NONE
+
+
+_BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
+    "isinstance": _isinstance,
+    "hasattr": _hasattr,
+    "getattr": _getattr,
+    "setattr": _setattr,
+    "super": _super,
+    "float": _number("float"),
+    "int": _number("int"),
+    "bool": _number("bool"),
+    "str": _number("str"),
+    "len": _length,
+    "range": _range,
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "next": _next,
+    "iter": _same,
+    "sorted": _same,
+    "reversed": _same,
+    "list": _listed,
+    "tuple": _tuple,
+    "dict": _dict,
+    "filter": _filter,
+    "map": _map,
+    "sum": _sum,
+    "print": _print,
+}

@@ -1,0 +1,149 @@
+"""Iteration: what the steps of a loop yield, a loader's batches among them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import calls, modules
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.classes import find
+from placement_lint.flow.containers import content
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    CPU,
+    Class,
+    Const,
+    External,
+    Function,
+    Kind,
+    Mapping,
+    Object,
+    Role,
+    Sequence,
+    Source,
+    Symbol,
+    Tensor,
+    Value,
+    describe,
+)
+from placement_lint.rule import Note
+
+
+def element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
+    """What one step of ``for x in iterable`` yields."""
+    return machine.lift(lambda option: _element(machine, option, node), iterable)
+
+
+def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
+    if isinstance(iterable, Object) and iterable.kind is Kind.LOADER:
+        return _batch(machine, iterable, node)
+    if isinstance(iterable, Object) and isinstance(iterable.cls, Class):
+        return _element_of_instance(machine, iterable, iterable.cls, node)
+    if isinstance(iterable, Tensor):
+        return replace(iterable, uid=0, scalar=None)
+    items = content(machine, iterable) or _module_items(machine, iterable)
+    if items is not None and items.items:
+        return items.items[0]
+    if isinstance(iterable, Object) and iterable.kind is Kind.DATASET:
+        return _sample(machine, iterable, node)
+    return machine.fresh()
+
+
+def _module_items(machine: Machine, value: Value) -> Sequence | None:
+    if isinstance(value, Object) and value.kind is Kind.MODULE:
+        items = modules.items_of(machine, value)
+        return items if isinstance(items, Sequence) else None
+    return None
+
+
+def each(machine: Machine, iterable: Value) -> tuple[Value, ...] | None:
+    """All that an iterable of known content yields, in order; None where that is not known."""
+    items = content(machine, iterable) or _module_items(machine, iterable)
+    if items is not None and items.items and (items.exact or len(items.items) > 1):
+        return items.items
+    return None
+
+
+def _element_of_instance(machine: Machine, instance: Object, cls: Class, node: cst.CSTNode) -> Value:
+    items = _module_items(machine, instance)
+    if items is not None and items.items:
+        return items.items[0]
+    for name, arguments in (("__iter__", Arguments()), ("__getitem__", Arguments((machine.fresh("index"),)))):
+        method = find(machine, cls, name)
+        if isinstance(method, Function):
+            result = calls.call_function(machine, method, arguments, node, instance)
+            return element(machine, result, node) if name == "__iter__" and result != instance else result
+    return machine.fresh()
+
+
+def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
+    """A DataLoader's batch: its dataset's samples, collated (torch/utils/data/_utils/collate.py)."""
+    dataset = machine.read(loader.id, "dataset") or machine.fresh()
+    collate = machine.read(loader.id, "#collate")
+    sample = machine.lift(lambda option: _sample(machine, option, node), dataset)
+    rows = machine.read(loader.id, "#rows")
+    if collate is not None:
+        return _collated_by(machine, collate, sample, node)
+    sizes = rows.value if isinstance(rows, Const) and isinstance(rows.value, frozenset) else frozenset()
+    return machine.lift(lambda option: _collated(machine, option, node, sizes), sample)
+
+
+def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
+    if not isinstance(dataset, Object):
+        return machine.fresh("sample")
+    stored = machine.read(dataset.id, "#tensors")
+    if isinstance(stored, Sequence) and stored.items:
+        return stored
+    if isinstance(dataset.cls, Class):
+        method = find(machine, dataset.cls, "__getitem__")
+        if isinstance(method, Function):
+            arguments = Arguments((machine.fresh("index"),))
+            result = calls.call_function(machine, method, arguments, node, dataset)
+            machine.dead = False
+            return result
+    return machine.fresh("sample")
+
+
+def _collated_by(machine: Machine, collate: Value, sample: Value, node: cst.CSTNode) -> Value:
+    if isinstance(collate, (Symbol, External)):
+        return machine.fresh("batch")
+    samples = machine.new_list(Sequence((sample,), exact=False), node)
+    call = node if isinstance(node, cst.Call) else cst.Call(func=cst.Name("collate_fn"))
+    result = calls.call(machine, collate, Arguments((samples,)), call)
+    machine.dead = False
+    return result
+
+
+def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozenset[int]) -> Value:
+    """Tensors are stacked where they are, numbers and arrays become CPU tensors, strings stay lists."""
+    if isinstance(sample, Tensor):
+        note = Note(node, f"a batch comes out of the loader on {describe(sample.place)} here")
+        return replace(
+            sample,
+            scalar=False,
+            role=Role.BATCH,
+            source=Source.LOADER,
+            rows=rows,
+            history=(note,),
+            uid=machine.new_id(),
+            holder=None,
+        )
+    if isinstance(sample, Const) and isinstance(sample.value, str):
+        return machine.fresh()
+    if isinstance(sample, Object) and sample.kind is Kind.DICT:
+        sample = machine.read(sample.id, "#map") or sample
+    if isinstance(sample, Mapping):
+        items = tuple((key, _collated(machine, item, node, rows)) for key, item in sample.items)
+        collated = machine.new_object(Kind.DICT, External("builtins.dict"), node)
+        machine.write(collated.id, "#map", Mapping(items, sample.rest))
+        return collated
+    items_of = content(machine, sample)
+    if items_of is not None and items_of.items:
+        parts = tuple(
+            machine.lift(lambda option: _collated(machine, option, node, rows), item) for item in items_of.items
+        )
+        return Sequence(parts, items_of.exact)
+    note = Note(node, "a batch comes out of the loader on the CPU here")
+    return Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, uid=machine.new_id())

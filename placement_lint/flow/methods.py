@@ -1,0 +1,176 @@
+"""Methods of lists, dicts, strings and values of which nothing is known; what containers of modules hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import attributes, calls, library, modules, optimizers
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.containers import content
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    NONE,
+    Const,
+    Kind,
+    Mapping,
+    Object,
+    Sequence,
+    Symbol,
+    Value,
+)
+
+
+def items_of_container(machine: Machine, arguments: Arguments) -> Value:
+    """What ``nn.Sequential(a, b)``, ``nn.ModuleList([a, b])`` or ``nn.ModuleDict({...})`` contains."""
+    if len(arguments.positional) == 1:
+        only = arguments.positional[0]
+        if isinstance(only, Object) and only.kind is Kind.DICT:
+            return machine.read(only.id, "#map") or Mapping(())
+        if isinstance(only, Mapping):
+            return only
+        items = content(machine, only)
+        if items is not None:
+            return items
+        if isinstance(only, Symbol):
+            return Sequence((), exact=False)
+    return Sequence(arguments.positional, not arguments.spread)
+
+
+def extend_container(machine: Machine, module: Object, name: str, arguments: Arguments) -> None:
+    """``module_list.append(layer)``"""
+    before = machine.read(module.id, modules.ITEMS)
+    known = before if isinstance(before, Sequence) else Sequence((), exact=False)
+    added = arguments.positional[-1:]
+    if name == "extend" and added:
+        more = content(machine, added[0])
+        added = more.items if more is not None else ()
+    for value in added:
+        optimizers.replaced(machine, module, name, None, value, module.node)
+    machine.write(module.id, modules.ITEMS, Sequence((*known.items, *added), known.exact))
+
+
+def call_method(machine: Machine, receiver: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A method of a list, dict, string or unknown value."""
+    if isinstance(receiver, Object):
+        if receiver.kind is Kind.LIST:
+            return _list_method(machine, receiver, name, arguments, node)
+        if receiver.kind is Kind.DICT:
+            return _dict_method(machine, receiver, name, arguments, node)
+        if receiver.kind is Kind.OTHER:
+            return _scaler_method(machine, name, arguments, node)
+    if isinstance(receiver, Mapping):
+        return _mapping_method(machine, receiver, name, arguments)
+    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
+        values = arguments.positional
+        if all(isinstance(value, Const) for value in values) and not arguments.keywords:
+            try:
+                return Const(receiver.value.format(*(value.value for value in values if isinstance(value, Const))))
+            except (IndexError, KeyError, ValueError):
+                return machine.fresh()
+        return formatted(machine, receiver.value.partition("{")[0], values)
+    if isinstance(receiver, Symbol):
+        return _method_of_unknown(machine, receiver, name, arguments, node)
+    return machine.fresh(node)
+
+
+def _list_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    items = machine.read(target.id, "#items")
+    known = items if isinstance(items, Sequence) else Sequence((), exact=False)
+    added: tuple[Value, ...] = ()
+    if name in ("append", "insert"):
+        added = arguments.positional[-1:]
+    elif name == "extend":
+        more = content(machine, arguments.get(0) or NONE)
+        added, known = (more.items, known) if more is not None else ((), replace(known, exact=False))
+    elif name == "pop" and known.items:
+        return known.items[-1]
+    elif name in ("clear", "remove", "sort", "reverse"):
+        kept = () if name == "clear" else known.items
+        machine.write(target.id, "#items", Sequence(kept, exact=name == "clear"))
+    if added:
+        room = known.items if len(known.items) < LONGEST else known.items[:-1]
+        exact = known.exact and len(known.items) < LONGEST
+        machine.write(target.id, "#items", Sequence((*room, *added), exact))
+        if target.id in machine.holders:
+            for value in added:
+                attributes.hold(machine, value, machine.holders[target.id])
+    return NONE if name != "copy" else machine.new_list(known, node)
+
+
+# Longer lists are all alike: the last item stands for the rest.
+LONGEST = 24
+
+
+def _dict_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    mapping = machine.read(target.id, "#map")
+    if not isinstance(mapping, Mapping):
+        return machine.fresh()
+    if name == "update":
+        other = arguments.get(0)
+        if isinstance(other, Object) and other.kind is Kind.DICT:
+            other = machine.read(other.id, "#map")
+        added = other if isinstance(other, Mapping) else Mapping((), machine.fresh())
+        for key, value in (*added.items, *arguments.keywords.items()):
+            mapping = mapping.with_item(key, value)
+        machine.write(target.id, "#map", replace(mapping, rest=mapping.rest or added.rest))
+        return NONE
+    if name == "setdefault" and isinstance(key := arguments.get(0), Const) and mapping.get(key.value) is None:
+        machine.write(target.id, "#map", mapping.with_item(key.value, arguments.get(1) or NONE))
+    return _mapping_method(machine, mapping, name, arguments)
+
+
+def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Arguments) -> Value:
+    values = tuple(value for _, value in mapping.items) + ((mapping.rest,) if mapping.rest is not None else ())
+    exact = mapping.rest is None
+    if name == "values":
+        return Sequence(values, exact)
+    if name == "items":
+        keys = [key for key, _ in mapping.items]
+        pairs = tuple(
+            Sequence((Const(keys[place]) if place < len(keys) else machine.fresh(), value))
+            for place, value in enumerate(values)
+        )
+        return Sequence(pairs, exact)
+    if name == "keys":
+        return Sequence(tuple(Const(key) for key, _ in mapping.items), exact)
+    if name in ("get", "pop", "setdefault") and isinstance(key := arguments.get(0), Const):
+        found = mapping.get(key.value)
+        return found if found is not None else arguments.get(1) or NONE
+    return machine.fresh()
+
+
+def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``scaler.scale(loss)`` is a tensor like the loss; ``scaler.step(optimizer)`` steps it."""
+    given = arguments.get(0)
+    if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
+        optimizers.step(machine, given, node)
+    return given if name == "scale" and given is not None else NONE
+
+
+def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if name in ("to", "cuda", "cpu"):
+        library.move_unknown(machine, receiver, name, arguments, node)
+        return receiver
+    if name in ("parameters", "train", "eval", "state_dict", "load_state_dict"):
+        return library.call_module_method(machine, receiver, name, arguments, node)
+    given = arguments.get(0)
+    if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
+        optimizers.step(machine, given, node)
+    if name == "get" and isinstance(given, Const):
+        return machine.part(receiver.id, ("item", given.value), node, receiver)
+    return calls.foreign(machine, arguments, node)
+
+
+def formatted(machine: Machine, prefix: str, values: tuple[Value, ...]) -> Value:
+    """``f"cuda:{rank}"``: a device with an index that is unknown but equal to itself."""
+    from placement_lint.flow.values import Device
+
+    if prefix == "cuda:" and len(values) == 1:
+        value = values[0]
+        if isinstance(value, Symbol):
+            return Device("cuda", value)
+        if isinstance(value, Const) and type(value.value) is int:
+            return Device("cuda", value.value)
+    return machine.fresh("text")

@@ -1,0 +1,314 @@
+"""Operators: truth, comparison and arithmetic of abstract values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import expressions, methods, tensors
+from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
+from placement_lint.flow.containers import content
+from placement_lint.flow.events import Operand, ReplicaLossUsed
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    AtLeast,
+    Choice,
+    Const,
+    Device,
+    Function,
+    Kind,
+    Object,
+    Place,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    compare,
+)
+from placement_lint.flow.values import Comparison as Placed
+
+# --- truth -------------------------------------------------------------------------------------------------
+
+
+def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
+    """The condition under which a value is true."""
+    if isinstance(value, Choice):
+        conditions = []
+        for guard, option in value.alternatives:
+            with machine.assuming(guard):
+                conditions.append(guard & truth(machine, option, node))
+        return any_of(conditions)
+    if isinstance(value, Tensor) and value.per_replica:
+        text = machine.text(node)
+        machine.emit(ReplicaLossUsed(node, machine.scene, text, f"testing `{text}`", value))
+    if isinstance(value, Const):
+        return ALWAYS if value.value else ALWAYS.negation
+    if isinstance(value, AtLeast):
+        return ALWAYS if value.bound > 0 else answered(machine.question(value), True)
+    if isinstance(value, Sequence) and value.exact:
+        return ALWAYS if value.items else ALWAYS.negation
+    if isinstance(value, Object) and value.kind not in (Kind.LIST, Kind.DICT):
+        return ALWAYS
+    if isinstance(value, Symbol):
+        return answered(machine.question(value, text=value.source or node), True)
+    return answered(machine.opaque(text=node), True)
+
+
+def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
+    value = expressions.evaluate(machine, node.expression)
+    if isinstance(node.operator, cst.Not):
+        holds = truth(machine, value, node.expression)
+        return machine.either(((holds, FALSE), (holds.negation, TRUE)))
+
+    def apply(option: Value) -> Value:
+        if isinstance(option, Const) and isinstance(option.value, (int, float)):
+            return Const(-option.value) if isinstance(node.operator, cst.Minus) else machine.fresh()
+        if isinstance(option, Tensor):
+            return tensors.derive(option, "negation", node, option.scalar)
+        return machine.fresh()
+
+    return machine.lift(apply, value)
+
+
+def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
+    """``a and b``: b is evaluated, and its answer counts, only where a did not decide."""
+    left = expressions.evaluate(machine, node.left)
+    holds = truth(machine, left, node.left)
+    goes_on = holds if isinstance(node.operator, cst.And) else holds.negation
+    return machine.fork(
+        (
+            (goes_on.negation, lambda: machine.restrict(left)),
+            (goes_on, lambda: expressions.evaluate(machine, node.right)),
+        ),
+        asks=True,
+    )
+
+
+def conditional(machine: Machine, node: cst.IfExp) -> Value:
+    holds = truth(machine, expressions.evaluate(machine, node.test), node.test)
+    return machine.fork(
+        (
+            (holds, lambda: expressions.evaluate(machine, node.body)),
+            (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
+        ),
+        asks=True,
+    )
+
+
+# --- comparison ----------------------------------------------------------------------------------------------
+
+
+_NEGATED = {
+    cst.NotEqual: cst.Equal,
+    cst.IsNot: cst.Is,
+    cst.NotIn: cst.In,
+    cst.LessThanEqual: cst.GreaterThan,
+    cst.LessThan: cst.GreaterThanEqual,
+}
+
+
+def comparison(machine: Machine, node: cst.Comparison) -> Value:
+    target = node.comparisons[0]
+    with machine.only_tested(_tests_for_none(target)):
+        left = expressions.evaluate(machine, node.left)
+    right = expressions.evaluate(machine, target.comparator)
+    if len(node.comparisons) > 1:
+        return machine.fresh(node)
+    return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
+
+
+def _tests_for_none(target: cst.ComparisonTarget) -> bool:
+    is_none = isinstance(target.comparator, cst.Name) and target.comparator.value == "None"
+    return is_none and isinstance(target.operator, (cst.Is, cst.IsNot, cst.Equal, cst.NotEqual))
+
+
+def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
+    operator = type(node.comparisons[0].operator)
+    positive = _NEGATED.get(operator, operator)
+    answer = _decide(machine, left, right, positive)
+    if answer is None:
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            return _compared_tensors(machine, left, right, node)
+        asked = machine.ask(_question(machine, left, right, positive, node))
+        return asked if positive is operator else _flipped(machine, asked)
+    return Const(answer if positive is operator else not answer)
+
+
+def _flipped(machine: Machine, value: Value) -> Value:
+    return machine.lift(lambda option: Const(not option.value) if isinstance(option, Const) else option, value)
+
+
+def _question(machine: Machine, left: Value, right: Value, operator: type, node: cst.Comparison) -> Question:
+    text = node
+    subject = (operator.__name__, left, right)
+    if operator in (cst.Equal, cst.Is):
+        return machine.question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
+    return machine.question(subject, text=text)
+
+
+def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool | None:
+    if operator in (cst.Is, cst.Equal):
+        if isinstance(left, Const) and isinstance(right, Const):
+            return left.value == right.value
+        if isinstance(left, (Device, Symbol)) and isinstance(right, (Device, Symbol)):
+            return True if left == right else _same_device(left, right)
+        if NONE in (left, right):
+            other = left if right == NONE else right
+            return False if isinstance(other, (Object, Tensor, Device, Sequence, Function, AtLeast)) else None
+        if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
+            return False if right.value < left.bound else None
+        if isinstance(left, Device) and isinstance(right, Const):
+            return False if left.kind in ("cpu", "cuda") and left.kind not in str(right.value) else None
+        return None
+    if operator in (cst.GreaterThan, cst.GreaterThanEqual):
+        return _greater(left, right, strict=operator is cst.GreaterThan)
+    if operator is cst.In and isinstance(left, Const):
+        items = content(machine, right)
+        if items is not None and items.exact and all(isinstance(item, Const) for item in items.items):
+            return left in items.items
+        if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
+            return left.value in right.value
+    return None
+
+
+def _same_device(left: Place, right: Place) -> bool | None:
+    return False if compare(left, right) is Placed.DIFFERENT else None
+
+
+def _greater(left: Value, right: Value, strict: bool) -> bool | None:
+    if isinstance(left, Const) and isinstance(right, Const):
+        one, other = left.value, right.value
+        if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+            return one > other if strict else one >= other
+    if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
+        return True if left.bound > right.value or (not strict and left.bound == right.value) else None
+    if isinstance(right, AtLeast) and isinstance(left, Const) and isinstance(left.value, int):
+        return False if right.bound > left.value or (strict and right.bound == left.value) else None
+    return None
+
+
+def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
+    if isinstance(node.comparisons[0].operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
+        return machine.fresh(node)
+    labels = (node.left, node.comparisons[0].comparator)
+    operands = [
+        Operand(label, value) for label, value in zip(labels, (left, right), strict=False) if isinstance(value, Tensor)
+    ]
+    result = tensors.operate(machine, "a comparison", operands, node)
+    return replace(result, reduction=None) if result is not None else machine.fresh()
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------
+
+
+def binary(machine: Machine, node: cst.BinaryOperation) -> Value:
+    left, right = expressions.evaluate(machine, node.left), expressions.evaluate(machine, node.right)
+    return machine.lift(
+        lambda one, other: arithmetic(machine, one, other, node.operator, (node.left, node.right), node),
+        left,
+        right,
+    )
+
+
+_SYMBOLS: dict[type, str] = {
+    cst.Add: "+", cst.Subtract: "-", cst.Multiply: "*", cst.Divide: "/", cst.MatrixMultiply: "@", cst.Power: "**",
+    cst.FloorDivide: "//", cst.Modulo: "%", cst.BitAnd: "&", cst.BitOr: "|", cst.BitXor: "^",
+    cst.AddAssign: "+=", cst.SubtractAssign: "-=", cst.MultiplyAssign: "*=", cst.DivideAssign: "/=",
+    cst.MatrixMultiplyAssign: "@=", cst.BitAndAssign: "&=", cst.BitOrAssign: "|=", cst.PowerAssign: "**=",
+}  # fmt: skip
+
+
+def arithmetic(
+    machine: Machine,
+    left: Value,
+    right: Value,
+    operator: cst.CSTNode,
+    sources: tuple[cst.BaseExpression, cst.BaseExpression],
+    node: cst.CSTNode,
+) -> Value:
+    """``left + right`` and its kind, of concrete values."""
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return _tensor_arithmetic(machine, left, right, operator, sources, node)
+    if isinstance(left, Const) and isinstance(right, Const):
+        return _folded(machine, left.value, right.value, operator)
+    if isinstance(operator, cst.Multiply):
+        items = content(machine, left)
+        if items is not None and isinstance(right, (Const, Symbol)):
+            return machine.new_list(replace(items, exact=False), node)
+    if isinstance(operator, (cst.Add, cst.AddAssign)):
+        one, other = content(machine, left), content(machine, right)
+        if one is not None and other is not None:
+            joined = Sequence((*one.items, *other.items), one.exact and other.exact)
+            return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
+        if isinstance(left, Const) and isinstance(left.value, str):
+            return methods.formatted(machine, left.value, (right,))
+    if isinstance(operator, cst.Modulo) and isinstance(left, Const) and isinstance(left.value, str):
+        return _percent(machine, left.value, right, sources[1], node)
+    return machine.fresh(node)
+
+
+def _tensor_arithmetic(
+    machine: Machine,
+    left: Value,
+    right: Value,
+    operator: cst.CSTNode,
+    sources: tuple[cst.BaseExpression, cst.BaseExpression],
+    node: cst.CSTNode,
+) -> Value:
+    sides = [
+        Operand(source, value)
+        for source, value in zip(sources, (left, right), strict=False)
+        if isinstance(value, Tensor)
+    ]
+    symbol = _SYMBOLS.get(type(operator), "an operator")
+    if len(sides) == 1:
+        tensor = sides[0].tensor
+        other = right if isinstance(left, Tensor) else left
+        scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
+        derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
+        return _scaled(machine, derived) if symbol in ("/", "/=", "*", "*=") else derived
+    result = tensors.operate(machine, f"`{symbol}`", sides, node)
+    if result is None:
+        return machine.fresh()
+    lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
+    return replace(result, lost=lost)
+
+
+def _scaled(machine: Machine, loss: Tensor) -> Tensor:
+    """A loss that is divided (or weighted) is no longer a plain mean: the division may be the average itself."""
+    if loss.reduced is not None:
+        machine.divided.add(loss.reduced)
+    return replace(loss, reduction=None) if loss.per_replica else loss
+
+
+def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode) -> Value:
+    """Arithmetic of constants, as far as devices and counts are computed with it."""
+    if isinstance(left, str):
+        if isinstance(right, str) and isinstance(operator, (cst.Add, cst.AddAssign)):
+            return Const(left + right)
+        if isinstance(right, (int, str)) and isinstance(operator, cst.Modulo):
+            try:
+                return Const(left % right)
+            except (TypeError, ValueError):
+                return machine.fresh()
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        if isinstance(operator, (cst.Add, cst.AddAssign)):
+            return Const(left + right)
+        if isinstance(operator, (cst.Subtract, cst.SubtractAssign)):
+            return Const(left - right)
+        if isinstance(operator, (cst.Multiply, cst.MultiplyAssign)):
+            return Const(left * right)
+    return machine.fresh()
+
+
+def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpression, node: cst.CSTNode) -> Value:
+    """``"loss %.3f" % loss`` uses the loss as a number."""
+    values = right.items if isinstance(right, Sequence) else (right,)
+    if any(mark in text for mark in ("%f", "%.", "%d", "%g", "%e")):
+        for value in values:
+            expressions.used_as_number(machine, value, source, node)
+    return methods.formatted(machine, text.partition("%")[0], values)
