@@ -6,7 +6,7 @@ import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from placement_lint.files import patterns
 from placement_lint.finding import Edit, Finding, Fix, Range, Severity, Step
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.results import Crash
+from placement_lint.source.anchors import Anchors
+from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
 from placement_lint.source.parsing import check_syntax, parse
 from placement_lint.source.suppressions import read_suppressions
 from placement_lint.source.text import Unreadable, decode
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 
     from placement_lint.rule import Problem, Rule
 
+Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
+"""For a node that the program runs and its text lacks: the node of the text."""
+
 # A file that names none of these holds no tensor, module or optimizer that the analysis could know.
-TRIGGER = re.compile(rb"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers")
+TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers")
 
 
 @dataclass(frozen=True)
@@ -95,23 +100,34 @@ class Checker:
             return Checked(path, crashes=(_crash(path, None, error),))
 
     def unreadable(self, path: str, reason: Unreadable) -> Checked:
+        """The file's only finding: nothing else is known of it."""
         rule = UNREADABLE_SOURCE
         place = Range(reason.line, reason.column, reason.line, reason.column)
         finding = Finding(rule.code, rule.name, rule.severity, reason.message, path, place)
         return Checked(path, (finding,) if rule in self.rules_for(path) else (), skipped=True)
 
     def _check(self, data: bytes, path: str) -> Checked:
-        if path.endswith(".ipynb"):
-            raise Unreadable("notebooks are not supported; convert it with `jupyter nbconvert --to script`")
-        text = decode(data)
+        if not path.endswith(NOTEBOOK):
+            return self._check_program(decode(data), path)
+        try:
+            notebook = read_notebook(data)
+        except OtherLanguage:
+            return Checked(path, skipped=True)
+        try:
+            checked = self._check_program(notebook.program, path, notebook)
+        except Unreadable as reason:
+            checked = self.unreadable(path, reason)
+        return replace(checked, findings=tuple(map(notebook.placed, checked.findings)))
+
+    def _check_program(self, text: str, path: str, notebook: Notebook | None = None) -> Checked:
         suppressions = read_suppressions(text)
         if suppressions.skip_file:
             return Checked(path, skipped=True)
         rules = self.rules_for(path)
         found: list[Finding] = []
         crashes: list[Crash] = []
-        if TRIGGER.search(data):
-            found, crashes = _analyse(parse(text), path, rules)
+        if TRIGGER.search(text):
+            found, crashes = _analyse(parse(text), path, rules, notebook)
         else:
             check_syntax(text)
         kept, used = without_suppressed(found, suppressions)
@@ -120,28 +136,45 @@ class Checker:
             running = {rule.code for rule in rules}
             idle = idle_comments(path, suppressions, used, rules)
             kept.extend(finding for finding in idle if finding.code in running)
-        return Checked(path, self._shown(kept), tuple(crashes))
+        anchors = Anchors(text)
+        anchored = [replace(finding, anchor=anchors.at(finding.range.line)) for finding in kept]
+        return Checked(path, self._shown(anchored), tuple(crashes))
 
     def _shown(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         severe = (finding for finding in findings if finding.severity >= self.job.severity)
         return tuple(sorted(severe, key=lambda finding: finding.sort_key))
 
 
-def _analyse(module: cst.Module, path: str, rules: Sequence[Rule]) -> tuple[list[Finding], list[Crash]]:
+def _analyse(
+    module: cst.Module, path: str, rules: Sequence[Rule], notebook: Notebook | None
+) -> tuple[list[Finding], list[Crash]]:
     from placement_lint.listen import problems_in
 
     listening = [rule for rule in rules if rule.listens]
-    hearing = problems_in(module, listening)
+    program, texts = _as_run(module, notebook)
+    hearing = problems_in(program, listening)
     crashes = [_crash(path, rule, error) for rule, error in hearing.crashes]
-    found = _place(module, path, hearing.problems) if hearing.problems else []
+    found = _place(module, path, hearing.problems, texts) if hearing.problems else []
     return found, crashes
 
 
-def _place(module: cst.Module, path: str, problems: Sequence[tuple[Rule, Problem]]) -> list[Finding]:
+def _as_run(module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, Texts]:
+    if notebook is None:
+        return module, {}
+    from placement_lint.source.display import with_displays
+
+    return with_displays(module, notebook)
+
+
+def _place(
+    module: cst.Module, path: str, problems: Sequence[tuple[Rule, Problem]], texts: Texts
+) -> list[Finding]:
     """Findings from problems, each once however often a function was interpreted."""
     from placement_lint.source.positions import positions
 
-    places = positions(module, [node for _, problem in problems for node in _nodes(problem)])
+    nodes = [node for _, problem in problems for node in _nodes(problem)]
+    places = positions(module, [texts.get(node, node) for node in nodes])
+    places |= {node: places[texts[node]] for node in nodes if node in texts}
     findings = (_finding(rule, problem, path, places) for rule, problem in problems)
     return list({(finding.code, finding.range, finding.message): finding for finding in findings}.values())
 

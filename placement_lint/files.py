@@ -19,6 +19,7 @@ EXCLUDED_FOLDERS = frozenset(
         *("__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"),
     }
 )
+SOURCES = (".py", ".ipynb")
 
 
 @dataclass
@@ -52,7 +53,7 @@ def patterns(base: Path, lines: Iterable[str]) -> Patterns:
 
 
 def find_files(arguments: Sequence[str], excludes: Patterns) -> Selection:
-    """Every file named, and every ``*.py`` below a folder that is named; each once."""
+    """Every file named, and every script and notebook below a folder that is named; each once."""
     selection = Selection()
     seen: set[str] = set()
     for argument in arguments:
@@ -69,7 +70,7 @@ def find_files(arguments: Sequence[str], excludes: Patterns) -> Selection:
 
 
 def _walk(root: Path, excludes: Patterns, selection: Selection) -> Iterator[Path]:
-    """Python files below a folder, sorted; links to folders are not followed, so no loop can arise."""
+    """Scripts and notebooks below a folder, sorted; links to folders are not followed, so no loop can arise."""
     absolute = Path(os.path.abspath(root))
     inherited = _gitignores_above(absolute)
     # A folder that is named is wanted, even if the patterns around it would leave it out.
@@ -91,7 +92,7 @@ def _walk(root: Path, excludes: Patterns, selection: Selection) -> Iterator[Path
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in EXCLUDED_FOLDERS and not _is_ignored(path, True, deciding):
                     subfolders.append((folder / entry.name, path, rules))
-            elif entry.name.endswith(".py") and _is_source(entry) and not _is_ignored(path, False, deciding):
+            elif entry.name.endswith(SOURCES) and _is_source(entry) and not _is_ignored(path, False, deciding):
                 yield folder / entry.name
         pending.extend(reversed(subfolders))
 

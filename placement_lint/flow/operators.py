@@ -16,6 +16,7 @@ from placement_lint.flow.values import (
     NONE,
     TRUE,
     AtLeast,
+    Bound,
     Choice,
     Const,
     Device,
@@ -55,6 +56,9 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         return ALWAYS
     if isinstance(value, Symbol):
         return answered(machine.question(value, text=value.source or node), True)
+    if isinstance(value, Bound):
+        # An unknown value's ``cuda`` may be a method, but here it is a flag.
+        return answered(machine.question(value, text=node), True)
     return answered(machine.opaque(text=node), True)
 
 

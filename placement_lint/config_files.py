@@ -1,0 +1,186 @@
+"""Where settings come from: the configuration nearest to a file, and the ones that it extends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from placement_lint.config import READERS, Settings, field_of
+from placement_lint.errors import UsageError
+from placement_lint.spelling import did_you_mean
+
+OWN_FILE, SHARED_FILE = "placement-lint.toml", "pyproject.toml"
+SECTION = "placement-lint"
+EXTEND = "extend"
+KEYS = (EXTEND, *READERS)
+RULE_KEYS = ("select", "extend-select", "ignore", "extend-ignore")
+RULE_TABLE_KEYS = ("per-file-ignores", "extend-per-file-ignores")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one file sets."""
+
+    path: Path
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The layers that hold for a folder, what is extended before what extends it.
+
+    What an extended file says counts as if it were written in the file that extends it, so all patterns are
+    relative to ``root``. An `extend-…` key adds to the same key of the layers below, any other one replaces it.
+    """
+
+    root: Path
+    layers: tuple[Layer, ...] = ()
+
+    @cached_property
+    def settings(self) -> Settings:
+        values: dict[str, Any] = {}
+        for layer in self.layers:
+            for key, value in layer.values.items():
+                name = field_of(key)
+                values[name] = _added(values.get(name), value) if key.startswith(EXTEND) else value
+        return Settings(root=self.root, **values)
+
+    def sources(self, key: str) -> list[Path]:
+        """The files that had a say in a key's value; none if it is the default."""
+        setting = [layer.path for layer in self.layers if key in layer.values]
+        return setting if key.startswith(EXTEND) else setting[-1:]
+
+    def check_rules(self) -> None:
+        """Refuse rules that do not exist, naming the file that wants them."""
+        from placement_lint.registry import check_selector
+
+        for layer in self.layers:
+            for key, selector in _selectors(layer):
+                try:
+                    check_selector(selector)
+                except UsageError as error:
+                    raise UsageError(f"{layer.path}: `{key}`: {error}") from None
+
+
+class Projects:
+    """The configuration of each file of a run: the nearest, unless the command line names one or wants none."""
+
+    def __init__(self, config: str | None = None, isolated: bool = False) -> None:
+        here = Path.cwd()
+        self._default = Configuration(here)
+        self._only = Configuration(here, tuple(_layers(Path(config).absolute()))) if config else None
+        if isolated:
+            self._only = self._default
+        if self._only:
+            self._only.check_rules()
+        self._of_folder: dict[Path, Configuration] = {}
+
+    def of(self, folder: Path) -> Configuration:
+        if self._only:
+            return self._only
+        if folder not in self._of_folder:
+            self._of_folder[folder] = self._found(folder)
+        return self._of_folder[folder]
+
+    def settings(self, folder: Path) -> Settings:
+        return self.of(folder).settings
+
+    def _found(self, folder: Path) -> Configuration:
+        if found := configuration_in(folder):
+            found.check_rules()
+            return found
+        return self._default if folder == folder.parent else self.of(folder.parent)
+
+
+def load_settings(folder: Path) -> Settings:
+    """The settings of the nearest configuration at or above ``folder``; its rules are not looked up."""
+    found = (configuration_in(parent) for parent in (folder, *folder.parents))
+    return next((configuration.settings for configuration in found if configuration), Settings(root=folder))
+
+
+def configuration_in(folder: Path) -> Configuration | None:
+    """The configuration that a folder itself holds."""
+    own, shared = folder / OWN_FILE, folder / SHARED_FILE
+    if own.is_file():
+        return Configuration(folder, tuple(_layers(own)))
+    if shared.is_file() and _section(shared) is not None:
+        return Configuration(folder, tuple(_layers(shared)))
+    return None
+
+
+def _layers(path: Path, extending: tuple[Path, ...] = ()) -> Iterator[Layer]:
+    if path in extending:
+        raise UsageError(f"{path}: `{EXTEND}` leads back to this file")
+    section = _section(path)
+    if section is None:
+        raise UsageError(f"{path}: there is no [tool.{SECTION}] in this file")
+    layer = _layer(path, section)
+    if EXTEND in section:
+        yield from _layers(_extended(path, section[EXTEND]), (*extending, path))
+    yield layer
+
+
+def _extended(path: Path, value: object) -> Path:
+    if not isinstance(value, str):
+        raise UsageError(f"{path}: `{EXTEND}` must be the path of a file")
+    return Path(os.path.normpath(path.parent / os.path.expandvars(os.path.expanduser(value))))
+
+
+def _layer(path: Path, section: object) -> Layer:
+    where = f" in [tool.{SECTION}]" if path.name == SHARED_FILE else ""
+    if not isinstance(section, dict):
+        raise UsageError(f"{path}: [tool.{SECTION}] must be a table")
+    values: dict[str, Any] = {}
+    for key, value in section.items():
+        if key not in KEYS:
+            raise UsageError(f"{path}: unknown key `{key}`{where}{did_you_mean(key, KEYS)}")
+        if key in READERS:
+            try:
+                values[key] = READERS[key](value)
+            except ValueError as error:
+                raise UsageError(f"{path}: `{key}`{where} must be {error}") from None
+    return Layer(path, values)
+
+
+def _section(path: Path) -> Any:
+    """The part of a file that is ours: the whole of it, unless other tools share it. None if there is none."""
+    content = _read_toml(path)
+    if path.name != SHARED_FILE:
+        return content
+    tools = content.get("tool", {})
+    return tools.get(SECTION) if isinstance(tools, dict) else None
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _selectors(layer: Layer) -> Iterator[tuple[str, str]]:
+    for key in RULE_KEYS:
+        yield from ((key, selector) for selector in layer.values.get(key, ()))
+    for key in RULE_TABLE_KEYS:
+        tables = layer.values.get(key, {}).values()
+        yield from ((key, selector) for selectors in tables for selector in selectors)
+
+
+def _added(below: Any, value: Any) -> Any:
+    """Lists are joined, and so are the tables of lists, pattern by pattern."""
+    if below is None:
+        return value
+    if isinstance(value, dict):
+        return below | {pattern: (*below.get(pattern, ()), *listed) for pattern, listed in value.items()}
+    return (*below, *value)

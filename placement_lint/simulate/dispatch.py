@@ -1,0 +1,244 @@
+"""Every operation that reaches a kernel passes here: operands are compared, results are labelled.
+
+The mode stands below autograd (`torch/utils/_python_dispatch.py`: `TorchDispatchMode`), so it sees
+forward and backward alike, in ATen's own operators: the very place where CUDA kernels compare the devices
+of their operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import mismatch
+from .machine import CPU, as_device, here
+from .placement import ANYWHERE, Placement, Tensor, is_real, label_of, storage_of
+
+Kwargs = dict[str, Any]
+Rule = Callable[[Any, tuple[Any, ...], Kwargs], Any]
+
+ON_CPU = None
+UNSETTLED = ANYWHERE.index
+
+
+class SimulatedKernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The kernels of a simulated machine. Modes belong to a thread: every thread enters one of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Kwargs | None = None
+    ) -> Any:
+        rule = _rules.get(func) or _learn(func)
+        if rule is decomposed:
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
+        return rule(func, args, kwargs or {})
+
+
+# --- what operands say ----------------------------------------------------------------------------
+
+
+def survey(values: Iterable[Any], seen: set[int | None]) -> None:
+    """Collect where the operands are: GPU indices, `ON_CPU`, `UNSETTLED`."""
+    for value in values:
+        if isinstance(value, Tensor):
+            label = label_of(value)
+            seen.add(label if label is None else label.index)
+        elif type(value) in (list, tuple):
+            survey(value, seen)
+
+
+def mark(result: Any, where: int | None, func: Any) -> None:
+    """Label what an operation returned; what has a place already (views, in-place results) keeps it."""
+    if isinstance(result, Tensor):
+        storage = storage_of(result)
+        label = storage._placement  # type: ignore[attr-defined]
+        if label is None or label is ANYWHERE:
+            _label(storage, where)
+        if (observer := here().observer) is not None:
+            observer.computed(result, str(func))
+    elif type(result) in (list, tuple):
+        for item in result:
+            mark(item, where, func)
+
+
+def _label(storage: Any, where: int | None) -> None:
+    if where is None:
+        storage._placement = None
+    elif where == UNSETTLED:
+        storage._placement = ANYWHERE
+    elif is_real(storage):
+        storage._placement = Placement(here(), where, storage.nbytes())
+
+
+# --- rules: how an operator treats devices --------------------------------------------------------
+
+
+def ordinary(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """All operands on one device, and the result there."""
+    seen: set[int | None] = set()
+    survey(args, seen)
+    if kwargs:
+        survey(kwargs.values(), seen)
+    if len(seen) > 1:
+        where = mismatch.common_place(func, args, kwargs)
+    elif seen:
+        (where,) = seen
+    else:
+        where = ON_CPU
+    if "generator" in kwargs:
+        _check_generator(kwargs["generator"], where)
+    result = func(*args, **kwargs)
+    if where is not ON_CPU or len(seen) > 1 or here().observer is not None:
+        mark(result, where, func)
+    return result
+
+
+def made_with_options(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """An operator that takes a device: a GPU is meant, the CPU is what C++ code says of any operand."""
+    seen: set[int | None] = set()
+    survey(args, seen)
+    where = next(iter(seen)) if seen else UNSETTLED
+    device = kwargs.get("device")
+    if device is not None and as_device(device).type != "cpu":
+        target = here().resolve(device)
+        if target.type == "cuda":
+            where, kwargs = target.index, {**kwargs, "device": CPU}
+        else:
+            where = ON_CPU
+    if kwargs.get("pin_memory"):
+        kwargs = {**kwargs, "pin_memory": False}
+    result = func(*args, **kwargs)
+    mark(result, where, func)
+    return result
+
+
+def like_first(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """Operands may be anywhere; the result is where the first one is (copies, casts, indexing by the CPU)."""
+    seen: set[int | None] = set()
+    survey(args[:1], seen)
+    where = next(iter(seen)) if seen else ON_CPU
+    result = func(*args, **kwargs)
+    mark(result, where, func)
+    return result
+
+
+def copied(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """``a.copy_(b)`` crosses devices; an unsettled destination goes where the source is."""
+    target, source = args[0], args[1]
+    if label_of(target) is ANYWHERE and (label := label_of(source)) is not ANYWHERE:
+        _label(storage_of(target), label if label is None else label.index)
+    elif (observer := here().observer) is not None and label_of(source) is not ANYWHERE:
+        observer.moved(source, target, source.device, target.device)
+    return func(*args, **kwargs)
+
+
+def indexed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """Indices are on the CPU or with the tensor; assigned values are with the tensor unless 0-dim."""
+    mismatch.check_indices(args[0], args[1])
+    if len(args) > 2:
+        mismatch.check_assigned(func, args[0], args[2])
+    return like_first(func, args, kwargs)
+
+
+def packed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """``pack_padded_sequence``: lengths and batch sizes live on the CPU, whatever the data does."""
+    mismatch.check_lengths(args[1])
+    data, batch_sizes = func(*args, **kwargs)
+    label = label_of(args[0])
+    mark(data, label if label is None else label.index, func)
+    return data, batch_sizes
+
+
+def foreach(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """Lists are worked on index by index, so only tensors of the same index must agree."""
+    places = mismatch.common_places(func, args, kwargs)
+    result = func(*args, **kwargs)
+    if type(result) in (list, tuple):
+        for item, where in zip(result, places, strict=False):
+            mark(item, where, func)
+    elif isinstance(result, Tensor):
+        mark(result, places[0], func)
+    return result
+
+
+def communicated(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """Collectives work on what they are given; NCCL has no backend for tensors of the CPU."""
+    from .distributed import check_backend
+
+    check_backend(args)
+    return func(*args, **kwargs)
+
+
+def untouched(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    return func(*args, **kwargs)
+
+
+def decomposed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """Inference mode hands composite operators over whole; their parts are what kernels see."""
+    raise AssertionError("the mode itself runs the parts")
+
+
+def _check_generator(generator: Any, where: int | None) -> None:
+    """`aten/src/ATen/core/Generator.h`, `check_generator`."""
+    if generator is None or where == UNSETTLED:
+        return
+    wanted, found = (
+        "cpu" if on_cpu else "cuda" for on_cpu in (where is None, generator._cdata not in here().generators)
+    )
+    if wanted != found:
+        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")
+
+
+# Operators that mix devices by design (native_functions.yaml gives each "device_check: NoCheck").
+BY_NAME: dict[str, Rule] = {
+    "aten::copy_": copied,
+    "aten::_to_copy": made_with_options,
+    "aten::set_": untouched,
+    "aten::set_data": untouched,
+    "aten::lift_fresh": untouched,
+    "aten::lift": untouched,
+    "aten::_local_scalar_dense": untouched,
+    "aten::is_same_size": untouched,
+    "aten::_foreach_copy_": foreach,
+    "aten::index": indexed,
+    "aten::index_put": indexed,
+    "aten::index_put_": indexed,
+    "aten::_index_put_impl_": indexed,
+    "aten::_unsafe_index": indexed,
+    "aten::_unsafe_index_put": indexed,
+    "aten::_pack_padded_sequence": packed,
+    "aten::_ctc_loss": like_first,
+    "aten::_ctc_loss_backward": like_first,
+    "aten::_pack_padded_sequence_backward": like_first,
+    "aten::mkldnn_rnn_layer": like_first,
+    "aten::mkldnn_rnn_layer_backward": like_first,
+}
+BY_NAMESPACE: dict[str, Rule] = {"aten": ordinary, "c10d": communicated}
+BY_PREFIX: dict[str, Rule] = {"aten::_foreach_": foreach, "aten::_fused_": foreach}
+
+_rules: dict[Any, Rule] = {}
+
+
+def _learn(func: Any) -> Rule:
+    rule = _rules[func] = _rule_for(func)
+    return rule
+
+
+def _rule_for(func: Any) -> Rule:
+    schema = func._schema
+    if schema.name in BY_NAME:
+        return BY_NAME[schema.name]
+    for prefix, rule in BY_PREFIX.items():
+        if schema.name.startswith(prefix) and schema.name != "aten::_fused_dropout":
+            return rule
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return decomposed
+    if any(argument.name == "device" for argument in schema.arguments):
+        return made_with_options
+    return BY_NAMESPACE.get(func.namespace, like_first)

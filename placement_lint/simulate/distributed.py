@@ -1,0 +1,104 @@
+"""Distributed training on simulated GPUs: one process a rank, NCCL asked for and Gloo at work.
+
+Gloo moves real CPU memory, which is what the tensors are; the ranks keep one simulated device each.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from .machine import here
+from .mismatch import refuse
+from .placement import ANYWHERE, Tensor, label_of
+
+if TYPE_CHECKING:
+    from .patches import Patches
+
+# Process groups that believe they run on NCCL.
+_believers: set[str] = set()
+
+
+def install(patches: Patches) -> None:
+    if not dist.is_available():
+        return
+    c10d = dist.distributed_c10d
+    for owner in (dist, c10d):
+        patches.set(owner, "is_nccl_available", lambda: True)
+        for name, replacement in _replacements(c10d).items():
+            patches.set(owner, name, replacement)
+
+
+def _replacements(c10d: Any) -> dict[str, Any]:
+    start, split, backend_of = c10d.init_process_group, c10d.new_group, c10d.get_backend
+
+    def init_process_group(backend: str | None = None, *args: Any, device_id: Any = None, **kwargs: Any) -> None:
+        wanted = _default_backend() if backend is None else str(backend)
+        start(_served(wanted), *args, **kwargs)
+        _remember(c10d._get_default_group(), wanted)
+
+    def new_group(*args: Any, backend: Any = None, device_id: Any = None, **kwargs: Any) -> Any:
+        wanted = backend_of_group(None) if backend is None else str(backend)
+        group = split(*args, backend=_served(wanted), **kwargs)
+        _remember(group, wanted)
+        return group
+
+    def backend_of_group(group: Any = None) -> Any:
+        group = group or c10d._get_default_group()
+        return "nccl" if getattr(group, "group_name", None) in _believers else backend_of(group)
+
+    return {
+        "init_process_group": init_process_group,
+        "new_group": new_group,
+        "get_backend": backend_of_group,
+    }
+
+
+def _default_backend() -> str:
+    """Without a name there is one backend for each kind of device (`distributed_c10d.py`)."""
+    return "cpu:gloo,cuda:nccl" if here().count else "gloo"
+
+
+def _served(wanted: str) -> str:
+    return "gloo" if "nccl" in wanted else wanted
+
+
+def _remember(group: Any, wanted: str) -> None:
+    name = getattr(group, "group_name", None)
+    if name is not None:
+        (_believers.add if wanted == "nccl" else _believers.discard)(name)
+
+
+def simulate_launched(patches: Patches) -> None:
+    """What ``torchrun`` starts for each rank is started through the runner
+    (`torch/distributed/elastic/multiprocessing/subprocess_handler`: `SubprocessHandler`)."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+
+    popen = SubprocessHandler._popen
+
+    def popen_simulated(handler: Any, args: tuple[str, ...], env: dict[str, str]) -> Any:
+        if args[:2] == (sys.executable, "-u"):
+            args = (*args[:2], "-m", __package__, "--gpus", str(here().installed), *args[2:])
+        return popen(handler, args, env)
+
+    patches.set(SubprocessHandler, "_popen", popen_simulated)
+
+
+def check_backend(args: Any) -> None:
+    """`torch/csrc/distributed/c10d/ProcessGroup.hpp`, `getBackend`: NCCL serves no CPU tensors."""
+    if not _believers:
+        return
+    tensors = [value for value in _flat(args) if isinstance(value, Tensor)]
+    on_cpu = [tensor for tensor in tensors if label_of(tensor) is None]
+    if on_cpu and not any(label_of(tensor) not in (None, ANYWHERE) for tensor in tensors):
+        raise refuse("No backend type associated with device type cpu", [("tensor", on_cpu[0])])
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value

@@ -1,0 +1,282 @@
+"""The C layer under `torch.cuda` and `torch.accelerator`, which a CPU build lacks.
+
+PyTorch's Python code (`torch/cuda/__init__.py`, `torch/cuda/memory.py`, `torch/accelerator/__init__.py`)
+runs as it is; lazy initialisation, the refusal to start in a forked process and the checks of arguments
+are its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .machine import NO_DRIVER, Device, NotSimulated, here, wake_driver
+from .streams import Event, ExternalStream, Stream, current_stream, default_stream, set_stream
+
+if TYPE_CHECKING:
+    from .patches import Patches
+
+TOTAL_MEMORY = 80 * 1024**3
+CAPABILITY = (9, 0)
+NAME = "Simulated GPU"
+CUDA_VERSION = "12.8"
+CUDNN_VERSION = 91002
+
+
+class Properties(SimpleNamespace):
+    """What ``torch.cuda.get_device_properties`` gives: a plausible data centre card."""
+
+
+PROPERTIES = {
+    "name": NAME,
+    "major": CAPABILITY[0],
+    "minor": CAPABILITY[1],
+    "total_memory": TOTAL_MEMORY,
+    "multi_processor_count": 132,
+    "warp_size": 32,
+    "max_threads_per_multi_processor": 2048,
+    "max_threads_per_block": 1024,
+    "regs_per_multiprocessor": 65536,
+    "shared_memory_per_block": 49152,
+    "shared_memory_per_block_optin": 232448,
+    "shared_memory_per_multiprocessor": 233472,
+    "L2_cache_size": 52428800,
+    "is_integrated": 0,
+    "is_multi_gpu_board": 0,
+    "gcnArchName": "sm_90",
+}
+
+
+# --- initialisation and the current device --------------------------------------------------------
+
+
+def initialise() -> None:
+    """`_cuda_init`: the driver is found or not, and the generators come into being."""
+    if here().settle_visible_devices() == 0:
+        raise RuntimeError(NO_DRIVER)
+    torch.cuda.default_generators = _generators()
+
+
+def call_at_once(call: Any, **kwargs: Any) -> None:
+    """`_lazy_call`, at once: a seed that is set later would restart the CPU's random numbers."""
+    if here().count > 0:
+        torch.cuda.default_generators = _generators()
+        call()
+
+
+def _generators() -> Any:
+    """One stream of random numbers serves all devices, so that a run gives the CPU's numbers."""
+    return (torch.default_generator,) * here().count
+
+
+def exchange(index: int) -> int:
+    """`cudaSetDevice`, returning the device before; a negative index changes nothing."""
+    before = here().current
+    if index >= 0:
+        here().current = index
+    return before
+
+
+def maybe_exchange(index: int) -> int:
+    return exchange(index)
+
+
+def switch(index: int) -> None:
+    exchange(index)
+
+
+# --- properties and memory ------------------------------------------------------------------------
+
+
+def properties(index: int) -> Properties:
+    return Properties(**PROPERTIES)
+
+
+def _amounts(current: int, peak: int) -> dict[str, dict[str, int]]:
+    amount = {"current": current, "peak": peak, "allocated": peak, "freed": peak - current}
+    return dict.fromkeys(("all", "large_pool", "small_pool"), amount)
+
+
+def memory_stats(index: int) -> dict[str, Any]:
+    machine = here()
+    in_use = _amounts(machine.allocated[index], machine.peak[index])
+    none = _amounts(0, 0)
+    stats: dict[str, Any] = dict.fromkeys(
+        ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes"),
+        in_use,
+    )
+    stats.update(dict.fromkeys(("allocation", "segment", "active", "inactive_split"), none))
+    stats.update(dict.fromkeys(("oversize_allocations", "oversize_segments"), none["all"]))
+    stats.update(dict.fromkeys(("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"), 0))
+    stats.update({"num_sync_all_streams": 0, "max_split_size": -1})
+    return stats
+
+
+def reset_peak(index: int) -> None:
+    here().peak[index] = here().allocated[index]
+
+
+class Runtime:
+    """``torch.cuda.cudart()``."""
+
+    class cudaError:
+        success = 0
+
+        def __init__(self, code: int) -> None:
+            self.code = code
+
+    def cudaGetErrorString(self, error: Any) -> str:
+        return "no error"
+
+    def cudaMemGetInfo(self, index: int) -> tuple[int, int]:
+        return TOTAL_MEMORY - here().allocated[index], TOTAL_MEMORY
+
+    def cudaProfilerStart(self) -> int:
+        return 0
+
+    def cudaProfilerStop(self) -> int:
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotSimulated(f"the CUDA runtime's {name}")
+
+
+class Graph:
+    """Stands for everything that captures kernels."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotSimulated("CUDA graphs")
+
+
+def no_synchronised_statistics(*args: Any, **kwargs: Any) -> Any:
+    """`torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, of which the CPU has none."""
+    raise NotSimulated("the kernels of SyncBatchNorm in training")
+
+
+# --- streams as the C layer has them --------------------------------------------------------------
+
+
+def _described(stream: Stream) -> tuple[int, int, int]:
+    return stream.stream_id, stream.device.index, Stream.device_type
+
+
+def choose_stream(*, stream_id: int, device_index: int, device_type: int) -> None:
+    set_stream(Stream(stream_id=stream_id, device_index=device_index))
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Some calls ask for work that a simulation has done already."""
+
+
+CUDA: dict[str, Any] = {
+    "_cuda_init": initialise,
+    "_cuda_getDeviceCount": lambda: here().settle_visible_devices(),
+    "_cuda_getDevice": lambda: here().current,
+    "_cuda_setDevice": switch,
+    "_cuda_exchangeDevice": exchange,
+    "_cuda_maybeExchangeDevice": maybe_exchange,
+    "_cuda_canDeviceAccessPeer": lambda device, peer: True,
+    "_cuda_getArchFlags": lambda: "sm_90 compute_90",
+    "_cuda_getCompiledVersion": lambda: 12080,
+    "_cuda_isInBadFork": lambda: here().forked,
+    "_cuda_synchronize": _nothing,
+    "_cuda_ipc_collect": _nothing,
+    "_cuda_sleep": _nothing,
+    "_cuda_getCurrentStream": lambda index: _described(current_stream(index)),
+    "_cuda_getDefaultStream": lambda index: _described(default_stream(index)),
+    "_cuda_setStream": choose_stream,
+    "_cuda_getCurrentRawStream": lambda index: current_stream(index).cuda_stream,
+    "_cuda_isCurrentStreamCapturing": lambda: False,
+    "_cuda_get_sync_debug_mode": lambda: 0,
+    "_cuda_set_sync_debug_mode": _nothing,
+    "_cuda_emptyCache": _nothing,
+    "_cuda_memoryStats": memory_stats,
+    "_cuda_resetPeakMemoryStats": reset_peak,
+    "_cuda_resetAccumulatedMemoryStats": _nothing,
+    "_cuda_memorySnapshot": lambda *args, **kwargs: {"segments": [], "device_traces": []},
+    "_cuda_record_memory_history": _nothing,
+    "_cuda_setMemoryFraction": _nothing,
+    "_cuda_getMemoryFraction": lambda index: 1.0,
+    "_cuda_getAllocatorBackend": lambda: "native",
+    "_cuda_cudaCachingAllocator_enable": _nothing,
+}
+
+ACCELERATOR: dict[str, Any] = {
+    "_accelerator_getAccelerator": lambda: Device("cuda"),
+    "_get_accelerator": lambda check=None: Device("cuda"),
+    "_accelerator_getDeviceIndex": lambda: _initialised().current,
+    "_accelerator_setDeviceIndex": switch,
+    "_accelerator_exchangeDevice": exchange,
+    "_accelerator_maybeExchangeDevice": maybe_exchange,
+    "_accelerator_getStream": current_stream,
+    "_accelerator_setStream": set_stream,
+    "_accelerator_synchronizeDevice": _nothing,
+    "_accelerator_isAllocatorInitialized": lambda: torch.cuda._initialized,
+    "_accelerator_emptyCache": _nothing,
+    "_accelerator_emptyHostCache": _nothing,
+    "_accelerator_getDeviceStats": memory_stats,
+    "_accelerator_resetPeakStats": reset_peak,
+    "_accelerator_resetAccumulatedStats": _nothing,
+    "_accelerator_getMemoryInfo": lambda index: (TOTAL_MEMORY - here().allocated[index], TOTAL_MEMORY),
+}
+
+TORCH_CUDA: dict[str, Any] = {
+    "_cached_device_count": None,
+    "_device_count_nvml": lambda: here().count,
+    "_is_in_bad_fork": lambda: here().forked,
+    "_exchange_device": exchange,
+    "_maybe_exchange_device": maybe_exchange,
+    "_get_device_properties": properties,
+    "_check_capability": _nothing,
+    "_check_cubins": _nothing,
+    "is_bf16_supported": lambda including_emulation=True: True,
+    "_cudart": Runtime(),
+    "_initialized": False,
+    "default_generators": (),
+    "Stream": Stream,
+    "ExternalStream": ExternalStream,
+    "Event": Event,
+    "CUDAGraph": Graph,
+    "_lazy_call": call_at_once,
+}
+
+
+def _initialised() -> Any:
+    wake_driver()
+    return here()
+
+
+def install(patches: Patches) -> None:
+    patches.set_all(torch._C, CUDA)
+    patches.set_all(torch._C, ACCELERATOR)
+    patches.set_all(torch.cuda, TORCH_CUDA)
+    patches.set_all(torch.cuda, {"_queued_calls": [], "_lazy_seed_tracker": type(torch.cuda._lazy_seed_tracker)()})
+    patches.set_all(torch.cuda.streams, {"Stream": Stream, "Event": Event})
+    patches.set_all(torch.cuda.graphs, {"CUDAGraph": Graph})
+    patches.set(torch.cuda.random, "_lazy_call", call_at_once)
+    patches.set_existing(torch, {"Stream": Stream, "Event": Event})
+    patches.set(torch, "batch_norm_stats", no_synchronised_statistics)
+    if torch.version.cuda is None:
+        patches.set(torch.version, "cuda", CUDA_VERSION)
+    patches.set(torch.backends.cuda, "is_built", lambda: True)
+    # cuDNN is there, but never fit for a tensor: its kernels (flattened RNN weights) take CUDA memory.
+    patches.set_all(
+        torch.backends.cudnn,
+        {
+            "is_available": lambda: here().count > 0,
+            "version": lambda: CUDNN_VERSION,
+            "is_acceptable": lambda tensor: False,
+        },
+    )
+    _silence_nvtx(patches)
+    patches.set(sys.modules["torch.nn.parallel._functions"], "_streams", None)
+
+
+def _silence_nvtx(patches: Patches) -> None:
+    """Ranges for a profiler: `torch/cuda/nvtx.py` refuses them in a CPU build."""
+    marks = {"rangePushA": lambda text: 0, "rangePop": lambda: 0, "rangeStartA": lambda text: 0}
+    quiet = SimpleNamespace(**marks, rangeEnd=_nothing, markA=_nothing)
+    patches.set(sys.modules["torch.cuda.nvtx"], "_nvtx", quiet)

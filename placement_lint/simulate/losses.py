@@ -1,0 +1,44 @@
+"""The CTC loss averages with weights that C++ makes unseen, on the CPU; here they are made in the open."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .placement import Tensor, device_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .patches import Patches
+
+NONE, MEAN, SUM = range(3)
+
+
+@functools.cache
+def averaged_openly(ctc_loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`aten/src/ATen/native/LossCTC.cpp`: the sum over each target's length, then the mean."""
+
+    @functools.wraps(ctc_loss)
+    def loss(
+        predictions: Tensor,
+        targets: Tensor,
+        input_lengths: Any,
+        target_lengths: Any,
+        blank: int = 0,
+        reduction: int = MEAN,
+        zero_infinity: bool = False,
+    ) -> Tensor:
+        losses = ctc_loss(predictions, targets, input_lengths, target_lengths, blank, NONE, zero_infinity=zero_infinity)
+        if reduction == MEAN:
+            lengths = torch.as_tensor(target_lengths, device=device_of(losses)).clamp_min(1)
+            return (losses / lengths).mean()
+        return losses.sum() if reduction == SUM else losses
+
+    return loss
+
+
+def install(patches: Patches) -> None:
+    patches.set(torch, "ctc_loss", averaged_openly(torch.ctc_loss))

@@ -1,0 +1,178 @@
+"""The machine that is simulated: how many GPUs it has, which one is current, how much lives on each.
+
+The current device is a property of the thread, as ``cudaSetDevice`` makes it, and a new thread
+starts on device 0 (``torch/cuda/__init__.py``: ``set_device``, ``current_device``).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+# The type itself, taken before `torch.device` is stood in for (see factories.py).
+Device = torch.device
+CPU = Device("cpu")
+
+NO_DRIVER = (
+    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver "
+    "from http://www.nvidia.com/Download/index.aspx"
+)
+INVALID_ORDINAL = (
+    "CUDA error: invalid device ordinal\n"
+    "GPU device may be out of range, do you have enough GPUs?\n"
+    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace "
+    "below might be "
+    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+    "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+)
+FORKED = "CUDA error: initialization error\n"
+
+# PyTorch's own initialisation, over the driver that driver.py supplies.
+wake_driver: Callable[[], None] = torch.cuda._lazy_init
+
+# What a CUDA runtime failure is raised as: a RuntimeError of its own name in newer versions.
+CudaError: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
+
+
+class NotSimulated(NotImplementedError):
+    """An operation that has no simulated counterpart."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"not simulated: {what}")
+
+
+class Observer(Protocol):
+    """Whoever wants to know what is made, moved and mixed (see journal.py)."""
+
+    def created(self, tensor: torch.Tensor, how: str) -> None: ...
+
+    def computed(self, tensor: torch.Tensor, how: str) -> None: ...
+
+    def moved(self, before: torch.Tensor, after: torch.Tensor, source: Device, target: Device) -> None: ...
+
+    def refused(self, message: str, operands: list[tuple[str, torch.Tensor]]) -> None: ...
+
+
+class Machine:
+    """A CUDA build of PyTorch on a machine with `count` GPUs (none is a machine without a driver)."""
+
+    def __init__(self, count: int, observer: Observer | None = None) -> None:
+        self.installed = count
+        self.observer = observer
+        self.devices = tuple(Device("cuda", index) for index in range(count))
+        self.allocated = [0] * count
+        self.peak = [0] * count
+        self.forked = False
+        # Generators of GPUs by their address: operators see the generator, not the object that wraps it.
+        self.generators: set[int] = set()
+        self._visible: int | None = None
+        self._environment = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self._thread = threading.local()
+
+    @property
+    def count(self) -> int:
+        """The visible GPUs: ``CUDA_VISIBLE_DEVICES`` is heeded when the program sets it before first using
+        CUDA.
+        """
+        if self._visible is not None:
+            return self._visible
+        wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if wanted is None or wanted == self._environment:
+            return self.installed
+        return _leading_ordinals(wanted, self.installed)
+
+    def settle_visible_devices(self) -> int:
+        """What the driver does at its first use: later changes of the environment have no effect."""
+        self._visible = self.count
+        return self._visible
+
+    @property
+    def current(self) -> int:
+        return getattr(self._thread, "index", 0)
+
+    @current.setter
+    def current(self, index: int) -> None:
+        self.check(index)
+        self._thread.index = index
+
+    @property
+    def stream(self) -> dict[int, object]:
+        """The current stream of each device, in this thread."""
+        if not hasattr(self._thread, "streams"):
+            self._thread.streams = {}
+        streams: dict[int, object] = self._thread.streams
+        return streams
+
+    def check(self, index: int) -> None:
+        if not 0 <= index < self.count:
+            raise CudaError(INVALID_ORDINAL)
+
+    def resolve(self, spec: object) -> Device:
+        """The device that `spec` means here and now: an index is a GPU's, bare ``cuda`` the current one."""
+        device = as_device(spec)
+        if device.type != "cuda":
+            return device
+        wake_driver()
+        # The stubs know no device without an index.
+        named: int | None = device.index
+        index = self.current if named is None else named
+        self.check(index)
+        return self.devices[index]
+
+    def occupy(self, index: int, size: int) -> None:
+        if self.forked:
+            raise CudaError(FORKED)
+        self.allocated[index] += size
+        if self.allocated[index] > self.peak[index]:
+            self.peak[index] = self.allocated[index]
+
+    def release(self, index: int, size: int) -> None:
+        self.allocated[index] -= size
+
+
+def as_device(spec: object) -> Device:
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        return Device("cuda", spec)
+    return spec if isinstance(spec, Device) else Device(spec)  # type: ignore[call-overload]
+
+
+def _leading_ordinals(wanted: str, installed: int) -> int:
+    """CUDA reads the list up to the first entry that names no GPU."""
+    seen: list[int] = []
+    for entry in wanted.split(","):
+        if not entry.strip().isdigit() or int(entry) >= installed or int(entry) in seen:
+            break
+        seen.append(int(entry))
+    return len(seen)
+
+
+_machines: list[Machine] = []
+
+
+def start(machine: Machine) -> None:
+    _machines.append(machine)
+
+
+def stop() -> Machine:
+    return _machines.pop()
+
+
+def running() -> bool:
+    return bool(_machines)
+
+
+def here() -> Machine:
+    """The machine this process runs on at the moment."""
+    return _machines[-1]
+
+
+def _after_fork() -> None:
+    if _machines and torch.cuda._initialized:
+        here().forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)

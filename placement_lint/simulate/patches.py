@@ -1,0 +1,34 @@
+"""Attributes that are replaced for a while, and put back in the opposite order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_ABSENT = object()
+
+
+class Patches:
+    """Replacements of attributes of modules and classes; inherited ones reappear when theirs are removed."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        self._before.append((owner, name, vars(owner).get(name, _ABSENT)))
+        setattr(owner, name, value)
+
+    def set_all(self, owner: Any, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            self.set(owner, name, value)
+
+    def set_existing(self, owner: Any, values: dict[str, Any]) -> None:
+        """Replace what this version of PyTorch has, and leave out what it lacks."""
+        self.set_all(owner, {name: value for name, value in values.items() if hasattr(owner, name)})
+
+    def undo(self) -> None:
+        while self._before:
+            owner, name, value = self._before.pop()
+            if value is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)

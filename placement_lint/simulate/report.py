@@ -1,0 +1,108 @@
+"""What the runner prints about a run, all of it to standard error."""
+
+from __future__ import annotations
+
+import collections
+import re
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from .journal import Journal, Origin, raised_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from .machine import Machine
+
+# What PyTorch says when a call goes past the simulation.
+_PAST_THE_SIMULATION = (
+    re.compile(r"has no attribute '(_cuda\w+|_nccl\w+|_cudnn\w+)'"),
+    re.compile(r"(not linked with support for cuda devices)"),
+    re.compile(r"Could not run '(\S+)' with arguments from the '\w*CUDA' backend"),
+    re.compile(r"(Tried to instantiate dummy base class \w+)"),
+)
+
+
+def say(text: str = "") -> None:
+    print(text, file=sys.stderr)
+
+
+def table(rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as their widest cell."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        say("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def failure(error: BaseException, journal: Journal, begin: TracebackType | None) -> None:
+    """The user's line, the error, the account of its operands, then the traceback."""
+    refusal = journal.refusal_behind(error)
+    line = refusal.line if refusal else raised_at(begin)
+    if line is not None:
+        say(f"{line}: {line.text}")
+    say(f"{type(error).__name__}: {refusal.message if refusal else error}")
+    if refusal:
+        table([(name, what, f"on {device},", origin) for name, what, device, origin in refusal.operands])
+    for pattern in _PAST_THE_SIMULATION:
+        if found := pattern.search(str(error)):
+            say(f"not simulated: {found.group(1)}")
+    say()
+    say("".join(traceback.format_exception(type(error), error, begin)).rstrip())
+
+
+def moves(journal: Journal) -> None:
+    say("moves:")
+    table(
+        [("line", "from", "to", "tensor", "times")]
+        + [
+            (str(route.line or "-"), route.source, route.target, route.what, str(times))
+            for route, times in journal.moves.items()
+        ]
+    )
+
+
+def summary(journal: Journal, machine: Machine) -> None:
+    say(f"simulated GPUs: {machine.installed}")
+    table(
+        [("device", "tensors made", "peak memory")]
+        + [("cpu", str(journal.made["cpu"]), "-")]
+        + [
+            (
+                str(device),
+                str(journal.made[str(device)] + _arrived(journal, str(device))),
+                size(machine.peak[index]),
+            )
+            for index, device in enumerate(machine.devices)
+        ]
+    )
+    if journal.transfers:
+        say("transfers:")
+        table(
+            [
+                (f"{source} -> {target}", f"{count} times", size(journal.bytes[source, target]))
+                for (source, target), count in sorted(journal.transfers.items())
+            ]
+        )
+    left = collections.Counter(_where(origin) for origin in journal.on_cpu if not origin.moved_on)
+    if left and machine.installed:
+        say("made on the CPU and never moved:")
+        table([(where, f"{count} times") for where, count in left.most_common(10)])
+
+
+def _arrived(journal: Journal, device: str) -> int:
+    return sum(count for (_, target), count in journal.transfers.items() if target == device)
+
+
+def _where(origin: Origin) -> str:
+    return str(origin.line or "-")
+
+
+def size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            break
+        amount /= 1024
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

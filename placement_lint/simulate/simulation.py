@@ -1,0 +1,75 @@
+"""`gpus(n)`: the time during which a machine with n GPUs is simulated."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+from . import (
+    autocast,
+    comm,
+    distributed,
+    driver,
+    factories,
+    functions,
+    legacy,
+    losses,
+    optimizers,
+    rnn,
+    storages,
+    tensors,
+    threads,
+)
+from .dispatch import SimulatedKernels
+from .machine import Machine, Observer, start, stop
+from .patches import Patches
+
+ROOMS = (
+    storages,
+    tensors,
+    legacy,
+    losses,
+    factories,
+    driver,
+    comm,
+    functions,
+    rnn,
+    optimizers,
+    autocast,
+    threads,
+    distributed,
+)
+
+
+class gpus(contextlib.ContextDecorator):
+    """Simulate a machine with `count` GPUs: ``with gpus(2): ...`` or ``@gpus(2)``.
+
+    Tensors stay real CPU tensors with the label of a device, so values, autograd and Parameter identity are
+    PyTorch's own. With 0 it is a CUDA build of PyTorch on a machine without a driver.
+    """
+
+    def __init__(self, count: int, *, observer: Observer | None = None) -> None:
+        if count < 0:
+            raise ValueError(f"a machine cannot have {count} GPUs")
+        self._count = count
+        self._observer = observer
+        self._open: list[contextlib.ExitStack] = []
+
+    def __enter__(self) -> Machine:
+        with contextlib.ExitStack() as stack:
+            patches = Patches()
+            machine = Machine(self._count, self._observer)
+            start(machine)
+            stack.callback(stop)
+            stack.callback(patches.undo)
+            for room in ROOMS:
+                room.install(patches)
+            stack.enter_context(SimulatedKernels())
+            self._open.append(stack.pop_all())
+        return machine
+
+    def __exit__(self, *failure: Any) -> None:
+        self._open.pop().close()
+        torch.set_default_device(None)

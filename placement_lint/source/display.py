@@ -1,0 +1,37 @@
+"""What a notebook does with the last expression of a cell: it shows the value and keeps it in ``_``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from placement_lint.source.notebook import Notebook
+from placement_lint.source.positions import positions
+
+
+def with_displays(module: cst.Module, notebook: Notebook) -> tuple[cst.Module, dict[cst.CSTNode, cst.CSTNode]]:
+    """The program as the notebook runs it, and for each node that is not in its text the one that is.
+
+    A last expression becomes ``_ = expression``, so that its value counts as used. One that ends in a semicolon
+    is not shown.
+    """
+    body = list(module.body)
+    texts: dict[cst.CSTNode, cst.CSTNode] = {}
+    for index in _last_in_cells(module, notebook):
+        line = body[index]
+        if isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[-1], cst.Expr):
+            shown = line.body[-1]
+            if not isinstance(shown.semicolon, cst.Semicolon):
+                kept = cst.Assign([cst.AssignTarget(cst.Name("_"))], shown.value)
+                body[index] = line.with_changes(body=[*line.body[:-1], kept])
+                texts |= {kept: shown, body[index]: line}
+    return module.with_changes(body=body), texts
+
+
+def _last_in_cells(module: cst.Module, notebook: Notebook) -> Iterator[int]:
+    places = positions(module, module.body)
+    cells = [notebook.cell_at(places[statement].line).number for statement in module.body]
+    for index, cell in enumerate(cells):
+        if cell not in cells[index + 1 : index + 2]:
+            yield index

@@ -1,0 +1,82 @@
+"""Conditions: the little logic that says on which machine and on which path something holds."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from placement_lint.flow.condition import (
+    ALWAYS,
+    MANY_GPUS,
+    NEVER,
+    NO_GPU,
+    ONE_GPU,
+    Condition,
+    Question,
+    answered,
+    any_of,
+    machines,
+)
+
+CUDA, DEBUG = Question(None, "args.cuda"), Question(None, "args.debug")
+DP, DDP = Question("mode", 'mode == "dp"'), Question("mode", 'mode == "ddp"')
+
+ATOMS = (
+    machines(NO_GPU),
+    machines(ONE_GPU | MANY_GPUS),
+    answered(CUDA, True),
+    answered(CUDA, False),
+    answered(DEBUG, True),
+    ALWAYS,
+    NEVER,
+)
+
+
+def holds(condition: Condition, machine: int, cuda: bool, debug: bool) -> bool:
+    """A condition on one concrete machine with concrete answers: the meaning that the algebra must keep."""
+    given = {CUDA: cuda, DEBUG: debug}
+    return any(
+        cube.machines & machine and all(given[answer.question] is answer.given for answer in cube.answers)
+        for cube in condition.cubes
+    )
+
+
+WORLDS = list(itertools.product((NO_GPU, ONE_GPU, MANY_GPUS), (False, True), (False, True)))
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(ATOMS, repeat=2)))
+def test_and_or_and_negation_mean_what_they_say(one: Condition, other: Condition) -> None:
+    for world in WORLDS:
+        assert holds(one & other, *world) is (holds(one, *world) and holds(other, *world))
+        assert holds(one | other, *world) is (holds(one, *world) or holds(other, *world))
+        assert holds(one.negation, *world) is not holds(one, *world)
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(ATOMS, repeat=2)))
+def test_excludes_and_implies(one: Condition, other: Condition) -> None:
+    assert one.excludes(other) is not any(holds(one, *world) and holds(other, *world) for world in WORLDS)
+    if one.implies(other):
+        assert all(holds(other, *world) for world in WORLDS if holds(one, *world))
+
+
+def test_complementary_cases_merge_to_always() -> None:
+    assert answered(CUDA, True) | answered(CUDA, False) == ALWAYS
+    assert machines(NO_GPU) | machines(ONE_GPU) | machines(MANY_GPUS) == ALWAYS
+
+
+def test_rival_questions_are_not_both_answered_yes() -> None:
+    assert not (answered(DP, True) & answered(DDP, True)).possible
+    assert (answered(DP, False) & answered(DDP, False)).possible
+
+
+def test_what_is_given_is_left_out() -> None:
+    known = answered(CUDA, True)
+    assert (known & machines(MANY_GPUS)).given(known) == machines(MANY_GPUS)
+
+
+def test_a_condition_of_too_many_cases_is_widened_never_narrowed() -> None:
+    questions = [Question(None, f"q{number}") for number in range(20)]
+    pairs = [answered(one, True) & answered(other, True) for one, other in itertools.pairwise(questions)]
+    wide = any_of(pairs)
+    assert all(pair.implies(wide) for pair in pairs)

@@ -1,0 +1,124 @@
+"""Simulation across processes: loader workers, spawned ranks, torchrun, collectives."""
+
+import ast
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from placement_lint.simulate import gpus
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PROGRAM = HERE / "worker_programs.py"
+
+
+# --- workers of a loader --------------------------------------------------------------------------
+
+
+class Touches(Dataset):
+    """A dataset whose items are made on a GPU."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return torch.ones(2).cuda().cpu()
+
+
+class Harmless(Touches):
+    def __getitem__(self, index):
+        return torch.full((2,), index)
+
+
+FORKED = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
+
+
+def test_a_forked_worker_cannot_use_cuda():
+    with gpus(1):
+        torch.ones(1).cuda()
+        with pytest.raises(RuntimeError) as caught:
+            list(DataLoader(Touches(), num_workers=1, multiprocessing_context="fork"))
+    assert "Caught RuntimeError in DataLoader worker process 0." in str(caught.value)
+    assert FORKED in str(caught.value)
+
+
+def test_a_worker_may_use_cuda_when_its_parent_did_not():
+    with gpus(1):
+        assert len(list(DataLoader(Touches(), num_workers=1, multiprocessing_context="fork"))) == 2
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_that_leave_cuda_alone(context):
+    with gpus(1):
+        torch.ones(1).cuda()
+        batches = list(DataLoader(Harmless(), num_workers=1, multiprocessing_context=context))
+    assert [batch[0, 0].item() for batch in batches] == [0, 1]
+
+
+def test_a_spawned_worker_may_use_cuda():
+    with gpus(1):
+        torch.ones(1).cuda()
+        assert len(list(DataLoader(Touches(), num_workers=1, multiprocessing_context="spawn"))) == 2
+
+
+# --- ranks ----------------------------------------------------------------------------------------
+
+EXPECTED = {
+    "simulated before the main module is imported": True,
+    "current device": True,
+    "backend": "nccl",
+    "average": [[1.5, 1.5, 1.5]],
+    "trained": (True, "cuda:0"),
+    "moved after wrapping": False,
+    "all_reduce": (3.0, "cuda:0"),
+    "collective on the CPU": "RuntimeError: No backend type associated with device type cpu",
+    "two ids": "ValueError: device_ids can only be None or contain a single element.",
+    "module of the CPU": "ValueError: DistributedDataParallel device_ids and output_device arguments",
+    "nothing to train": "RuntimeError: DistributedDataParallel is not needed when a module doesn't have any",
+    "target of the CPU": "RuntimeError: Expected all tensors to be on the same device",
+    "attribute": "AttributeError: 'DistributedDataParallel' object has no attribute 'weight'",
+    "fully sharded": "cuda:0",
+}
+LAUNCHES = {
+    "mp.spawn": [str(PROGRAM)],
+    "torchrun": ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(PROGRAM)],
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_ranks(launch, tmp_path):
+    answers = tmp_path / "answers"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": free_port(),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "placement_lint.simulate", "--gpus", "2", *LAUNCHES[launch], str(answers)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = ast.literal_eval(answers.read_text())
+    assert list(found) == list(EXPECTED)
+    for question, expected in EXPECTED.items():
+        if isinstance(expected, str):
+            assert str(found[question]).startswith(expected), question
+        else:
+            assert found[question] == expected, question

@@ -1,0 +1,174 @@
+"""`run_script`: whole programs as ``python script.py`` would run them, and the account of what went wrong."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(source, *args, gpus=2, options=(), module=False):
+        (tmp_path / "train.py").write_text(textwrap.dedent(source))
+        target = ["-m", "train"] if module else ["train.py"]
+        return subprocess.run(
+            [sys.executable, "-m", "placement_lint.simulate", "--gpus", str(gpus), *options, *target, *args],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_script_is_main(run, tmp_path):
+    (tmp_path / "helper.py").write_text("NAME = 'helped'")
+    source = """
+        import os, sys, helper
+        is_main = sys.modules["__main__"].__dict__ is globals()
+        print(__name__, __file__, sys.argv, helper.NAME, os.getcwd(), is_main)
+    """
+    for module in (False, True):
+        ended = run(source, "--lr", "0.1", module=module)
+        assert ended.returncode == 0, ended.stderr
+        name, file, rest = ended.stdout.split(" ", 2)
+        assert name == "__main__"
+        assert file.endswith("train.py")
+        assert rest.strip().endswith(f"'--lr', '0.1'] helped {tmp_path} True")
+
+
+@pytest.mark.parametrize(
+    ("statement", "status", "said"),
+    [
+        ("pass", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('no data')", 1, "no data"),
+        ("raise KeyError('lost')", 1, "KeyError: 'lost'"),
+        ("raise KeyboardInterrupt", 130, ""),
+    ],
+)
+def test_exit_status(run, statement, status, said):
+    ended = run(f"import sys\n{statement}")
+    assert ended.returncode == status
+    assert said in ended.stderr
+
+
+MISTAKE = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+            self.scale = torch.ones(2)
+
+        def forward(self, values):
+            return self.layer(values) * self.scale
+
+    net = Net().to("cuda")
+    batch = torch.randn(8, 4)
+    batch = batch.to("cuda:0")
+    net(batch)
+"""
+
+
+def test_a_mixture_of_devices_is_accounted_for(run):
+    ended = run(MISTAKE)
+    assert ended.returncode == 1
+    first, second, *rest = ended.stderr.splitlines()
+    assert first == "train.py:12: return self.layer(values) * self.scale"
+    assert second.startswith("RuntimeError: Expected all tensors to be on the same device")
+    account = "\n".join(rest)
+    assert "on cuda:0,  computed by aten.addmm.default at train.py:12" in account
+    assert "on cpu,     made by ones at train.py:9" in account
+    assert "Traceback (most recent call last):" in account
+
+
+def test_the_line_inside_a_replica_is_found(run):
+    ended = run(MISTAKE.replace("Net().to", "nn.DataParallel(Net()).to"))
+    assert ended.stderr.startswith("train.py:12: return self.layer(values) * self.scale\nRuntimeError: Expected all")
+
+
+def test_a_moved_operand_says_where_it_was_moved(run):
+    ended = run(
+        """
+        import torch
+        from torch import nn
+        layer = nn.Linear(4, 2).cuda()
+        batch = torch.randn(8, 4)
+        batch = batch.to("cuda:1")
+        layer(batch)
+        """
+    )
+    assert "mat1  [8, 4] float32  on cuda:1,  moved from cpu to cuda:1 at train.py:6" in ended.stderr
+    assert "self  [2] float32     on cuda:0,  moved from cpu to cuda:0 at train.py:4" in ended.stderr
+
+
+def test_other_device_errors_show_the_line(run):
+    ended = run(
+        """
+        import torch
+        values = torch.ones(2).cuda()
+        values.numpy()
+        """
+    )
+    assert ended.stderr.startswith("train.py:4: values.numpy()\nTypeError: can't convert cuda:0 device type tensor")
+
+
+def test_what_is_not_simulated_says_so(run):
+    ended = run("import torch\ntorch.cuda.CUDAGraph()")
+    assert "not simulated: CUDA graphs" in ended.stderr
+    ended = run("import torch\ntorch._C._cuda_unknownCall()")
+    assert "not simulated: _cuda_unknownCall" in ended.stderr
+
+
+def test_trace_and_summary(run):
+    ended = run(
+        """
+        import torch
+        forgotten = torch.zeros(3)
+        for _ in range(4):
+            values = torch.ones(256).cuda()
+        values.to("cuda:1").cpu()
+        """,
+        options=["--trace"],
+    )
+    assert ended.returncode == 0
+    words = [line.split() for line in ended.stderr.splitlines()]
+    assert ["train.py:5", "cpu", "cuda:0", "[256]", "float32", "4"] in words
+    assert ["train.py:6", "cuda:0", "cuda:1", "[256]", "float32", "1"] in words
+    assert ["cpu", "->", "cuda:0", "4", "times", "4.0", "KiB"] in words
+    assert ["cuda:1", "->", "cpu", "1", "times", "1.0", "KiB"] in words
+    assert ["train.py:3", "1", "times"] in words
+    assert "simulated GPUs: 2" in ended.stderr
+
+
+def test_no_trace_without_being_asked(run):
+    assert "moves:" not in run("import torch\ntorch.ones(1).cuda()").stderr
+
+
+def test_without_gpus(run):
+    ended = run("import torch\nprint(torch.cuda.is_available())\ntorch.ones(1).cuda()", gpus=0)
+    assert ended.stdout == "False\n"
+    assert "Found no NVIDIA driver" in ended.stderr
+
+
+def test_the_interpreter_is_left_as_it_was(tmp_path, monkeypatch, capsys):
+    from placement_lint.simulate.runner import run_script
+
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\nsys.exit(5)")
+    argv, path = sys.argv, sys.path[:]
+    assert run_script(str(script), ["a"], 1, module=False, trace=False) == 5
+    assert (sys.argv, sys.path) == (argv, path)
+    assert capsys.readouterr().out == "['a']\n"
