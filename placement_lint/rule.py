@@ -13,6 +13,7 @@ from typing import Any
 import libcst as cst
 
 from placement_lint.finding import Applicability, Severity
+from placement_lint.probe.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Problem:
 
     The message says what is wrong and what will happen, ``advice`` what to do about it. Neither ends in a full
     stop: where a problem holds under a condition only, that is said between the two.
-    ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual.
+    ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual. ``facts`` are what
+    the rule's experiment is built from, as plain data; what is left out is as in the rule's own demonstration.
     """
 
     node: cst.CSTNode
@@ -63,6 +65,7 @@ class Problem:
     advice: str = ""
     rewrite: Rewrite | None = None
     severity: Severity | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 Listener = Callable[[Any], Iterator[Problem]]
@@ -79,6 +82,7 @@ class Rule:
     page: Page
     listens: Mapping[type, Listener] = field(default_factory=dict)
     default: bool = True
+    experiment: Experiment | None = None
 
     @property
     def family(self) -> str:

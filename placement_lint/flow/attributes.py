@@ -9,7 +9,13 @@ import libcst as cst
 from placement_lint.flow import calls, library, modules, optimizers, tensors, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases
-from placement_lint.flow.events import AttributeRebound, BareModuleRead, ParameterLost, WrapperAttributeRead
+from placement_lint.flow.events import (
+    AttributeRebound,
+    BareModuleRead,
+    GradFlagAssigned,
+    ParameterLost,
+    WrapperAttributeRead,
+)
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import christen
 from placement_lint.flow.values import (
@@ -36,7 +42,7 @@ from placement_lint.flow.values import (
     alternatives,
     source_text,
 )
-from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, canonical
+from placement_lint.flow.vocabulary import GRAD_FLAGS, MODULE_ATTRIBUTES, canonical
 from placement_lint.rule import Note
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -249,6 +255,8 @@ def _write(
 ) -> Value:
     if name == "grad":
         machine.gradients_by_hand = True
+    if name in GRAD_FLAGS:
+        _check_grad_flag(machine, owner, name, value, node)
     if isinstance(owner, Object):
         if owner.kind in (Kind.MODULE, Kind.WRAPPER):
             _write_of_module(machine, owner, name, value, node, text)
@@ -263,6 +271,23 @@ def _write(
     elif isinstance(owner, Class):
         machine.write(owner.id, name, value)
     return NONE
+
+
+def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode) -> None:
+    """Assigning ``requires_grad`` is right for tensors; a module that does not define it just gets an attribute."""
+    on_module = isinstance(owner, Object) and owner.kind in (Kind.MODULE, Kind.WRAPPER)
+    if not on_module and not isinstance(owner, Tensor):
+        return
+    if isinstance(owner, Object) and (machine.constructing(owner) or _defines(machine, owner, name)):
+        return
+    label, _, written = source_text(node).partition("=")
+    owner_text = label.strip().rpartition(".")[0]
+    machine.emit(GradFlagAssigned(node, machine.scene, label.strip(), owner_text, name, written.strip(), on_module))
+
+
+def _defines(machine: Machine, owner: Object, name: str) -> bool:
+    known = machine.read(owner.id, name) is not None
+    return known or (isinstance(owner.cls, Class) and find(machine, owner.cls, name) is not None)
 
 
 def _write_of_module(

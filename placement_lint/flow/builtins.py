@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, iteration, methods, modules
+from placement_lint.flow import attributes, calls, iteration, methods
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
 from placement_lint.flow.containers import content
@@ -198,15 +198,6 @@ def _zip(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _next(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(0) or NONE
-    if isinstance(given, Parameters):
-        return machine.lift(
-            lambda place: (
-                Tensor(place, False, Role.PARAMETER, modules=frozenset({given.module.id}))
-                if not isinstance(place, Const)
-                else machine.fresh()
-            ),
-            modules.place_of(machine, given.module),
-        )
     return iteration.element(machine, given, node)
 
 
@@ -249,7 +240,7 @@ def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(1) or NONE
-    return replace(given, filtered=True) if isinstance(given, Parameters) else machine.fresh()
+    return given if isinstance(given, Parameters) else machine.fresh()
 
 
 def _map(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

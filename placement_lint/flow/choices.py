@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from placement_lint.flow.condition import ANY_MACHINE, NO_GPU, Condition, Cube, answered
+from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NO_GPU, Condition, Cube, answered, machines
 from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import CudaRequested, Scene
 from placement_lint.flow.machine import Machine
@@ -31,9 +31,11 @@ from placement_lint.rule import Note
 
 @dataclass(frozen=True)
 class Chosen:
-    """``on_cpu`` is the condition under which the choice falls on the CPU."""
+    """``on_cpu`` is the condition under which the choice falls on the CPU, ``surely_not`` the one under which every
+    single flag that it depends on speaks against CUDA."""
 
     on_cpu: Condition
+    surely_not: Condition
     note: Note
     text: str
 
@@ -57,10 +59,10 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     text = machine.text(node.args[0].value) if node.args else "the device"
     note = Note(node, f"`{text}` is used here")
     if on_cpu and len(places) > 1:
-        machine.chosen.append(Chosen(on_cpu[0], note, text))
+        machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text))
     for option in options:
         elsewhere = machine.question(("elsewhere", option), text=f"{option.text or text} names another device")
-        machine.chosen.append(Chosen(answered(elsewhere, True), note, text))
+        machine.chosen.append(Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text))
 
 
 # What a command line was parsed by.
@@ -88,7 +90,8 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None
     guarding = _device_flags(machine.tested)
     if guarding is not None:
         text = _flag_text(machine.tested)
-        machine.chosen.append(Chosen(guarding.negation, Note(node, f"moved only {text} here"), text))
+        note = Note(node, f"moved only {text} here")
+        machine.chosen.append(Chosen(guarding.negation, _none_of(guarding), note, text))
 
 
 def request_literal(machine: Machine, given: Value | None, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
@@ -111,8 +114,17 @@ def _device_flags(reach: Condition) -> Condition | None:
     return Condition(frozenset({Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)}))
 
 
+def _none_of(flags: Condition) -> Condition:
+    (cube,) = flags.cubes
+    result = ALWAYS if cube.machines == ANY_MACHINE else machines(ANY_MACHINE & ~cube.machines)
+    for answer in cube.answers:
+        result = result & answered(answer.question, not answer.given)
+    return result
+
+
 def _about_cuda(text: str) -> bool:
-    return any(word in text.lower() for word in ("cuda", "gpu", "device"))
+    """Whether a flag says if CUDA is used at all; that no index is given often means all the GPUs."""
+    return "None" not in text and any(word in text.lower() for word in ("cuda", "gpu", "device", "accel"))
 
 
 def _flag_text(reach: Condition) -> str:
@@ -128,13 +140,16 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
         by_node.setdefault(asked.node, []).append(asked)
     ignoring = set()
     for node, visits in by_node.items():
-        for chosen in machine.chosen:
-            both = [asked.scene.reach & chosen.on_cpu for asked in visits]
-            if chosen.note.node is not node and all(condition.possible for condition in both):
-                scene = replace(visits[0].scene, when=both[0])
-                machine.emit(
-                    CudaRequested(node, scene, source_text(visits[0].how), chosen.note, chosen.text, chosen.note)
-                )
-                ignoring.add(node)
-                break
+        ignored = next((chosen for chosen in machine.chosen if _ignores(node, visits, chosen)), None)
+        if ignored is not None:
+            asked = visits[0]
+            scene = replace(asked.scene, when=asked.scene.reach & ignored.on_cpu)
+            how = source_text(asked.how)
+            machine.emit(CudaRequested(node, scene, how, ignored.note, ignored.text, ignored.note))
+            ignoring.add(node)
     return ignoring
+
+
+def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
+    """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
+    return chosen.note.node is not node and not any(asked.scene.reach.excludes(chosen.surely_not) for asked in visits)

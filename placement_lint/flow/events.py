@@ -59,6 +59,8 @@ class Operand:
     unregistered: bool = False
     # the parameters of the module that ``source`` names, rather than a tensor of that name
     whole: bool = False
+    # the class of that module, where it is one of a library
+    layer: str = ""
 
     @property
     def named(self) -> str:
@@ -243,3 +245,14 @@ class HostRead(Event):
     label: str
     how: str
     tensor: Tensor
+
+
+@dataclass(frozen=True)
+class GradFlagAssigned(Event):
+    """``requires_grad``, or a name meant to be it, is assigned on a tensor, or on a module that has no such thing."""
+
+    label: str
+    owner: str
+    name: str
+    value: str
+    on_module: bool

@@ -15,11 +15,13 @@ from placement_lint.flow.values import (
     CPU,
     Class,
     Const,
+    Device,
     External,
     Function,
     Kind,
     Mapping,
     Object,
+    Parameters,
     Role,
     Sequence,
     Source,
@@ -41,6 +43,8 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
         return _batch(machine, iterable, node)
     if isinstance(iterable, Object) and isinstance(iterable.cls, Class):
         return _element_of_instance(machine, iterable, iterable.cls, node)
+    if isinstance(iterable, Parameters):
+        return a_parameter(machine, iterable)
     if isinstance(iterable, Tensor):
         return replace(iterable, uid=0, scalar=None)
     items = content(machine, iterable) or _module_items(machine, iterable)
@@ -49,6 +53,20 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
     if isinstance(iterable, Object) and iterable.kind is Kind.DATASET:
         return _sample(machine, iterable, node)
     return machine.fresh()
+
+
+def a_parameter(machine: Machine, parameters: Parameters) -> Value:
+    """One of a module's parameters, wherever the module is; with its name where that was asked for."""
+
+    anywhere_below = frozenset(modules.reachable(machine, parameters.module))
+
+    def make(place: Value) -> Value:
+        if not isinstance(place, (Device, Symbol)):
+            return machine.fresh()
+        return Tensor(place, None, Role.PARAMETER, modules=anywhere_below)
+
+    tensor = machine.lift(make, modules.place_of(machine, parameters.module))
+    return Sequence((machine.fresh("name"), tensor)) if parameters.named else tensor
 
 
 def _module_items(machine: Machine, value: Value) -> Sequence | None:

@@ -24,6 +24,7 @@ from placement_lint.flow.values import (
     Kind,
     Loaded,
     Object,
+    Parameters,
     Partial,
     Role,
     Sequence,
@@ -62,6 +63,9 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     handler = _handler(name)
     if handler is not None:
         return handler(machine, name, arguments, node)
+    if not arguments.values() and name.rpartition(".")[2].startswith("is_"):
+        # What the environment is asked, it answers the same each time.
+        return machine.part(machine.module_frame, ("call", name), node)
     if name.startswith("builtins."):
         return builtins.call_builtin(machine, name.partition(".")[2], arguments, node)
     if name.startswith("torch.nn.functional."):
@@ -239,7 +243,7 @@ def call_module_method(
     if name in MODULE_MOVES:
         _move_module(machine, module, name, arguments, node)
     elif name in ("parameters", "named_parameters"):
-        return modules.parameters_of(module, node)
+        return Parameters(module, node, named=name == "named_parameters")
     elif name == "state_dict":
         return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node)
     elif name == "load_state_dict":
@@ -481,10 +485,16 @@ def _parametrized(machine: Machine, name: str, arguments: Arguments, node: cst.C
 
 
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.nn.parallel.data_parallel(module, x)`` wraps and calls at once."""
-    wrapper = wrappers.wrap(machine, wrappers.DATA_PARALLEL, Arguments(arguments.positional[:1]), node)
-    inputs = arguments.get(1, "inputs") or NONE
-    return calling.call(machine, wrapper, Arguments((inputs,)), node)
+    """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls at once; it moves nothing, unlike the class."""
+    module, ids = arguments.get(0, "module") or NONE, arguments.get(2, "device_ids") or NONE
+
+    def call_parallel(inner: Value, chosen: Value) -> Value:
+        if not isinstance(inner, (Object, Symbol)):
+            return machine.fresh()
+        wrapper = wrappers.around(machine, inner, chosen, arguments, node)
+        return calling.call_object(machine, wrapper, Arguments((arguments.get(1, "inputs") or NONE,)), node)
+
+    return machine.lift(call_parallel, module, ids)
 
 
 def _init(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -494,6 +504,8 @@ def _init(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 _HANDLERS: dict[str, Handler] = {
     "torch.cuda.is_available": _is_available,
     "torch.cuda.device_count": _device_count,
+    "torch.accelerator.is_available": _is_available,
+    "torch.accelerator.device_count": _device_count,
     "torch.device": _device,
     "torch.cuda.current_device": _current_device,
     "torch.cuda.set_device": _set_device,

@@ -224,13 +224,6 @@ class Machine:
     def write(self, owner: int, name: str, value: Value) -> None:
         self.store.write(owner, name, value)
 
-    def may_lack(self, owner: int, name: str) -> Condition:
-        """The condition under which a cell has no value."""
-        value = self.store.read(owner, name)
-        if value is None:
-            return ALWAYS
-        return any_of(condition for condition, option in alternatives(value) if option is ABSENT)
-
     # --- paths -----------------------------------------------------------------------------------------
 
     def question(self, subject: Hashable, rivals: Hashable = None, text: str | cst.CSTNode = "") -> Question:

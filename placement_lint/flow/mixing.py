@@ -22,6 +22,8 @@ class Cause(Enum):
 def cause_of(event: DevicesMixed) -> Cause:
     """What is to blame for the stray operand."""
     stray = event.stray.tensor
+    if _on_some_paths_only(event):
+        return Cause.ASSUMED
     if event.stray.unregistered:
         return Cause.UNREGISTERED
     if event.in_forward and stray.holder is not None:
@@ -33,6 +35,11 @@ def cause_of(event: DevicesMixed) -> Cause:
     if event.home.tensor.assumed or _wherever(event):
         return Cause.ASSUMED
     return Cause.NOT_MOVED
+
+
+def _on_some_paths_only(event: DevicesMixed) -> bool:
+    """A flag of a module that is looked at by itself may well say whether it is on a GPU."""
+    return _wherever(event) and not event.scene.reach.implies(event.scene.when)
 
 
 def _names_a_card(tensor: Tensor) -> bool:

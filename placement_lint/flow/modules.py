@@ -30,7 +30,6 @@ from placement_lint.flow.values import (
     Kind,
     Mapping,
     Object,
-    Parameters,
     Place,
     Placed,
     Role,
@@ -135,13 +134,6 @@ def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
                 waiting.extend(child for _, child in children(machine, option) if not isinstance(child, Tensor))
             waiting.extend(machine.parts(option.id))
     return found
-
-
-def root_of(entity: Object | Symbol) -> Object | Symbol:
-    """The module that an unknown part was read from, all the way up."""
-    while isinstance(entity, Symbol) and entity.parent is not None:
-        entity = entity.parent
-    return entity
 
 
 def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
@@ -301,7 +293,7 @@ def stored(machine: Machine, module: Object, name: str, value: Value, node: cst.
     before = machine.read(module.id, name)
     if isinstance(before, Tensor) and before.role is Role.BUFFER and value.role is not Role.PARAMETER:
         return replace(value, role=Role.BUFFER, holder=None)
-    if value.role is Role.PARAMETER:
+    if value.role is Role.PARAMETER or machine.in_forward:
         return value
     return replace(value, holder=Holder(module, name, node))
 
@@ -320,10 +312,6 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
         history=(*tensor.history, note),
         uid=machine.new_id(),
     )
-
-
-def parameters_of(module: Object | Symbol, node: cst.CSTNode) -> Parameters:
-    return Parameters(module, node)
 
 
 def provably_off(place: Place, device: Place) -> bool:
@@ -350,7 +338,8 @@ def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst
         modules=frozenset({module.id}),
         history=(note,) if note else (),
     )
-    return Operand(callee, tensor, whole=True, unregistered=module.id in machine.unregistered)
+    layer = module.cls.name if isinstance(module, Object) and isinstance(module.cls, External) else ""
+    return Operand(callee, tensor, whole=True, layer=layer, unregistered=module.id in machine.unregistered)
 
 
 def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> None:

@@ -146,7 +146,18 @@ def _flipped(machine: Machine, value: Value) -> Value:
     return machine.lift(lambda option: Const(not option.value) if isinstance(option, Const) else option, value)
 
 
+def _as_flag(machine: Machine, left: Value, right: Value, operator: type) -> Question | None:
+    """``args.cuda > 0`` and ``args.cuda == True`` ask what ``if args.cuda`` asks."""
+    positive = operator is cst.GreaterThan and right == Const(0)
+    true = operator in (cst.Equal, cst.Is) and right in (TRUE, Const(1))
+    return machine.question(left, text="") if isinstance(left, (Symbol, Bound)) and (positive or true) else None
+
+
 def _question(machine: Machine, left: Value, right: Value, operator: type, node: cst.Comparison) -> Question:
+    flag = _as_flag(machine, left, right, operator)
+    if flag is not None:
+        flag.source = flag.source or node
+        return flag
     text = node
     subject = (operator.__name__, left, right)
     if operator in (cst.Equal, cst.Is):

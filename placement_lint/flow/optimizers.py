@@ -100,8 +100,7 @@ def _held(machine: Machine, value: Value | None) -> Iterator[int]:
                 if isinstance(part, Object):
                     yield from (child.uid for _, child in modules.children(machine, part) if isinstance(child, Tensor))
         elif isinstance(option, Tensor):
-            yield option.uid
-            yield from option.modules
+            yield from option.modules | ({option.uid} if option.uid else frozenset())
         elif isinstance(option, Mapping):
             yield from _held(machine, option.get("params"))
         elif isinstance(option, Object) and option.kind is Kind.DICT:

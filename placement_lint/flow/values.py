@@ -308,14 +308,11 @@ class Super:
 
 @dataclass(frozen=True)
 class Parameters:
-    """``model.parameters()``: a view on the parameters that a module has at this moment.
-
-    ``filtered`` where only those that require a gradient were kept.
-    """
+    """``model.parameters()``: a view on the parameters that a module has; ``named`` where each comes with its name."""
 
     module: Object | Symbol
     node: cst.CSTNode = field(compare=False)
-    filtered: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True)

@@ -268,6 +268,16 @@ MODULE_ATTRIBUTES = {
 # DistributedDataParallel sets ``self.device``; DataParallel does not.
 MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
 
+# The flag of a tensor, and the names that people write for it.
+GRAD_FLAGS = {
+    "requires_grad",
+    "require_grad",
+    "requires_gradient",
+    "require_gradient",
+    "required_grad",
+    "requires_grads",
+}
+
 # What replicas answer with nothing: torch/nn/parallel/replicate.py puts plain tensors where parameters were.
 PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", "requires_grad_"}
 

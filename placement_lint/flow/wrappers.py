@@ -69,21 +69,35 @@ def _ids(arguments: Arguments) -> Value:
 
 def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call) -> Value:
     treat_as_module(machine, inner)
-    _require_devices(machine, ids)
     if not isinstance(inner, (Object, Symbol)):
         return machine.fresh()
-    wrapper = machine.new_object(Kind.WRAPPER, External(name), node)
-    note = Note(node, f"`{machine.label(inner, 'the module')}` is wrapped in {WRAPPERS[name]} here")
+    wrapper = around(machine, inner, ids, arguments, node, name)
+    label = machine.label(inner)
+    note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
-    machine.write(wrapper.id, INNER, inner)
-    machine.write(wrapper.id, _IDS, ids)
-    machine.write(wrapper.id, _OUTPUT, arguments.get(2, "output_device") or NONE)
     for part in reachable(machine, inner).values():
         machine.moved.setdefault(part.id, note)
         if isinstance(part, Object) and not isinstance(part.cls, External):
             machine.moved.setdefault(part.cls.id, note)
     if name == DATA_PARALLEL:
         _move_to_only_device(machine, inner, ids, node)
+    return wrapper
+
+
+def around(
+    machine: Machine,
+    inner: Object | Symbol,
+    ids: Value,
+    arguments: Arguments,
+    node: cst.Call,
+    name: str = DATA_PARALLEL,
+) -> Object:
+    """The bare wrapper object, before its constructor does anything."""
+    _require_devices(machine, ids)
+    wrapper = machine.new_object(Kind.WRAPPER, External(name), node)
+    machine.write(wrapper.id, INNER, inner)
+    machine.write(wrapper.id, _IDS, ids)
+    machine.write(wrapper.id, _OUTPUT, arguments.keyword("output_device") or NONE)
     return wrapper
 
 
@@ -201,7 +215,8 @@ def _in_replicas(
     output = _output_device(machine, wrapper, first)
     if machine.replica:
         return machine.fresh()
-    built = Note(wrapper.node, f"`{machine.label(inner, 'the module')}` is wrapped in DataParallel here")
+    label = machine.label(inner)
+    built = Note(wrapper.node, f"{f'`{label}`' if label else 'the module'} is wrapped in DataParallel here")
     called = Note(node, "called here: each replica runs the forward on its own GPU")
     machine.replica = (built, called)
     machine.replicated = frozenset(reachable(machine, inner))

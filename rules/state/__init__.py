@@ -2,6 +2,7 @@
 
 from placement_lint.rules.state import (
     parameter_lost_by_conversion,
+    requires_grad_without_effect,
     state_rebound_in_replica,
     unregistered_container,
     unregistered_tensor_attribute,
@@ -14,4 +15,5 @@ RULES: tuple[Rule, ...] = (
     unregistered_tensor_attribute.RULE,
     unregistered_container.RULE,
     state_rebound_in_replica.RULE,
+    requires_grad_without_effect.RULE,
 )

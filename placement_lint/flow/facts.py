@@ -1,0 +1,37 @@
+"""What rules tell their experiments: abstract values as plain data."""
+
+from __future__ import annotations
+
+from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.values import CPU, Device, Place
+
+
+def place_fact(place: Place) -> str:
+    """``cpu``, ``cuda:1``, or ``cuda`` where only the analysis tells one GPU from another."""
+    if isinstance(place, Device) and (place == CPU or isinstance(place.index, int)):
+        return str(place)
+    return "cuda"
+
+
+def mixed_facts(event: DevicesMixed) -> dict[str, object]:
+    """Which operation meets operands of which devices, and in what kind of model."""
+    whole = event.home if event.home.whole else event.stray
+    return {
+        "operation": _operation(event),
+        "layer": whole.layer.rpartition(".")[2],
+        "stray": place_fact(event.stray.tensor.place),
+        "home": place_fact(event.home.tensor.place),
+        "module": "stray" if event.stray.whole else "home",
+        "scalar": event.stray.tensor.scalar is True,
+        "wrapper": "DataParallel" if event.scene.replica else "",
+    }
+
+
+def _operation(event: DevicesMixed) -> str:
+    if event.home.whole or event.stray.whole:
+        return "call"
+    if event.stray.source == "the criterion's weight":
+        return "the weight of a loss"
+    if event.operation == "a comparison":
+        return "=="
+    return event.operation.strip("`").rpartition(".")[2]
