@@ -144,7 +144,7 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
             if isinstance(value, Tensor):
                 if value.per_replica and name in ("float", "int", "bool"):
                     label = machine.text(node.args[0].value)
-                    machine.emit(ReplicaLossUsed(node, machine.scene, label, f"{name}({label})", value))
+                    machine.emit(ReplicaLossUsed(node, machine.scene, label, f"{name}({label})", name, value))
                 return machine.fresh(f"{name}()")
             return value if isinstance(value, (Const, AtLeast, Symbol)) else machine.fresh()
 

@@ -19,6 +19,7 @@ from placement_lint.flow.values import (
     CPU,
     Const,
     Device,
+    External,
     Object,
     Place,
     Symbol,
@@ -100,6 +101,12 @@ def request_literal(machine: Machine, given: Value | None, how: str | cst.CSTNod
         place = as_place(given)
         if isinstance(place, Device) and place.kind == "cuda":
             request(machine, how, node)
+
+
+def request_type(machine: Machine, given: Value, node: cst.CSTNode) -> None:
+    """The same where a tensor type of CUDA is named outright, not chosen."""
+    if isinstance(given, (External, Const)):
+        request(machine, node, node)
 
 
 def _device_flags(reach: Condition) -> Condition | None:

@@ -107,7 +107,8 @@ class FirstDeviceMissed(Event):
 
     label: str
     wrapper: str
-    ids: str
+    # the literal ``device_ids``, empty where they are not given or not known
+    ids: tuple[object, ...]
     first: Place
     place: Place
     placed: Note | None
@@ -146,10 +147,14 @@ class StateLoaded(Event):
 
 @dataclass(frozen=True)
 class ReplicaLossUsed(Event):
-    """The vector of per-replica losses is used as if it were one number."""
+    """The vector of per-replica losses is used as if it were one number.
+
+    ``use`` is the method or builtin that wants a number, or ``format``.
+    """
 
     label: str
     how: str
+    use: str
     tensor: Tensor
 
 
@@ -206,9 +211,13 @@ class UnregisteredUsed(Event):
 
 @dataclass(frozen=True)
 class OptimizerStale(Event):
-    """An optimizer steps whose parameters were replaced. ``node`` is the replacement."""
+    """An optimizer steps whose parameters were replaced. ``node`` is the replacement.
+
+    ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``.
+    """
 
     optimizer: str
+    cls: str
     replaced: str
     how: str
     built: Note

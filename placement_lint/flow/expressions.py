@@ -33,7 +33,7 @@ from placement_lint.flow.values import (
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
     """The value of an expression on this path."""
-    handler = _EVALUATE.get(type(node))
+    handler = _EVALUATE.get(type(node)) or operators.EVALUATE.get(type(node))
     if handler is None:
         return machine.fresh()
     return machine.restrict(handler(machine, node))
@@ -94,7 +94,7 @@ def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpressio
     def use(option: Value) -> Value:
         if isinstance(option, Tensor) and option.per_replica:
             label = machine.text(expression)
-            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"formatting {label}", option))
+            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"formatting {label}", "format", option))
         return NONE
 
     machine.lift(use, value)
@@ -339,11 +339,6 @@ _EVALUATE: dict[type, Callable[..., Value]] = {
     cst.SetComp: _list_comprehension,
     cst.GeneratorExp: _list_comprehension,
     cst.DictComp: _dict_comprehension,
-    cst.UnaryOperation: operators.unary,
-    cst.BooleanOperation: operators.boolean,
-    cst.IfExp: operators.conditional,
-    cst.Comparison: operators.comparison,
-    cst.BinaryOperation: operators.binary,
     cst.Call: _call,
     cst.Subscript: _subscript,
     cst.Lambda: _lambda,

@@ -485,7 +485,7 @@ def _parametrized(machine: Machine, name: str, arguments: Arguments, node: cst.C
 
 
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls at once; it moves nothing, unlike the class."""
+    """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls at once, and moves nothing."""
     module, ids = arguments.get(0, "module") or NONE, arguments.get(2, "device_ids") or NONE
 
     def call_parallel(inner: Value, chosen: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import libcst as cst
@@ -12,6 +13,7 @@ from placement_lint.flow.containers import content
 from placement_lint.flow.events import Operand, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
+    CPU,
     FALSE,
     NONE,
     TRUE,
@@ -45,7 +47,7 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         return any_of(conditions)
     if isinstance(value, Tensor) and value.per_replica:
         text = machine.text(node)
-        machine.emit(ReplicaLossUsed(node, machine.scene, text, f"testing `{text}`", value))
+        machine.emit(ReplicaLossUsed(node, machine.scene, text, f"testing `{text}`", "bool", value))
     if isinstance(value, Const):
         return ALWAYS if value.value else ALWAYS.negation
     if isinstance(value, AtLeast):
@@ -285,6 +287,9 @@ def _tensor_arithmetic(
         other = right if isinstance(left, Tensor) else left
         scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
         derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
+        if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
+            # A 0-dim CPU tensor goes along with a CUDA tensor, if that is what the other side is.
+            derived = replace(derived, place=machine.fresh())
         return _scaled(machine, derived) if symbol in ("/", "/=", "*", "*=") else derived
     result = tensors.operate(machine, f"`{symbol}`", sides, node)
     if result is None:
@@ -327,3 +332,12 @@ def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpressi
         for value in values:
             expressions.used_as_number(machine, value, source, node)
     return methods.formatted(machine, text.partition("%")[0], values)
+
+
+EVALUATE: dict[type, Callable[..., Value]] = {
+    cst.UnaryOperation: unary,
+    cst.BooleanOperation: boolean,
+    cst.IfExp: conditional,
+    cst.Comparison: comparison,
+    cst.BinaryOperation: binary,
+}

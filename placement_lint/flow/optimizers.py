@@ -234,7 +234,7 @@ def replaced(
         part = name if name.startswith("[") else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
-        _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(node, label, "is replaced here", fresh))
+        _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(node, label, "replaced", fresh))
 
 
 def reassigned(machine: Machine, module: Object | Symbol, node: cst.CSTNode) -> None:
@@ -242,7 +242,7 @@ def reassigned(machine: Machine, module: Object | Symbol, node: cst.CSTNode) -> 
     what = _Stale(
         node,
         machine.label(module, "the model"),
-        "gets new Parameter objects from load_state_dict(assign=True) here",
+        "assigned",
         frozenset({machine.new_id()}),
     )
     _mark_stale(machine, frozenset(modules.reachable(machine, module)), what)
@@ -285,7 +285,8 @@ def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: No
 def _emit_stale(machine: Machine, optimizer: Object, what: _Stale, stepped: Note) -> None:
     label = machine.label(optimizer, "the optimizer")
     built = Note(optimizer.node, f"`{label}` takes the parameters here")
-    machine.emit(OptimizerStale(what.node, machine.scene, label, what.replaced, what.how, built, stepped))
+    cls = _short(optimizer.cls.name)
+    machine.emit(OptimizerStale(what.node, machine.scene, label, cls, what.replaced, what.how, built, stepped))
 
 
 # --- a new model under the old optimizer -------------------------------------------------------------------------
@@ -308,13 +309,13 @@ def succeeded(machine: Machine, name: str, before: Value | None, after: Value, n
             and before.id not in modules.reachable(machine, after)
         )
     ):
-        what = _Stale(node, name, "becomes another model here", frozenset())
+        what = _Stale(node, name, "succeeded", frozenset())
         machine.successors[after.id] = (after, before.id, what)
 
 
 def note_copy(machine: Machine, original: Object, twin: Object, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
-    what = _Stale(node, machine.label(original, "the model"), "is copied here, and the copy is trained", frozenset())
+    what = _Stale(node, machine.label(original, "the model"), "copied", frozenset())
     machine.successors[twin.id] = (twin, original.id, what)
 
 

@@ -123,18 +123,18 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
 
 def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
     machine.store.begin()
-    arguments = calls.unknown_arguments(machine, method, skip_first="staticmethod" not in method.decorators)
+    bound = "staticmethod" not in method.decorators
+    arguments = calls.unknown_arguments(machine, method, skip_first=bound)
     is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module
     if is_forward:
         inputs = tuple(
             Tensor(OWN, None, Role.INPUT, assumed=True) if tensor else unknown
-            for tensor, unknown in zip(calls.takes_tensors(method)[1:], arguments.positional, strict=True)
+            for tensor, unknown in zip(calls.takes_tensors(method)[bound:], arguments.positional, strict=True)
         )
         arguments = replace(arguments, positional=inputs, spread=False)
         machine.in_forward.append(instance)
         machine.written = set()
-    receiver = None if "staticmethod" in method.decorators else instance
-    calls.call_function(machine, method, arguments, method.node, receiver)
+    calls.call_function(machine, method, arguments, method.node, instance if bound else None)
     if is_forward:
         machine.in_forward.pop()
     machine.store.roll_back()

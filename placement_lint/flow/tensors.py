@@ -250,7 +250,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
 
 def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = None) -> Tensor:
     """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
-    lost = Lost(how, node) if tensor.role is Role.PARAMETER else tensor.lost
+    lost = Lost(how, node, tensor.place) if tensor.role is Role.PARAMETER else tensor.lost
     role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
     return replace(tensor, role=role, lost=lost, scalar=scalar, uid=0)
 
@@ -311,14 +311,14 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
     """The tensor on another device: itself where it is there already."""
     place = as_place(target)
     if place is None:
-        return replace(tensor, lost=Lost(how, node)) if _converts(tensor, target) else tensor
+        return replace(tensor, lost=Lost(".to(dtype)", node, tensor.place)) if _converts(tensor, target) else tensor
     place = resolve(machine, place)
     require(machine, place)
     if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
         return tensor
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
     if tensor.role is Role.PARAMETER:
-        return replace(moved, role=Role.PLAIN, lost=Lost(how, node))
+        return replace(moved, role=Role.PLAIN, lost=Lost(how, node, tensor.place))
     return moved
 
 
@@ -342,6 +342,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
     if name in ("to", "cuda", "cpu", "type_as", "pin_memory"):
         return _moved_by(machine, tensor, name, arguments, node)
+    if name == "type" and arguments.values():
+        return _typed(machine, tensor, arguments.get(0, "dtype") or NONE, node)
     if name == "numpy":
         if arguments.keyword("force") != Const(True):
             read_on_host(machine, receiver, node, tensor, node)
@@ -349,7 +351,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     as_number = name in ("item", "backward", "__float__", "__int__", "__bool__")
     if tensor.per_replica and as_number and not (name == "backward" and arguments.has(0, "gradient")):
         label = machine.text(receiver)
-        machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{label}.{name}()`", tensor))
+        machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{label}.{name}()`", name, tensor))
     if name == "backward":
         optimizers.backward(machine, tensor)
     if name in HOST_VALUE_METHODS:
@@ -409,6 +411,23 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
         return moved
 
     return machine.lift(apply, target)
+
+
+def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Value:
+    """``t.type(torch.cuda.FloatTensor)`` moves as well as converts; a dtype only converts."""
+
+    def convert(option: Value) -> Value:
+        text = option.name if isinstance(option, External) else option.value if isinstance(option, Const) else None
+        if not isinstance(text, str):
+            return replace(derive(tensor, ".type(…)", node, tensor.scalar), place=machine.fresh())
+        if text.endswith("Tensor"):
+            device = Device("cuda") if text.startswith("torch.cuda.") else CPU
+            if device != CPU:
+                choices.request_type(machine, dtype, node)
+            return move(machine, tensor, device, node, ".type(…)")
+        return derive(tensor, ".type(…)", node, tensor.scalar)
+
+    return machine.lift(convert, dtype)
 
 
 def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:

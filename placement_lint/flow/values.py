@@ -159,10 +159,11 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lost:
-    """What was done to a Parameter that made it an ordinary tensor."""
+    """What was done to a Parameter that made it an ordinary tensor, and where it was before."""
 
     how: str
     node: cst.CSTNode
+    place: Place
 
 
 @dataclass(frozen=True)

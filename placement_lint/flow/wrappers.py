@@ -12,22 +12,13 @@ from dataclasses import replace
 
 import libcst as cst
 
+from placement_lint.flow import modules
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, any_of, machines
 from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import FirstDeviceMissed, StateLoaded, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.modules import (
-    INNER,
-    has_parameters,
-    move,
-    place_of,
-    placements,
-    provably_off,
-    reachable,
-    treat_as_module,
-)
 from placement_lint.flow.values import (
     NONE,
     REPLICA,
@@ -68,14 +59,14 @@ def _ids(arguments: Arguments) -> Value:
 
 
 def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call) -> Value:
-    treat_as_module(machine, inner)
+    modules.treat_as_module(machine, inner)
     if not isinstance(inner, (Object, Symbol)):
         return machine.fresh()
     wrapper = around(machine, inner, ids, arguments, node, name)
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
-    for part in reachable(machine, inner).values():
+    for part in modules.reachable(machine, inner).values():
         machine.moved.setdefault(part.id, note)
         if isinstance(part, Object) and not isinstance(part.cls, External):
             machine.moved.setdefault(part.cls.id, note)
@@ -95,7 +86,7 @@ def around(
     """The bare wrapper object, before its constructor does anything."""
     _require_devices(machine, ids)
     wrapper = machine.new_object(Kind.WRAPPER, External(name), node)
-    machine.write(wrapper.id, INNER, inner)
+    machine.write(wrapper.id, modules.INNER, inner)
     machine.write(wrapper.id, _IDS, ids)
     machine.write(wrapper.id, _OUTPUT, arguments.keyword("output_device") or NONE)
     return wrapper
@@ -110,7 +101,7 @@ def _move_to_only_device(machine: Machine, inner: Object | Symbol, ids: Value, n
 
 
 def _moved(machine: Machine, inner: Object | Symbol, device: Place, node: cst.Call) -> Value:
-    move(machine, inner, device, node)
+    modules.move(machine, inner, device, node)
     return NONE
 
 
@@ -138,11 +129,11 @@ def is_single(machine: Machine, ids: Value) -> bool:
     return items is not None and items.exact and len(items.items) == 1
 
 
-def _ids_text(machine: Machine, ids: Value) -> str:
+def _literal_ids(machine: Machine, ids: Value) -> tuple[object, ...]:
     items = content(machine, ids)
     if items is None or not all(isinstance(item, Const) for item in items.items):
-        return ""
-    return f"device_ids=[{', '.join(str(item.value) for item in items.items if isinstance(item, Const))}]"
+        return ()
+    return tuple(item.value for item in items.items if isinstance(item, Const))
 
 
 # --- calling -----------------------------------------------------------------------------------------------
@@ -152,7 +143,7 @@ Forward = Callable[[Object | Symbol, Arguments], Value]
 
 def call(machine: Machine, wrapper: Object, arguments: Arguments, node: cst.Call, forward: Forward) -> Value:
     """``wrapper(x)``; ``forward`` calls a bare module."""
-    inner = machine.read(wrapper.id, INNER)
+    inner = machine.read(wrapper.id, modules.INNER)
     if inner is None:
         return machine.fresh()
     return machine.lift(lambda module: _call(machine, wrapper, module, arguments, node, forward), inner)
@@ -193,7 +184,7 @@ def _call_distributed(
     """DDP moves its inputs exactly where ``device_ids`` is given (distributed.py, ``_pre_forward``)."""
     if ids == NONE:
         return forward(inner, arguments)
-    place = place_of(machine, inner)
+    place = modules.place_of(machine, inner)
     return machine.lift(
         lambda device: forward(inner, _scattered(machine, arguments, device)),
         place,
@@ -219,7 +210,7 @@ def _in_replicas(
     built = Note(wrapper.node, f"{f'`{label}`' if label else 'the module'} is wrapped in DataParallel here")
     called = Note(node, "called here: each replica runs the forward on its own GPU")
     machine.replica = (built, called)
-    machine.replicated = frozenset(reachable(machine, inner))
+    machine.replicated = frozenset(modules.reachable(machine, inner))
     machine.store.begin()
     try:
         result = forward(inner, _scattered(machine, arguments, REPLICA))
@@ -234,9 +225,9 @@ def _in_replicas(
 def _check_first_device(
     machine: Machine, wrapper: Object, inner: Object | Symbol, ids: Value, first: Place, node: cst.Call
 ) -> None:
-    if has_parameters(machine, inner) is False:
+    if modules.has_parameters(machine, inner) is False:
         return
-    for part, placed in placements(machine, inner):
+    for part, placed in modules.placements(machine, inner):
         machine.lift(
             lambda where, part=part: _first_device_missed(machine, wrapper, part, ids, first, where, node),
             placed,
@@ -252,8 +243,8 @@ def _first_device_missed(
     placed: Value,
     node: cst.Call,
 ) -> Value:
-    if isinstance(placed, Placed) and provably_off(placed.place, first):
-        inner = machine.read(wrapper.id, INNER)
+    if isinstance(placed, Placed) and modules.provably_off(placed.place, first):
+        inner = machine.read(wrapper.id, modules.INNER)
         name = machine.label(inner) if inner is not None else ""
         label = f"`{name}`" if name else "the module"
         machine.emit(
@@ -262,7 +253,7 @@ def _first_device_missed(
                 machine.scene,
                 label,
                 machine.label(wrapper, name or "model"),
-                _ids_text(machine, ids),
+                _literal_ids(machine, ids),
                 first,
                 placed.place,
                 placed.note,
@@ -370,7 +361,7 @@ def _thawed(machine: Machine, value: Value, node: cst.Call) -> Value:
 def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNode, text: str) -> Value | None:
     """``wrapper.name`` for a name that is no method of nn.Module; None where it raises AttributeError."""
     if name == "module":
-        return machine.read(wrapper.id, INNER)
+        return machine.read(wrapper.id, modules.INNER)
     own = machine.read(wrapper.id, name)
     if own is not None:
         return own
