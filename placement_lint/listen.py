@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
-from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, Condition, Cube
+from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
 from placement_lint.flow.events import Event
 from placement_lint.flow.program import analyse
 from placement_lint.rule import Problem, Rule
@@ -102,7 +102,8 @@ def _phrase(cube: Cube, reach: Condition) -> str | None:
     for known in reach.cubes:
         machines |= known.machines
     decisions = [answer for answer in cube.answers if answer not in given and answer.given is not answer.question.usual]
-    if len(decisions) > 1:
+    decisions = _without_rivals(decisions)
+    if len(decisions) > 1 or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
         return None
     parts = []
     if cube.machines != machines and cube.machines != ANY_MACHINE and cube.machines & machines != machines:
@@ -112,3 +113,21 @@ def _phrase(cube: Cube, reach: Condition) -> str | None:
             return None
         parts.append(f"when `{answer.question.text}` is {'true' if answer.given else 'false'}")
     return " and ".join(parts)
+
+
+def _without_rivals(decisions: list[Answer]) -> list[Answer]:
+    """Of questions that exclude each other one counts: the one answered yes, or any where all are answered no."""
+    winners = {answer.question.rivals for answer in decisions if answer.given}
+    kept: dict[object, Answer] = {}
+    for answer in sorted(decisions, key=lambda answer: not answer.given):
+        rivals = answer.question.rivals
+        if rivals is None:
+            kept[answer] = answer
+        elif answer.given or rivals not in winners:
+            kept.setdefault(rivals, answer)
+    return list(kept.values())
+
+
+def _chooses_cpu_despite(answer: Answer, cube: Cube) -> bool:
+    """A user who asks for the CPU although there is a GPU: a corner that nobody uses, and no bug of this line."""
+    return answer.given is answer.question.chooses_cpu and not cube.machines & NO_GPU

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, library, modules, optimizers, tensors, wrappers
+from placement_lint.flow import calls, library, methods, modules, optimizers, tensors, wrappers
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.classes import find, foreign_bases
+from placement_lint.flow.classes import find, foreign_bases, module_base
+from placement_lint.flow.condition import answered
 from placement_lint.flow.events import (
     AttributeRebound,
     BareModuleRead,
@@ -42,7 +43,7 @@ from placement_lint.flow.values import (
     alternatives,
     source_text,
 )
-from placement_lint.flow.vocabulary import GRAD_FLAGS, MODULE_ATTRIBUTES, canonical
+from placement_lint.flow.vocabulary import CONTAINERS, GRAD_FLAGS, MODULE_ATTRIBUTES, canonical
 from placement_lint.rule import Note
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -261,6 +262,9 @@ def _write(
         if owner.kind in (Kind.MODULE, Kind.WRAPPER):
             _write_of_module(machine, owner, name, value, node, text)
         else:
+            before = machine.read(owner.id, name)
+            if before is not None:
+                optimizers.replaced(machine, owner, name, before, value, node)
             machine.write(owner.id, name, value)
             christen(machine, value, text)
     elif isinstance(owner, Symbol):
@@ -327,26 +331,29 @@ def note_container(machine: Machine, owner: Object, name: str, value: Value, nod
     """A plain list or dict is stored on a module: what it holds is registered nowhere by that."""
     for _, option in alternatives(value):
         held: tuple[Value, ...] = ()
+        container = "tuple"
         if isinstance(option, Object) and option.kind is Kind.DICT:
+            container = "dict"
             mapping = machine.read(option.id, "#map")
             held = tuple(item for _, item in mapping.items) if isinstance(mapping, Mapping) else ()
-            machine.holders[option.id] = Holder(owner, name, node)
+            machine.holders[option.id] = Holder(owner, name, node, container)
         elif isinstance(option, Object) and option.kind is Kind.LIST:
-            machine.holders[option.id] = Holder(owner, name, node)
+            container = "list"
+            machine.holders[option.id] = Holder(owner, name, node, container)
             held = _items(machine, option)
         elif isinstance(option, Sequence):
             held = option.items
         for item in held:
-            hold(machine, item, Holder(owner, name, node))
+            hold(machine, item, Holder(owner, name, node, container))
 
 
 def hold(machine: Machine, item: Value, holder: Holder) -> None:
     for _, option in alternatives(item):
         if modules.is_module(machine, option) and isinstance(option, Object):
             for part in modules.reachable(machine, option):
-                machine.unregistered.setdefault(part, holder)
+                machine.unregistered.setdefault(part, replace(holder, content="module"))
         elif isinstance(option, Tensor) and option.role is Role.PARAMETER:
-            machine.unregistered.setdefault(option.uid, holder)
+            machine.unregistered.setdefault(option.uid, replace(holder, content="parameter"))
         elif isinstance(option, Sequence):
             for inner in option.items:
                 hold(machine, inner, holder)
@@ -368,6 +375,8 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
         if isinstance(method, Function):
             return calls.call_function(machine, method, arguments, node, receiver)
         if name == "__init__":
+            if any(module_base(base) in CONTAINERS for base in foreign_bases(receiver.cls)):
+                machine.write(receiver.id, modules.ITEMS, methods.items_of_container(machine, arguments))
             return NONE
         if modules.is_module(machine, receiver) and name != "forward":
             return library.call_module_method(machine, receiver, name, arguments, node)
@@ -413,7 +422,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
             return calls.call_function(machine, method, Arguments((key,)), node, owner)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
-        found = mapping.get(key.value) if isinstance(key, Const) else _any(machine, mapping)
+        found = mapping.get(key.value) if isinstance(key, Const) else _any(machine, mapping, key)
         return found if found is not None else machine.fresh()
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
@@ -425,12 +434,17 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     return machine.fresh()
 
 
-def _any(machine: Machine, mapping: Mapping) -> Value | None:
-    """What an unknown key gets: the only value there is, or the value that all keys share."""
+def _any(machine: Machine, mapping: Mapping, key: Value) -> Value | None:
+    """What an unknown key gets: one of the values, each under the condition that the key is its own."""
     values = {value for _, value in mapping.items}
-    if mapping.rest is not None:
-        values.add(mapping.rest)
-    return values.pop() if len(values) == 1 else None
+    if mapping.rest is not None or len(values) == 1:
+        values.add(mapping.rest or next(iter(values)))
+        return values.pop() if len(values) == 1 else None
+    options = []
+    for name, value in mapping.items:
+        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the key is {name!r}")
+        options.append((answered(question, True), value))
+    return machine.either(options)
 
 
 def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:
@@ -476,8 +490,9 @@ def _write_item(
 
 
 def _with_item(items: Sequence, key: Value, value: Value) -> Sequence:
-    if isinstance(key, Const) and type(key.value) is int and 0 <= key.value < len(items.items):
-        replaced = list(items.items)
-        replaced[key.value] = value
-        return Sequence(tuple(replaced), items.exact)
+    if isinstance(key, Const) and isinstance(key.value, int) and (items.exact or key.value >= 0):
+        changed = dict(enumerate(items.items))
+        position = key.value if key.value >= 0 else key.value + len(items.items)
+        if position in changed:
+            return Sequence(tuple({**changed, position: value}.values()), items.exact)
     return Sequence(items.items, exact=False)

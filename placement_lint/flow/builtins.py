@@ -33,7 +33,7 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES
+from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, WRAPPERS
 
 
 def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -45,22 +45,28 @@ def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Ca
 
 def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     value, classes = arguments.get(0) or NONE, arguments.get(1) or NONE
+    return machine.lift(lambda option, target: is_instance_of(machine, option, target, node), value, classes)
 
-    def test(option: Value, target: Value) -> Value:
-        targets = target.items if isinstance(target, Sequence) else (target,)
-        if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.place == REPLICA:
-            machine.emit(ParametersRead(node, machine.scene, machine.text(node), "isinstance"))
-        answers = [_is_instance(machine, option, one) for one in targets]
-        if True in answers:
-            return Const(True)
-        if None in answers:
-            return machine.ask(machine.question(("isinstance", option, target), text=node))
-        return Const(False)
 
-    return machine.lift(test, value, classes)
+def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call) -> Value:
+    """``isinstance(value, target)``, also for a tuple of classes; a question where nobody knows."""
+    targets = target.items if isinstance(target, Sequence) else (target,)
+    if isinstance(value, Tensor) and value.role is Role.PARAMETER and value.place == REPLICA:
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node), "isinstance"))
+    answers = [_is_instance(machine, value, one) for one in targets]
+    if True in answers:
+        return Const(True)
+    if None in answers:
+        return machine.ask(machine.question(("isinstance", value, target), text=node))
+    return Const(False)
 
 
 def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
+    if isinstance(value, Symbol) and value.id in machine.wraps and isinstance(cls, External) and cls.name in WRAPPERS:
+        return False
+    if isinstance(value, Tensor) and value.role is Role.BATCH and isinstance(cls, External):
+        # Nothing tells what a batch of unknown samples is; programs that ask mostly have tensors.
+        return cls.name == "torch.Tensor"
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
         if value.kind in (Kind.LIST, Kind.DICT):
             return (
@@ -92,6 +98,9 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 
 def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
+    if isinstance(owner, Symbol) and name == "module" and owner.id in machine.wraps:
+        # The program wraps this very value elsewhere: here it is bare.
+        return False
     if not isinstance(owner, Object):
         return None
     stored = machine.store.read(owner.id, name)
@@ -210,10 +219,10 @@ def _listed(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if given is None:
         return machine.new_list(Sequence(()), node)
     if isinstance(given, Parameters):
-        return given
+        return machine.new_list(Sequence((given,), exact=False), node)
 
     def make(value: Value) -> Value:
-        items = content(machine, value)
+        items = iteration.items_of(machine, value)
         if items is None:
             items = Sequence((iteration.element(machine, value, node),), exact=False)
         return machine.new_list(items, node)
@@ -250,9 +259,13 @@ def _map(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 
 def _sum(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """``sum(losses)``: a tensor like the first, if there is one."""
     items = content(machine, arguments.get(0) or NONE)
-    found = [item for item in items.items if isinstance(item, Tensor)] if items is not None else []
-    return replace(found[0], uid=0) if found else machine.fresh("sum")
+    if items is None or not items.items:
+        return machine.fresh(node)
+    return machine.lift(
+        lambda first: replace(first, uid=0) if isinstance(first, Tensor) else machine.fresh(node), items.items[0]
+    )
 
 
 def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

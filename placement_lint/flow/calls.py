@@ -23,6 +23,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases
 from placement_lint.flow.events import Operand
 from placement_lint.flow.machine import MAX_CALL_DEPTH, Frame, Machine
+from placement_lint.flow.operands import Positioned, with_operands
 from placement_lint.flow.values import (
     NONE,
     Bound,
@@ -275,11 +276,16 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
         return _user_forward(machine, module, method, arguments, node)
     _check_registered(machine, module, node)
     library_class = _library_class(module)
-    if library_class:
-        return arguments.lifted(
-            machine, lambda concrete: _layer_forward(machine, module, library_class, concrete, node)
-        )
-    return arguments.lifted(machine, lambda concrete: _opaque_forward(machine, module, concrete, node))
+    if library_class == "torch.nn.Sequential" and isinstance(module, Object):
+        return _sequential_forward(machine, module, arguments, node)
+
+    def apply(operands: Positioned) -> Value:
+        inputs = [operand for _, operand in operands]
+        if library_class and isinstance(module, Object):
+            return _layer_forward(machine, module, library_class, inputs, node)
+        return _opaque_forward(machine, module, inputs, node)
+
+    return with_operands(machine, arguments, node, apply)
 
 
 def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
@@ -334,21 +340,16 @@ def _entering(machine: Machine, value: Value, place: Value, node: cst.Call, oute
     return machine.lift(enter, value)
 
 
-def _layer_forward(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    assert isinstance(module, Object)
-    if name == "torch.nn.Sequential":
-        return _sequential_forward(machine, module, arguments, node)
-    label = node.func
-    inputs = _operands(machine, arguments, node)
+def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Operand], node: cst.Call) -> Value:
     if name in LOSS_MODULES:
         return _loss_forward(machine, module, inputs, node)
     if name not in PARAMETRIC_LAYERS:
-        return inputs[0].tensor if inputs else _opaque_forward(machine, module, arguments, node)
+        return inputs[0].tensor if inputs else _opaque_forward(machine, module, inputs, node)
     place = modules.place_of(machine, module)
-    result = machine.lift(lambda where: _apply_layer(machine, module, where, label, inputs, node), place)
-    if name in RECURRENT_LAYERS:
-        return Sequence((result, result))
-    return result
+    # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
+    shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
+    result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
+    return Sequence((result, result)) if name in RECURRENT_LAYERS else result
 
 
 def _apply_layer(
@@ -369,7 +370,12 @@ def _apply_layer(
 def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
     items = modules.items_of(machine, module)
     if not isinstance(items, Sequence) or not items.items:
-        return _opaque_forward(machine, module, arguments, node)
+        return with_operands(
+            machine,
+            arguments,
+            node,
+            lambda given: _opaque_forward(machine, module, [operand for _, operand in given], node),
+        )
     value = arguments.get(0) or machine.fresh()
     for item in items.items:
         value = call(machine, item, Arguments((value,)), node)
@@ -395,36 +401,17 @@ def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Val
     return replace(loss, scalar=False if reduction == Const("none") else None, reduction=None, role=Role.PLAIN)
 
 
-def _opaque_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
     """A module whose forward is not looked into: its output is where it is, whatever its structure."""
     place = modules.place_of(machine, module)
-    inputs = _operands(machine, arguments, node) if modules.takes_inputs_as_they_are(module) else []
     label = node.func
 
     def output(where: Value) -> Value:
         if not isinstance(where, (Device, Symbol)):
             return machine.fresh()
         weights = modules.weights(machine, module, where, label)
-        if inputs:
+        if inputs and modules.takes_inputs_as_they_are(module):
             tensors.operate(machine, label, [weights, *inputs], node)
         return replace(weights.tensor, role=Role.BATCH)
 
     return machine.lift(output, place)
-
-
-def _operands(machine: Machine, arguments: Arguments, node: cst.Call) -> list[Operand]:
-    """The tensors among the arguments, with their source text; tensors in tuples count as well."""
-    texts = [argument.value for argument in node.args]
-    found: list[Operand] = []
-    for position, value in enumerate(arguments.values()):
-        label = texts[position] if position < len(texts) else "an argument"
-        found.extend(Operand(label, tensor) for tensor in _tensors_in(machine, value))
-    return found
-
-
-def _tensors_in(machine: Machine, value: Value) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Sequence):
-        for item in value.items:
-            yield from _tensors_in(machine, item)

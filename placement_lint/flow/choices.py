@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NO_GPU, Condition, Cube, answered, machines
-from placement_lint.flow.devices import as_place
+from placement_lint.flow.devices import as_place, current_is_chosen
 from placement_lint.flow.events import CudaRequested, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
@@ -39,6 +39,8 @@ class Chosen:
     surely_not: Condition
     note: Note
     text: str
+    # the command-line option that names the device, where there is one
+    option: Symbol | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Request:
     node: cst.CSTNode
     scene: Scene
     how: str | cst.CSTNode
+    # the current device was set to one that is itself chosen: index-less CUDA follows it
+    follows: bool
 
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:
@@ -59,11 +63,14 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
         return
     text = machine.text(node.args[0].value) if node.args else "the device"
     note = Note(node, f"`{text}` is used here")
+    for cube in on_cpu[0].cubes if on_cpu else ():
+        for answer in cube.answers:
+            answer.question.chooses_cpu = answer.given
     if on_cpu and len(places) > 1:
         machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text))
     for option in options:
         elsewhere = machine.question(("elsewhere", option), text=f"{option.text or text} names another device")
-        machine.chosen.append(Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text))
+        machine.chosen.append(Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option))
 
 
 # What a command line was parsed by.
@@ -87,7 +94,7 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
     if machine.standalone:
         return
-    machine.requests.append(Request(node, scene, how))
+    machine.requests.append(Request(node, scene, how, current_is_chosen(machine)))
     guarding = _device_flags(machine.tested)
     if guarding is not None:
         text = _flag_text(machine.tested)
@@ -95,12 +102,28 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None
         machine.chosen.append(Chosen(guarding.negation, _none_of(guarding), note, text))
 
 
-def request_literal(machine: Machine, given: Value | None, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
-    """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index."""
-    if isinstance(given, Const):
+def request_literal(
+    machine: Machine, given: Value | None, source: cst.BaseExpression | None, how: str | cst.CSTNode, node: cst.CSTNode
+) -> None:
+    """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index at the call itself."""
+    if source is not None and isinstance(given, (Const, Device)) and _is_literal(source):
         place = as_place(given)
         if isinstance(place, Device) and place.kind == "cuda":
             request(machine, how, node)
+
+
+def argument(node: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
+    """The source of an argument."""
+    named = next((arg.value for arg in node.args if arg.keyword is not None and arg.keyword.value == name), None)
+    if named is None and position < len(node.args) and node.args[position].keyword is None:
+        return node.args[position].value
+    return named
+
+
+def _is_literal(source: cst.BaseExpression) -> bool:
+    if isinstance(source, cst.Call):
+        return bool(source.args) and _is_literal(source.args[0].value)
+    return isinstance(source, (cst.SimpleString, cst.Integer))
 
 
 def request_type(machine: Machine, given: Value, node: cst.CSTNode) -> None:
@@ -159,4 +182,13 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
 
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
-    return chosen.note.node is not node and not any(asked.scene.reach.excludes(chosen.surely_not) for asked in visits)
+    if chosen.note.node is node or any(asked.scene.reach.excludes(chosen.surely_not) for asked in visits):
+        return False
+    return chosen.option is None or not any(asked.follows or _asks_about(asked, chosen.option) for asked in visits)
+
+
+def _asks_about(asked: Request, option: Symbol) -> bool:
+    """Whether the program looks at an option before it gets here."""
+    answers = {answer for cube in asked.scene.reach.cubes for answer in cube.answers}
+    subjects = [answer.question.subject for answer in answers]
+    return any(option == subject or (isinstance(subject, tuple) and option in subject) for subject in subjects)

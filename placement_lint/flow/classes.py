@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import Choice, Class, External, Value
-from placement_lint.flow.vocabulary import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS
+from placement_lint.flow.vocabulary import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS, WRAPPERS
 
 
 def module_base(base: Value) -> str | None:
@@ -61,6 +61,8 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
         return True
     if isinstance(cls, External):
         if not isinstance(other, External):
+            return False
+        if other.name in WRAPPERS:
             return False
         if other.name == "torch.nn.Module":
             return True if cls.name.startswith("torch.nn.") else None

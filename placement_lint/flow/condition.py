@@ -39,6 +39,9 @@ class Question:
 
     def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None) -> None:
         self.usual = usual
+        # the answer that makes the program choose the CPU, once a device was seen to depend on it
+        self.chooses_cpu: bool | None = None
+        self.subject: Hashable = None
         self.rivals = rivals
         self.source = source
         self.yes = Answer(self, True)

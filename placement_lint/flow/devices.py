@@ -61,6 +61,12 @@ def require(machine: Machine, place: Place) -> None:
         machine.survive(machines(MANY_GPUS if several else ONE_GPU | MANY_GPUS))
 
 
+def current_is_chosen(machine: Machine) -> bool:
+    """Whether the current device was set to one with an index that the analysis does not know."""
+    current = machine.read(machine.module_frame, _CURRENT)
+    return isinstance(current, Device) and isinstance(current.index, Symbol)
+
+
 def set_current(machine: Machine, value: Value) -> None:
     """``torch.cuda.set_device(k)``: what ``"cuda"`` means from now on."""
     place = as_place(value)

@@ -204,6 +204,8 @@ class UnregisteredUsed(Event):
 
     owner: str
     name: str
+    container: str
+    content: str
     used: Note
     # where the owner was moved or wrapped; None where it never was
     moved: Note | None
@@ -265,3 +267,13 @@ class GradFlagAssigned(Event):
     name: str
     value: str
     on_module: bool
+
+
+@dataclass(frozen=True)
+class Rumoured(Event):
+    """Something that is right and often said to be wrong; ``claim`` is which of the things in rumours.py."""
+
+    claim: str
+    label: str
+    optimizer: str = ""
+    wrapper: str = ""

@@ -24,6 +24,7 @@ from placement_lint.flow.values import (
     Kind,
     Mapping,
     Object,
+    Parameters,
     Sequence,
     Symbol,
     Tensor,
@@ -109,7 +110,7 @@ def _items(machine: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.Ba
     for element in elements:
         value = evaluate(machine, element.value)
         if isinstance(element, cst.StarredElement):
-            inner = content(machine, value)
+            inner = Sequence((value,), exact=False) if isinstance(value, Parameters) else content(machine, value)
             items.extend(inner.items if inner is not None else ())
             exact = exact and inner is not None and inner.exact
         else:

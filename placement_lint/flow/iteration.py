@@ -47,9 +47,9 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
         return a_parameter(machine, iterable)
     if isinstance(iterable, Tensor):
         return replace(iterable, uid=0, scalar=None)
-    items = content(machine, iterable) or _module_items(machine, iterable)
-    if items is not None and items.items:
-        return items.items[0]
+    items = items_of(machine, iterable)
+    if items is not None and items.items and (items.exact or not isinstance(items.items[0], Const)):
+        return _step(machine, items.items[0])
     if isinstance(iterable, Object) and iterable.kind is Kind.DATASET:
         return _sample(machine, iterable, node)
     return machine.fresh()
@@ -63,7 +63,8 @@ def a_parameter(machine: Machine, parameters: Parameters) -> Value:
     def make(place: Value) -> Value:
         if not isinstance(place, (Device, Symbol)):
             return machine.fresh()
-        return Tensor(place, None, Role.PARAMETER, modules=anywhere_below)
+        scalar = False if modules.has_only_layers(machine, parameters.module) else None
+        return Tensor(place, scalar, Role.PARAMETER, modules=anywhere_below)
 
     tensor = machine.lift(make, modules.place_of(machine, parameters.module))
     return Sequence((machine.fresh("name"), tensor)) if parameters.named else tensor
@@ -78,10 +79,23 @@ def _module_items(machine: Machine, value: Value) -> Sequence | None:
 
 def each(machine: Machine, iterable: Value) -> tuple[Value, ...] | None:
     """All that an iterable of known content yields, in order; None where that is not known."""
-    items = content(machine, iterable) or _module_items(machine, iterable)
+    items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or len(items.items) > 1):
-        return items.items
+        return tuple(_step(machine, item) for item in items.items)
     return None
+
+
+def items_of(machine: Machine, iterable: Value) -> Sequence | None:
+    if isinstance(iterable, Object) and iterable.kind is Kind.DICT:
+        mapping = machine.read(iterable.id, "#map")
+        if isinstance(mapping, Mapping):
+            return Sequence(tuple(Const(key) for key, _ in mapping.items), mapping.rest is None)
+    return content(machine, iterable) or _module_items(machine, iterable)
+
+
+def _step(machine: Machine, item: Value) -> Value:
+    """An item of a list is yielded as it is; ``[*a.parameters(), *b.parameters()]`` yields what the views hold."""
+    return a_parameter(machine, item) if isinstance(item, Parameters) else item
 
 
 def _element_of_instance(machine: Machine, instance: Object, cls: Class, node: cst.CSTNode) -> Value:
@@ -141,7 +155,7 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
         return replace(
             sample,
             scalar=False,
-            role=Role.BATCH,
+            role=Role.PLAIN if sample.role is not Role.BATCH else Role.BATCH,
             source=Source.LOADER,
             rows=rows,
             history=(note,),

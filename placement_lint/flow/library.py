@@ -12,9 +12,11 @@ from placement_lint.flow import calls as calling
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
 from placement_lint.flow.containers import content
-from placement_lint.flow.events import Operand, ParametersRead
+from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.operands import Positioned, with_operands
 from placement_lint.flow.values import (
+    ARRAY,
     CPU,
     NONE,
     AtLeast,
@@ -34,6 +36,7 @@ from placement_lint.flow.values import (
     Value,
 )
 from placement_lint.flow.vocabulary import (
+    ARRAY_MAKERS,
     CONTAINERS,
     CUDA_CONSTRUCTORS,
     FACTORIES,
@@ -63,27 +66,45 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     handler = _handler(name)
     if handler is not None:
         return handler(machine, name, arguments, node)
+    if name.startswith(ARRAY.name):
+        return ARRAY if name.rpartition(".")[2] in _ARRAY_METHODS else machine.fresh()
     if not arguments.values() and name.rpartition(".")[2].startswith("is_"):
         # What the environment is asked, it answers the same each time.
         return machine.part(machine.module_frame, ("call", name), node)
     if name.startswith("builtins."):
         return builtins.call_builtin(machine, name.partition(".")[2], arguments, node)
     if name.startswith("torch.nn.functional."):
-        return arguments.lifted(machine, lambda concrete: _functional(machine, name, concrete, node))
+        return _on_operands(machine, _functional, name, arguments, node)
     if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper():
         return _layer(machine, name, arguments, node)
     if _builds_module(name):
         return _foreign_model(machine, name, arguments, node)
-    if HOST_READERS.fullmatch(name):
-        return arguments.lifted(machine, lambda concrete: _host_reader(machine, name, concrete, node))
+    if HOST_READERS.fullmatch(name) or name in ARRAY_MAKERS:
+        return _on_operands(machine, _host_reader, name, arguments, node)
     if name.startswith("torch.nn.modules.utils."):
         return calling.foreign(machine, arguments, node)
     if name.startswith("torch."):
-        return arguments.lifted(machine, lambda concrete: _torch_function(machine, name, concrete, node))
+        return _on_operands(machine, _torch_function, name, arguments, node)
     if name.partition(".")[0] in _HARMLESS:
         return machine.fresh(f"{name}()")
     return calling.foreign(machine, arguments, node)
 
+
+def _on_operands(
+    machine: Machine,
+    function: Callable[[Machine, str, Arguments, Positioned, cst.Call], Value],
+    name: str,
+    arguments: Arguments,
+    node: cst.Call,
+) -> Value:
+    def apply(operands: Positioned) -> Value:
+        return function(machine, name, arguments, operands, node)
+
+    return with_operands(machine, arguments, node, apply)
+
+
+# Methods of an array that return an array.
+_ARRAY_METHODS = {"astype", "copy", "reshape", "transpose", "ravel", "flatten", "squeeze"}
 
 # Libraries that take no part in placement: what they are given stays where it is.
 _HARMLESS = {
@@ -152,7 +173,7 @@ def _current_device(machine: Machine, name: str, arguments: Arguments, node: cst
 
 
 def _set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    choices.request_literal(machine, arguments.get(0, "device"), "torch.cuda.set_device(…)", node)
+    choices.request_literal(machine, arguments.get(0, "device"), choices.argument(node, 0, "device"), node, node)
     devices.set_current(machine, arguments.get(0, "device") or machine.fresh())
     return NONE
 
@@ -274,7 +295,7 @@ def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments
         choices.request(machine, node, node)
         given = Device("cuda")
     elif given is not None:
-        choices.request_literal(machine, given, node, node)
+        choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
         if name == "cuda" and isinstance(given, Symbol):
             given = Device("cuda", given)
         choices.used(machine, given, node)
@@ -313,28 +334,13 @@ def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call
 # --- functions of torch ---------------------------------------------------------------------------------------
 
 
-def _operands(machine: Machine, arguments: Arguments, node: cst.Call) -> list[tuple[int, Operand]]:
-    """The tensors among the arguments (also inside a list), with position and source text."""
-    texts = [argument.value for argument in node.args]
-    found = []
-    for position, value in enumerate(arguments.values()):
-        label = texts[position] if position < len(texts) else "an argument"
-        if isinstance(value, Tensor):
-            found.append((position, Operand(label, value)))
-        elif (items := content(machine, value)) is not None:
-            found.extend((position, Operand(label, item)) for item in items.items if isinstance(item, Tensor))
-    return found
-
-
-def _functional(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+def _functional(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
     """``F.cross_entropy(logits, target)``"""
     short = name.rpartition(".")[2]
-    operands = _operands(machine, arguments, node)
     if not operands:
-        return machine.fresh(f"{short}()")
+        return machine.fresh(node)
     if short in FUNCTIONAL_LOSSES:
-        positions = FUNCTIONAL_LOSSES[short]
-        taken = [operand for position, operand in operands if position in positions]
+        taken = [operand for position, operand in operands if position in FUNCTIONAL_LOSSES[short]]
         result = tensors.operate(machine, f"`{short}`", taken, node)
         reduction = arguments.keyword("reduction")
         if arguments.keyword("size_average") == Const(False):
@@ -347,12 +353,11 @@ def _functional(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
     return tensors.derive(first, short, node, first.scalar)
 
 
-def _torch_function(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+def _torch_function(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
     """``torch.cat([a, b])``, ``torch.sum(t)``"""
     short = name.rpartition(".")[2]
-    operands = _operands(machine, arguments, node)
     if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
-        return machine.fresh(f"{name}()")
+        return machine.fresh(node)
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
         return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
     if short in SAME_DEVICE:
@@ -364,10 +369,10 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, node: cst
     return tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
 
 
-def _host_reader(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    for _, operand in _operands(machine, arguments, node):
+def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
+    for _, operand in operands:
         tensors.read_on_host(machine, operand.source, node, operand.tensor, node)
-    return machine.fresh("ndarray")
+    return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
 
 
 def _variable(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -448,6 +453,43 @@ def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     return arguments.keyword("default") or machine.fresh("field")
 
 
+def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` want one number, or gradients for more."""
+    given = arguments.get(0) or NONE
+    seeded = arguments.has(1 if name.endswith("backward") else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
+
+    def use(loss: Value) -> Value:
+        if isinstance(loss, Tensor) and loss.per_replica and not seeded:
+            label = machine.text(node.args[0].value)
+            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{name}({label})`", "backward", loss))
+        return machine.fresh(node)
+
+    return machine.lift(use, given)
+
+
+def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``itertools.chain(a.parameters(), b.parameters())``"""
+    items: list[Value] = []
+    for value in arguments.positional:
+        inner = content(machine, value)
+        items.extend(inner.items if inner is not None else (value,))
+    return Sequence(tuple(items), exact=False)
+
+
+def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return builtins.is_instance_of(machine, arguments.get(0) or NONE, External("torch.Tensor"), node)
+
+
+def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A PackedSequence: its data is where the padded tensor is."""
+    return arguments.get(0, "input") or machine.fresh()
+
+
+def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``pad_packed_sequence`` returns the padded tensor and its lengths, which are always on the CPU."""
+    return Sequence((arguments.get(0, "sequence") or machine.fresh(), Tensor(CPU, False)))
+
+
 def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``mp.spawn(run, args=(…))`` calls ``run(rank, …)`` in each process."""
     function = arguments.get(0, "fn")
@@ -523,6 +565,13 @@ _HANDLERS: dict[str, Handler] = {
     "torch.save": _save,
     "torch.load": _load,
     "functools.partial": _partial,
+    "itertools.chain": _chain,
+    "torch.autograd.backward": _autograd,
+    "torch.autograd.grad": _autograd,
+    "torch.is_tensor": _is_tensor,
+    "torch.nn.utils.rnn.pack_padded_sequence": _pack,
+    "torch.nn.utils.rnn.pack_sequence": _pack,
+    "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
     "dataclasses.field": _field,
     "torch.cuda.device": _identity,
     "torch.multiprocessing.spawn": _spawn,

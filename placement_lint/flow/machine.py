@@ -11,7 +11,6 @@ from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -231,6 +230,7 @@ class Machine:
         known = self._questions.get(subject)
         if known is None:
             known = self._questions[subject] = Question(rivals, text)
+            known.subject = subject
         return known
 
     @staticmethod
@@ -371,13 +371,15 @@ class Machine:
             return self.fork(branches, decides=True)
 
     def _combinations(self, values: list[Value]) -> list[tuple[Condition, tuple[Value, ...]]] | None:
-        found = []
-        for combination in product(*(alternatives(value) for value in values)):
-            guard = ALWAYS
-            for condition, _ in combination:
-                guard = guard & condition
-            if not self.path.excludes(guard):
-                found.append((guard, tuple(value for _, value in combination)))
+        """The combinations of alternatives that can occur together; None where they are too many."""
+        found: list[tuple[Condition, tuple[Value, ...]]] = [(ALWAYS, ())]
+        for value in values:
+            found = [
+                (both, (*chosen, option))
+                for guard, chosen in found
+                for condition, option in alternatives(value)
+                if (self.path & (both := guard & condition)).possible
+            ]
             if len(found) > MAX_COMBINATIONS:
                 return None
         return found

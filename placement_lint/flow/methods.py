@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, library, modules, optimizers
+from placement_lint.flow import attributes, calls, expressions, library, modules, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.machine import Machine
@@ -64,6 +64,9 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         return _mapping_method(machine, receiver, name, arguments)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
         values = arguments.positional
+        if ":" in receiver.value:
+            for written, value in zip(node.args, values, strict=False):
+                expressions.used_as_number(machine, value, written.value, node)
         if all(isinstance(value, Const) for value in values) and not arguments.keywords:
             try:
                 return Const(receiver.value.format(*(value.value for value in values if isinstance(value, Const))))

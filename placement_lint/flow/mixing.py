@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from placement_lint.flow.events import DevicesMixed
-from placement_lint.flow.values import Device, Source, Tensor
+from placement_lint.flow.values import Device, Source, Symbol, Tensor
 
 
 class Cause(Enum):
@@ -49,4 +49,4 @@ def _names_a_card(tensor: Tensor) -> bool:
 def _wherever(event: DevicesMixed) -> bool:
     """A class looked at by itself: its module may well be on the CPU, like the stray."""
     place = event.home.tensor.place
-    return isinstance(place, Device) and place.kind == "own"
+    return isinstance(place, Symbol) or place.kind == "own"

@@ -13,7 +13,7 @@ import libcst as cst
 
 from placement_lint.flow import calls, optimizers
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.classes import find, module_base
+from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.devices import as_place, default_place, require, resolve
 from placement_lint.flow.events import Operand, UnregisteredUsed
 from placement_lint.flow.machine import Machine
@@ -148,6 +148,10 @@ def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
             return name in LOSS_MODULES and machine.read(module.id, "weight") is not None
         if not name.startswith("torch.nn."):
             return True
+    if isinstance(module.cls, Class) and any(
+        base in PARAMETRIC_LAYERS for base in map(module_base, foreign_bases(module.cls))
+    ):
+        return True
     answers = [
         True if isinstance(child, Tensor) else has_parameters(machine, child)
         for _, child in children(machine, module)
@@ -160,6 +164,21 @@ def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
     if isinstance(module.cls, Class) and not _fully_known(module.cls):
         return None
     return False
+
+
+def _extends_layer(cls: Class) -> bool:
+    """``class Scaled(nn.Linear)`` has the parameters of the layer."""
+    return any(module_base(base) in PARAMETRIC_LAYERS for base in foreign_bases(cls))
+
+
+def has_only_layers(machine: Machine, root: Object | Symbol) -> bool:
+    """Whether all parameters below are those of torch's own layers, of which none is 0-dim."""
+    return all(
+        isinstance(part, Object)
+        and (not isinstance(part.cls, External) or part.cls.name.startswith("torch.nn."))
+        and all(child.scalar is False for _, child in children(machine, part) if isinstance(child, Tensor))
+        for part in reachable(machine, root).values()
+    )
 
 
 def _fully_known(cls: Class) -> bool:
@@ -278,6 +297,8 @@ def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
         if has_parameters(machine, module) is True and module.cls.name not in CONTAINERS:
             yield placed(machine, module)
         return
+    if _extends_layer(module.cls):
+        yield placed(machine, module)
     for _, child in children(machine, module):
         if isinstance(child, Tensor):
             yield Placed(child.place, child.history[-1] if child.history else None)
@@ -354,6 +375,8 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
                 machine.scene,
                 holder.owner.cls.name,
                 holder.name,
+                holder.container,
+                holder.content,
                 Note(node, "used here"),
                 moved_on_the_way(machine),
             )

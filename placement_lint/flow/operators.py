@@ -248,6 +248,13 @@ def arithmetic(
     node: cst.CSTNode,
 ) -> Value:
     """``left + right`` and its kind, of concrete values."""
+    if (
+        isinstance(operator, cst.Modulo)
+        and isinstance(left, Const)
+        and isinstance(left.value, str)
+        and not isinstance(right, Const)
+    ):
+        return _percent(machine, left.value, right, sources[1], node)
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return _tensor_arithmetic(machine, left, right, operator, sources, node)
     if isinstance(left, Const) and isinstance(right, Const):
@@ -263,8 +270,6 @@ def arithmetic(
             return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
         if isinstance(left, Const) and isinstance(left.value, str):
             return methods.formatted(machine, left.value, (right,))
-    if isinstance(operator, cst.Modulo) and isinstance(left, Const) and isinstance(left.value, str):
-        return _percent(machine, left.value, right, sources[1], node)
     return machine.fresh(node)
 
 

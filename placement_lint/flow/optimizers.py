@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import modules
+from placement_lint.flow import modules, rumours
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import OptimizerStale, OptimizerStateStranded
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     ABSENT,
+    CPU,
     NONE,
     Comparison,
     Const,
@@ -40,6 +41,7 @@ _COVERED = "#covered"  # Const of the ids of the modules and parameters held
 _STATE = "#state"  # Fact: why there is state, and where it was made
 _STRANDED = "#stranded"  # Fact: the state stayed behind at a move
 _GRADIENTS = "#gradients"  # of the module frame: Const of the ids that the last backward reached
+_STEPPED = "#stepped"
 _STALE = "#stale"  # Sequence of Facts: what was replaced since
 
 
@@ -66,6 +68,7 @@ class _Stranded:
 def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.optim.Adam(model.parameters(), lr=…)``"""
     optimizer = machine.new_object(Kind.OPTIMIZER, External(name), node)
+    rumours.built(machine, arguments.get(0, "params"), node)
     held = frozenset(_held(machine, arguments.get(0, "params")))
     machine.write(optimizer.id, _COVERED, Const(held))
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
@@ -120,6 +123,23 @@ def _covered(machine: Machine, optimizer: Object) -> frozenset[int]:
     return found
 
 
+def holders(machine: Machine, module: Object | Symbol) -> list[Object]:
+    """The optimizers that hold parameters of a module."""
+    if not machine.optimizers:
+        return []
+    parts = frozenset(modules.reachable(machine, module))
+    return [optimizer for optimizer in machine.optimizers if parts & _covered(machine, optimizer)]
+
+
+def has_state(machine: Machine, optimizer: Object) -> bool:
+    return machine.read(optimizer.id, _STATE) is not None
+
+
+def short(optimizer: Object) -> str:
+    """The name of its class, without the package."""
+    return _short(optimizer.cls.name)
+
+
 def call_method(machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name == "step":
         step(machine, optimizer, node)
@@ -147,6 +167,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     if stale is not None:
         machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
     _report_successor(machine, optimizer, note)
+    machine.write(optimizer.id, _STEPPED, Const(True))
     if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")
         machine.write(optimizer.id, _STATE, Fact("stepped", first))
@@ -157,6 +178,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
 
 def before_move(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
     """A module is about to be moved: state that was made for its parameters stays where it is."""
+    rumours.moved(machine, module, note.node)
     moving: frozenset[int] | None = None
     for optimizer in machine.optimizers:
         state = machine.read(optimizer.id, _STATE)
@@ -195,7 +217,7 @@ def _strand(
     label = machine.label(module, "the model")
     stranded = _Stranded(state.name, culprit, label, source, target, (state.details, note))
     machine.write(optimizer.id, _STRANDED, Fact("stranded", stranded))
-    if state.name == "built":
+    if state.name == "built" and target != CPU and machine.read(optimizer.id, _STEPPED) is None:
         machine.pending.append((optimizer.id, _stranded_event(machine, optimizer, stranded, ())))
     return NONE
 

@@ -48,7 +48,7 @@ def _follows_from(event: Event, ignoring: set[cst.CSTNode]) -> bool:
     if not isinstance(event, DevicesMixed):
         return False
     histories = (event.stray.tensor.history, event.home.tensor.history)
-    return any(history and history[-1].node in ignoring for history in histories)
+    return any(note.node in ignoring for history in histories for note in history)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import devices, expressions, iteration, operators
+from placement_lint.flow import calls, devices, expressions, iteration, operators
+from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
 from placement_lint.flow.machine import Machine
@@ -19,6 +20,7 @@ from placement_lint.flow.values import (
     Class,
     Const,
     Function,
+    Partial,
     Tensor,
     Value,
 )
@@ -306,8 +308,20 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
     function = Function(node, machine.frame.id, node.name.value, None, names)
     if any(name.endswith((".setter", ".deleter")) for name in names):
         return
-    bind(machine, node.name.value, function)
+    bind(machine, node.name.value, _decorated(machine, function, node))
     machine.functions.setdefault(node, function)
+
+
+def _decorated(machine: Machine, function: Function, node: cst.FunctionDef) -> Value:
+    """What decorators of the program make of a function; a library's are taken to leave it as it is."""
+    value: Value = function
+    for decorator in reversed(node.decorators):
+        maker = expressions.evaluate(machine, decorator.decorator)
+        if isinstance(maker, Function):
+            result = calls.call_function(machine, maker, Arguments((value,)), node)
+            machine.dead = False
+            value = result if isinstance(result, (Function, Partial)) else value
+    return value
 
 
 def _decorator_name(machine: Machine, node: cst.Decorator) -> str:

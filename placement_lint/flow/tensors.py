@@ -23,6 +23,7 @@ from placement_lint.flow.events import (
 )
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
+    ARRAY,
     CPU,
     NONE,
     OWN,
@@ -76,7 +77,9 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             return replace(built, rows=_rows(machine, shape, arguments))
 
         return machine.lift(make, CPU if name in HOST_FACTORIES else default_place(machine))
-    choices.request_literal(machine, given, f"device={getattr(given, 'value', '')!r}", node)
+    written = choices.argument(node, len(node.args), "device")
+    how = node if written is None else f"device={source_text(written)}"
+    choices.request_literal(machine, given, written, how, node)
     return machine.lift(
         lambda device: _built_on(machine, name, device, _scalar(machine, shape, arguments), node), given
     )
@@ -149,8 +152,8 @@ def _scalar_of_data(machine: Machine, data: Value | None) -> bool | None:
         return data.scalar
     if data is not None and content(machine, data) is not None:
         return False
-    if isinstance(data, (External, Bound)):
-        return None
+    if data == ARRAY:
+        return False
     return None
 
 
@@ -173,7 +176,10 @@ def operate(
     home = tensors[0]
     for other in tensors[1:]:
         home = _meet(machine, operation, home, other, node)
-    return _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
+    result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
+    # What comes of a tensor whose move was thrown away is not to blame for being where it is.
+    blamed = [operand.tensor.created for operand in tensors if operand.tensor.created in machine.discarded]
+    return replace(result, created=blamed[0]) if blamed else result
 
 
 def _ignored(tensor: Tensor) -> bool:
@@ -185,7 +191,7 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
     verdict = compare(one.tensor.place, other.tensor.place)
     if verdict is Comparison.SAME:
         return other if one.tensor.assumed else one
-    if verdict is Comparison.UNKNOWN:
+    if verdict is Comparison.UNKNOWN and not _made_here_for_a_moved_module(one.tensor, other.tensor):
         return Operand(one.source, replace(one.tensor, place=machine.fresh()))
     stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
     if stray.tensor.place == CPU:
@@ -196,9 +202,24 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
             return home
         if home.tensor.place == OWN and machine.path.excludes(answered(machine.own_on_gpu, True)):
             return home
-    if stray.tensor.lost is None and (stray.tensor.created or stray.tensor.uid) not in machine.discarded:
+    if not _blamed_elsewhere(machine, stray.tensor):
         machine.emit(_mixed(machine, operation, stray, home, node))
     return home
+
+
+def _blamed_elsewhere(machine: Machine, stray: Tensor) -> bool:
+    """Whether the tensor is out of place because a move was thrown away, or a Parameter is none any more."""
+    if (stray.created or stray.uid) in machine.discarded:
+        return True
+    return stray.lost is not None and not stray.modules
+
+
+def _made_here_for_a_moved_module(one: Tensor, other: Tensor) -> bool:
+    """A CPU tensor that a module makes or keeps by itself meets one that was moved to a device of the user's choice."""
+    stray, home = (one, other) if one.place == CPU else (other, one)
+    kept = stray.source is Source.FACTORY_IN_FORWARD or stray.holder is not None
+    chosen = isinstance(home.place, Symbol) and bool(home.place.text) and not home.assumed
+    return stray.place == CPU and kept and chosen and bool(home.modules)
 
 
 def _mixed(
@@ -439,7 +460,7 @@ def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, n
         return Device("cuda")
     if name == "cuda" and isinstance(given, Symbol):
         return Device("cuda", given)
-    choices.request_literal(machine, given, node, node)
+    choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
     choices.used(machine, given or NONE, node)
     return given or NONE
 

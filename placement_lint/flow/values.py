@@ -125,6 +125,9 @@ def compare(one: Place, other: Place) -> Comparison:
             return Comparison.DIFFERENT
     if len(kinds) == 1 and isinstance(one.index, int) and isinstance(other.index, int):
         return Comparison.DIFFERENT
+    if len(kinds) == 1 and {one.index, other.index} == {None, 0}:
+        # The current device is the first one unless somebody says otherwise.
+        return Comparison.SAME
     return Comparison.UNKNOWN
 
 
@@ -150,11 +153,16 @@ class Source(Enum):
 
 @dataclass(frozen=True)
 class Holder:
-    """The attribute of a module that a tensor was read from, and the statement that assigned it."""
+    """The attribute of a module that a tensor was read from, and the statement that assigned it.
+
+    Of what is held in a plain container: the container's type, and whether it is a ``module`` or a ``parameter``.
+    """
 
     owner: Object
     name: str
     node: cst.CSTNode
+    container: str = ""
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -364,6 +372,8 @@ Value: TypeAlias = (
 # What a cell holds on a path where it was never written, once paths are joined.
 ABSENT = External("<absent>")
 NONE = Const(None)
+# A NumPy array, which has dimensions and is on the host.
+ARRAY = External("<ndarray>")
 TRUE = Const(True)
 FALSE = Const(False)
 

@@ -145,7 +145,7 @@ SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
             "remainder", "matmul", "mm", "bmm", "mv", "dot", "outer", "ger", "inner", "eq", "ne", "gt", "lt",
             "ge", "le", "maximum", "minimum", "logical_and", "logical_or", "logical_xor", "atan2", "fmax",
             "fmin", "cross", "dist", "kron", "addmm", "addbmm", "baddbmm", "addmv", "addr", "addcmul",
-            "addcdiv", "lerp", "allclose", "isclose", "equal", "cdist", "where", "masked_fill",
+            "addcdiv", "lerp", "allclose", "isclose", "equal", "cdist", "where", "max", "min", "masked_fill",
             "masked_select", "masked_scatter", "gather", "scatter", "scatter_add", "index_select",
             "index_add", "index_copy", "index_fill", "take", "take_along_dim", "bitwise_and", "bitwise_or",
             "bitwise_xor", "hypot", "logaddexp", "polar", "complex", "isin", "searchsorted", "bucketize",
@@ -351,3 +351,12 @@ KNOWN_NAMES = frozenset(
         "torch.utils.data.TensorDataset", "torch.autograd.Variable", "torch.save", "torch.load",
     }
 )  # fmt: skip
+
+# Makers of arrays with dimensions.
+ARRAY_MAKERS = {
+    *(
+        f"numpy.{name}"
+        for name in ("array", "stack", "concatenate", "vstack", "hstack", "zeros", "ones", "full", "arange")
+    ),
+    *(f"numpy.random.{name}" for name in ("randn", "rand", "normal", "uniform", "randint")),
+}

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import modules
+from placement_lint.flow import modules, rumours
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, any_of, machines
+from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, Condition, any_of, machines
 from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import FirstDeviceMissed, StateLoaded, WrapperAttributeRead
@@ -66,6 +66,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
+    rumours.wrapped(machine, inner, name, node)
     for part in modules.reachable(machine, inner).values():
         machine.moved.setdefault(part.id, note)
         if isinstance(part, Object) and not isinstance(part.cls, External):
@@ -158,24 +159,46 @@ def _call(
     first = first_device(machine, ids)
     if wrapper.cls != External(DATA_PARALLEL):
         return _call_distributed(machine, inner, ids, arguments, forward)
+    rumours.called(machine, arguments, node)
     if is_single(machine, ids):
         only = first or machine.fresh()
         return machine.fork(
             (
                 (machines(NO_GPU), lambda: forward(inner, arguments)),
-                (machines(ONE_GPU | MANY_GPUS), lambda: forward(inner, _scattered(machine, arguments, only))),
+                (
+                    machines(ONE_GPU | MANY_GPUS),
+                    lambda: _on_one_device(machine, wrapper, inner, ids, only, arguments, node, forward),
+                ),
             )
         )
     return machine.fork(
         (
             (machines(NO_GPU), lambda: forward(inner, arguments)),
-            (machines(ONE_GPU), lambda: forward(inner, _scattered(machine, arguments, Device("cuda", 0)))),
+            (
+                machines(ONE_GPU),
+                lambda: _on_one_device(machine, wrapper, inner, ids, Device("cuda", 0), arguments, node, forward),
+            ),
             (
                 machines(MANY_GPUS),
                 lambda: _in_replicas(machine, wrapper, inner, ids, arguments, node, forward),
             ),
         )
     )
+
+
+def _on_one_device(
+    machine: Machine,
+    wrapper: Object,
+    inner: Object | Symbol,
+    ids: Value,
+    device: Place,
+    arguments: Arguments,
+    node: cst.Call,
+    forward: Forward,
+) -> Value:
+    """With one device there are no replicas, but the same look at where the module is."""
+    _check_first_device(machine, wrapper, inner, ids, device, node)
+    return forward(inner, _scattered(machine, arguments, device))
 
 
 def _call_distributed(
@@ -403,9 +426,7 @@ def resolve_loads(machine: Machine) -> None:
     for node, scene, label, loaded, into_wrapper, strict in machine.loads:
         if loaded.file in machine.handled:
             continue
-        saves = [
-            (guard, _entry(value, loaded.entries), note) for guard, value, note in machine.files.get(loaded.file, ())
-        ]
+        saves = [(guard, _entry(value, loaded.entries), note) for guard, value, note in _saved_there(machine, loaded)]
         fitting = any_of(
             guard for guard, state, _ in saves if not isinstance(state, StateDict) or state.prefixed == into_wrapper
         )
@@ -415,6 +436,15 @@ def resolve_loads(machine: Machine) -> None:
                 here = replace(scene, when=scene.when & guard)
                 if here.when.possible:
                     machine.emit(StateLoaded(node, here, label, state, into_wrapper, strict, trace))
+
+
+def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:
+    """What the program saved in a file; to resume is to load what some earlier run of it saved, under any name."""
+    saves = machine.files.get(loaded.file)
+    if saves is None and "resume" in loaded.file.lower():
+        every = [save for saved in machine.files.values() for save in saved]
+        saves = [save for save in every if _entry(save[1], loaded.entries) is not None]
+    return saves or []
 
 
 def _entry(value: Value, entries: tuple[object, ...]) -> Value | None:

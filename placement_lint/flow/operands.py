@@ -1,0 +1,53 @@
+"""The tensors that a call is given: directly, or inside a list or tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.containers import content
+from placement_lint.flow.events import Operand
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import Tensor, Value
+
+Source = str | cst.CSTNode
+Positioned = list[tuple[int, Operand]]
+
+
+def with_operands(
+    machine: Machine, arguments: Arguments, node: cst.Call, operation: Callable[[Positioned], Value]
+) -> Value:
+    """Run an operation on the tensors among the arguments, for each combination of their alternatives."""
+    given = list(_given(machine, arguments, node))
+
+    def concrete(*values: Value) -> Value:
+        return operation(
+            [
+                (position, Operand(source, value))
+                for (position, source, _), value in zip(given, values, strict=True)
+                if isinstance(value, Tensor)
+            ]
+        )
+
+    return machine.lift(concrete, *(value for _, _, value in given))
+
+
+def _given(machine: Machine, arguments: Arguments, node: cst.Call) -> Iterator[tuple[int, Source, Value]]:
+    written = [argument.value for argument in node.args]
+    for position, value in enumerate(arguments.values()):
+        source: Source = written[position] if position < len(written) else "an argument"
+        yield from ((position, name, item) for name, item in _flat(machine, source, value))
+
+
+def _flat(machine: Machine, source: Source, value: Value) -> Iterator[tuple[Source, Value]]:
+    items = content(machine, value)
+    if items is None:
+        yield source, value
+        return
+    parts: list[Source] = [source] * len(items.items)
+    if isinstance(source, (cst.List, cst.Tuple)) and len(source.elements) == len(items.items):
+        parts = [element.value for element in source.elements]
+    for part, item in zip(parts, items.items, strict=True):
+        yield from _flat(machine, part, item)
