@@ -204,6 +204,9 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
             return home
     if not _blamed_elsewhere(machine, stray.tensor):
         machine.emit(_mixed(machine, operation, stray, home, node))
+    if stray.whole and not stray.unregistered:
+        # Once the module is where it belongs, its output may be elsewhere as well.
+        return Operand(home.source, replace(home.tensor, place=machine.fresh()))
     return home
 
 
