@@ -35,6 +35,7 @@ from placement_lint.flow.values import (
     Holder,
     Kind,
     Loaded,
+    Mapping,
     Object,
     Sequence,
     Symbol,
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 MAX_CALL_DEPTH = 12
 MAX_COMBINATIONS = 24
 MAX_PATH_CUBES = 4
+
+# The cells that hold what a list, a dict or a container of modules contains.
+CONTENT_CELLS = ("#items", "#map")
 FUEL = 120_000
 
 
@@ -308,8 +312,39 @@ class Machine:
         for cell in dict.fromkeys(cell for exit in exits for cell in exit.changes):
             before = self.store.read(*cell)
             after = [exit.changes.get(cell, before) for exit in exits]
-            self.store.write(*cell, self._joined(guards, after))
+            join = self._joined_content if cell[1] in CONTENT_CELLS else self._joined
+            self.store.write(*cell, join(guards, after))
         return self._joined(guards, [exit.value for exit in exits]) or NONE
+
+    def _joined_content(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
+        """What a list or dict holds after a branch: item by item, so that the rest of it stays known."""
+        known = [(guard, value) for guard, value in zip(guards, values, strict=True) if value is not None]
+        if all(isinstance(value, Sequence) for _, value in known):
+            rows = [(guard, value.items) for guard, value in known if isinstance(value, Sequence)]
+            lengths = {len(items) for _, items in rows}
+            exact = len(lengths) == 1 and all(isinstance(value, Sequence) and value.exact for _, value in known)
+            joined = [
+                self._joined(
+                    [guard for guard, items in rows if len(items) > place],
+                    [items[place] for _, items in rows if len(items) > place],
+                )
+                for place in range(max(lengths, default=0))
+            ]
+            return Sequence(tuple(item for item in joined if item is not None), exact)
+        if all(isinstance(value, Mapping) for _, value in known):
+            return self._joined_mappings([(guard, value) for guard, value in known if isinstance(value, Mapping)])
+        return self._joined(guards, values)
+
+    def _joined_mappings(self, known: list[tuple[Condition, Mapping]]) -> Value:
+        keys = dict.fromkeys(key for _, mapping in known for key, _ in mapping.items)
+        items = []
+        for key in keys:
+            holding = [(guard, dict(mapping.items)[key]) for guard, mapping in known if key in dict(mapping.items)]
+            value = self._joined([guard for guard, _ in holding], [value for _, value in holding])
+            items.append((key, value if value is not None else self.fresh()))
+        rests = [(guard, mapping.rest) for guard, mapping in known if mapping.rest is not None]
+        rest = self._joined([guard for guard, _ in rests], [value for _, value in rests]) if rests else None
+        return Mapping(tuple(items), rest)
 
     def _joined(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
         first = values[0]

@@ -195,7 +195,7 @@ def items_of(machine: Machine, module: Object) -> Value | None:
     """What a container holds; in a replica, where the replica has it."""
     items = machine.read(module.id, ITEMS)
     if isinstance(items, Sequence) and machine.replica and module.id in machine.replicated:
-        return replace(items, items=tuple(_in_replica(item) for item in items.items))
+        return replace(items, items=tuple(machine.lift(_in_replica, item) for item in items.items))
     return items
 
 
@@ -270,7 +270,7 @@ def _move_tensors(machine: Machine, module: Object, place: Place, note: Note) ->
         if value is None:
             continue
         if name == ITEMS and isinstance(value, Sequence):
-            items = tuple(_moved_tensor(item, place, note) for item in value.items)
+            items = tuple(machine.lift(lambda item: _moved_tensor(item, place, note), item) for item in value.items)
             machine.write(module.id, name, replace(value, items=items))
         elif any(isinstance(option, Tensor) for _, option in alternatives(value)):
             machine.write(module.id, name, machine.lift(lambda option: _moved_tensor(option, place, note), value))

@@ -428,13 +428,23 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
     def apply(place: Value) -> Value:
         moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
         named = as_place(place)
-        if machine.statement is node and named is not None and name != "type_as":
+        if machine.statement is node and named is not None and _could_be_assigned(node):
             machine.discarded.add(tensor.created or tensor.uid)
             label = machine.text(node.func.value) if isinstance(node.func, cst.Attribute) else "the tensor"
             machine.emit(MoveDiscarded(node, machine.scene, label, name, tensor, named))
         return moved
 
     return machine.lift(apply, target)
+
+
+def _could_be_assigned(node: cst.Call) -> bool:
+    """Whether a statement ``x.to(d)`` was meant to change ``x``: warming a GPU up with a temporary is not."""
+    method = node.func
+    return (
+        isinstance(method, cst.Attribute)
+        and method.attr.value != "type_as"
+        and isinstance(method.value, (cst.Name, cst.Attribute, cst.Subscript))
+    )
 
 
 def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Value:
