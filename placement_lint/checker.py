@@ -43,6 +43,7 @@ class Job:
     settings: Settings
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
     severity: Severity = Severity.INFO
 
 
@@ -61,10 +62,9 @@ class Checker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.rules = registry.select(job.select, job.ignore)
+        self.rules = registry.select(job.select, job.ignore, job.extend_select)
         self.exemptions = [
-            (patterns(job.settings.root, [pattern]), selectors)
-            for pattern, selectors in job.settings.per_file_ignores.items()
+            (patterns(job.settings.root, [pattern]), selectors) for pattern, selectors in job.settings.exemptions
         ]
         for _, selectors in self.exemptions:
             for selector in selectors:
@@ -166,9 +166,7 @@ def _as_run(module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, 
     return with_displays(module, notebook)
 
 
-def _place(
-    module: cst.Module, path: str, problems: Sequence[tuple[Rule, Problem]], texts: Texts
-) -> list[Finding]:
+def _place(module: cst.Module, path: str, problems: Sequence[tuple[Rule, Problem]], texts: Texts) -> list[Finding]:
     """Findings from problems, each once however often a function was interpreted."""
     from placement_lint.source.positions import positions
 
@@ -200,7 +198,15 @@ def _finding(rule: Rule, problem: Problem, path: str, places: Mapping[cst.CSTNod
         range=places[problem.node],
         trace=tuple(Step(path, places[note.node], note.message) for note in problem.trace),
         fix=fix,
+        facts=tuple((name, _plain(fact)) for name, fact in problem.facts.items()),
     )
+
+
+def _plain(fact: object) -> object:
+    """A fact as data that can be sent, compared and written down; what is neither becomes its text."""
+    if isinstance(fact, (list, tuple)):
+        return tuple(map(_plain, fact))
+    return fact if isinstance(fact, (bool, int, float, str, type(None))) else str(fact)
 
 
 def _crash(path: str, rule: Rule | None, error: BaseException) -> Crash:

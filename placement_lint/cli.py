@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from io import TextIOWrapper
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import Any, TypeVar
 
 import click
 
 from placement_lint import __version__
-from placement_lint.errors import UsageError
+from placement_lint.errors import UsageError, require_torch
 from placement_lint.finding import Severity
+from placement_lint.outputs import Output
+from placement_lint.report.formats import FORMATS
 
-if TYPE_CHECKING:
-    from placement_lint.checker import Job
-    from placement_lint.config import Settings
-    from placement_lint.results import Run
-
-FINDINGS, FAILURE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
-FORMATS = ("full", "concise", "json")
+FAILURE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 SEVERITIES = tuple(severity.value for severity in Severity)
-STDIN = "-"
+PROBE_MODES = ("auto", "simulated", "gpu")
+TABLE_FORMATS = ("rich", "json", "markdown")
+RULE_LISTS = {"text": "as_table", "markdown": "as_markdown_table", "json": "as_json"}
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,48 +51,77 @@ def commands() -> None:
     """Find tensors, modules and optimizers that are in the wrong place in PyTorch code."""
 
 
+def _words(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word.strip() for value in values for word in value.split(",") if word.strip())
+
+
+def _outputs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[Output, ...]:
+    parts = (value.partition(":") for value in values)
+    outputs = tuple(Output(form, file or None) for form, _, file in parts)
+    for output in outputs:
+        if output.form not in FORMATS:
+            raise click.BadParameter(f"{output.form!r} is not one of {', '.join(FORMATS)}.")
+    return outputs
+
+
+def _complete_format(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    return [form for form in FORMATS if form.startswith(begun)]
+
+
+def words_option(*names: str, metavar: str, help: str) -> Callable[[Command], Command]:
+    """An option that may be repeated, and takes several words with commas between them."""
+    return click.option(*names, multiple=True, callback=_words, metavar=metavar, help=help)
+
+
 @commands.command()
 @click.argument("paths", nargs=-1)
-@click.option("--select", multiple=True, metavar="RULES", help="Check only these rules (comma-separated).")
-@click.option("--ignore", multiple=True, metavar="RULES", help="Leave these rules out (comma-separated).")
+@words_option("--select", metavar="RULES", help="Check only these rules (comma-separated).")
+@words_option("--extend-select", metavar="RULES", help="Check these rules as well.")
+@words_option("--ignore", "--extend-ignore", metavar="RULES", help="Leave these rules out.")
+@words_option("--exclude", "--extend-exclude", metavar="PATTERNS", help="Leave these files out as well.")
+@click.option("--force-exclude", is_flag=True, help="Leave excluded files out even if they are named.")
 @click.option("--severity", type=click.Choice(SEVERITIES), default="info", help="Show this and worse.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="full", help="How to show findings.")
-@click.option("--output", type=click.Path(dir_okay=False), help="Write the report to this file.")
+@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 at this and worse.")
+@click.option(
+    *("--format", "--output-format", "formats"),
+    multiple=True,
+    callback=_outputs,
+    shell_complete=_complete_format,
+    metavar="NAME[:FILE]",
+    help=f"How to show findings, and in which file; repeatable. NAME is one of {', '.join(FORMATS)}.",
+)
+@click.option(
+    *("--output", "--output-file", "-o"),
+    type=click.Path(dir_okay=False),
+    help="Write the report to this file.",
+)
 @click.option("--stdin-filename", default="<stdin>", help="The name to report for what `-` reads.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: as many as pay]")
 @click.option("--statistics", is_flag=True, help="Show how often each rule is found, not the findings.")
-def check(
-    paths: tuple[str, ...],
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    severity: str,
-    form: str,
-    output: str | None,
-    stdin_filename: str,
-    jobs: int | None,
-    statistics: bool,
-) -> int:
+@click.option("--fix", is_flag=True, help="Apply safe fixes.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff, unsafe ones as well.")
+@click.option("--diff", is_flag=True, help="Show what --fix would do, and do nothing.")
+@click.option("--show-fixes", is_flag=True, help="With --fix, list what was fixed.")
+@click.option("--baseline", type=click.Path(dir_okay=False), help="Pass over the findings listed here.")
+@click.option("--write-baseline", type=click.Path(dir_okay=False), help="List the present findings there.")
+@click.option("--diff-base", metavar="REV", help="Only findings on lines changed since this git revision.")
+@click.option("--watch", "-w", is_flag=True, help="Check again whenever a file is saved.")
+@click.option("--config", type=click.Path(dir_okay=False), help="Use this file in place of any other.")
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Prove each finding on GPUs.")
+@click.option("--strict-probes", is_flag=True, help="Fail on refuted findings as well.")
+@click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 even if there are findings.")
+def check(**options: Any) -> int:
     """Check files and folders (by default the current one); `-` reads standard input.
 
     RULES are codes (DPL301), prefixes (DPL3), families (state), names (plain-tensor-attribute) or ALL.
 
     Exit status: 0 nothing to report, 1 findings, 2 the tool could not do its work.
     """
-    if statistics and form == "json":
-        raise UsageError("--statistics counts findings for people; with --format json, count them yourself")
-    settings = _settings()
-    job = _job(settings, select, ignore, severity)
-    text = _read_stdin(paths)
-    run = (
-        _check_text(text, stdin_filename, job)
-        if text is not None
-        else _check_paths(paths or (".",), job, jobs)
-    )
-    with _opened(output) as stream:
-        _report(run, "statistics" if statistics else form, stream, {stdin_filename: text} if text else {})
-    for crash in run.crashes:
-        click.echo(str(crash), err=True)
-    return _status(run, settings.fail_on)
+    from placement_lint.check import Request
+    from placement_lint.check import check as run_check
+
+    return run_check(Request(**options))
 
 
 @commands.command()
@@ -116,14 +143,46 @@ def explain(rule: str) -> int:
 
 
 @commands.command()
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
+@click.option("--format", "--output-format", "form", type=click.Choice(tuple(RULE_LISTS)), default="text")
 def rules(form: str) -> int:
     """List all rules."""
     from placement_lint import pages
     from placement_lint.registry import all_rules
 
-    click.echo(pages.as_json(all_rules()) if form == "json" else pages.as_table(all_rules()))
+    click.echo(getattr(pages, RULE_LISTS[form])(all_rules()))
     return 0
+
+
+@commands.command()
+@click.argument("path", default=".")
+@click.option("--format", "--output-format", "form", type=click.Choice(("text", "json")), default="text")
+def config(path: str, form: str) -> int:
+    """Show the settings that hold for a file or folder, and where each comes from."""
+    from placement_lint import config_view
+
+    click.echo(config_view.RENDERERS[form](path))
+    return 0
+
+
+@commands.command()
+@click.argument("rules", nargs=-1)
+@click.option("--probe", "mode", type=click.Choice(PROBE_MODES), default="auto", help="What to run on.")
+@click.option("--format", "--output-format", "form", type=click.Choice(TABLE_FORMATS), default="rich")
+def probe(rules: tuple[str, ...], mode: str, form: str) -> int:
+    """Run the rules' own experiments: the table of what is true on this machine.
+
+    RULES are codes, prefixes, families or names, all without any. Exit status: 1 if an experiment says the opposite
+    of its rule.
+    """
+    require_torch("probe")
+    from placement_lint.probe.table import FORMATS, measure, rules_to_probe
+    from placement_lint.progress import progress
+
+    chosen = rules_to_probe(rules)
+    with progress(len(chosen), "Probing") as advance:
+        table = measure(chosen, mode, advance)
+    click.echo(FORMATS[form](table))
+    return int(table.surprises)
 
 
 @commands.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -134,100 +193,9 @@ def rules(form: str) -> int:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(gpus: int | None, module: bool, trace: bool, target: str, arguments: tuple[str, ...]) -> int:
     """Run a script on simulated GPUs; no GPU is needed."""
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise UsageError("`run` needs PyTorch: pip install 'placement-lint[probe]'")
+    require_torch("run")
+    from placement_lint.config_files import load_settings
     from placement_lint.simulate.runner import run_script
 
-    count = _settings().gpus if gpus is None else gpus
+    count = load_settings(Path.cwd()).gpus if gpus is None else gpus
     return run_script(target, list(arguments), count, module=module, trace=trace)
-
-
-def _settings() -> Settings:
-    from placement_lint.config import load_settings
-
-    return load_settings(Path.cwd())
-
-
-def _job(settings: Settings, select: Sequence[str], ignore: Sequence[str], severity: str) -> Job:
-    """A choice on the command line replaces the project's; what it ignores is ignored as well."""
-    from placement_lint.checker import Job
-
-    chosen = _words(select)
-    return Job(
-        settings=settings,
-        select=chosen or settings.select,
-        ignore=(*_words(ignore), *(() if chosen else settings.ignore)),
-        severity=Severity(severity),
-    )
-
-
-def _words(values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word.strip() for value in values for word in value.split(",") if word.strip())
-
-
-def _read_stdin(paths: Sequence[str]) -> bytes | None:
-    if STDIN not in paths:
-        return None
-    if len(paths) > 1:
-        raise UsageError("`-` reads standard input and cannot be combined with paths")
-    return sys.stdin.buffer.read()
-
-
-def _check_text(text: bytes, name: str, job: Job) -> Run:
-    from placement_lint.engine import check_text
-
-    return check_text(text, name, job)
-
-
-def _check_paths(paths: Sequence[str], job: Job, jobs: int | None) -> Run:
-    from placement_lint.engine import check_files
-    from placement_lint.files import find_files, patterns
-    from placement_lint.progress import progress
-
-    selection = find_files(paths, patterns(job.settings.root, job.settings.exclude))
-    if not selection.files and not selection.unlistable:
-        click.echo(f"placement-lint: no Python files found under {', '.join(paths)}", err=True)
-    with progress(len(selection.files)) as advance:
-        return check_files(selection, job, jobs, advance)
-
-
-@contextmanager
-def _opened(output: str | None) -> Iterator[TextIO]:
-    if output is None:
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        yield sys.stdout
-        return
-    try:
-        stream = open(output, "w", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None
-    with stream:
-        yield stream
-
-
-def _report(run: Run, form: str, stream: TextIO, texts: dict[str, bytes]) -> None:
-    if form == "full":
-        from placement_lint.report import full
-
-        full.render(run, stream, texts)
-    elif form == "json":
-        from placement_lint.report import json
-
-        json.render(run, stream)
-    elif form == "statistics":
-        from placement_lint.report import statistics
-
-        statistics.render(run, stream)
-    else:
-        from placement_lint.report import concise
-
-        concise.render(run, stream)
-
-
-def _status(run: Run, fail_on: Severity) -> int:
-    if run.crashes:
-        return FAILURE
-    return FINDINGS if any(finding.severity >= fail_on for finding in run.findings) else 0

@@ -56,15 +56,10 @@ class Configuration:
         return setting if key.startswith(EXTEND) else setting[-1:]
 
     def check_rules(self) -> None:
-        """Refuse rules that do not exist, naming the file that wants them."""
-        from placement_lint.registry import check_selector
-
+        """Refuse rules that do not exist."""
         for layer in self.layers:
             for key, selector in _selectors(layer):
-                try:
-                    check_selector(selector)
-                except UsageError as error:
-                    raise UsageError(f"{layer.path}: `{key}`: {error}") from None
+                _check_selector(layer, key, selector)
 
 
 class Projects:
@@ -175,6 +170,15 @@ def _selectors(layer: Layer) -> Iterator[tuple[str, str]]:
     for key in RULE_TABLE_KEYS:
         tables = layer.values.get(key, {}).values()
         yield from ((key, selector) for selectors in tables for selector in selectors)
+
+
+def _check_selector(layer: Layer, key: str, selector: str) -> None:
+    from placement_lint.registry import check_selector
+
+    try:
+        check_selector(selector)
+    except UsageError as error:
+        raise UsageError(f"{layer.path}: `{key}`: {error}") from None
 
 
 def _added(below: Any, value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,7 +52,26 @@ def patterns(base: Path, lines: Iterable[str]) -> Patterns:
         raise UsageError(f"bad pattern: {error}") from None
 
 
-def find_files(arguments: Sequence[str], excludes: Patterns) -> Selection:
+@dataclass(frozen=True)
+class Excludes:
+    """What is left out below a folder: the patterns that hold there, and what ``.gitignore`` says if asked.
+
+    What is named as an argument is wanted whatever they say, unless ``forced``.
+    """
+
+    patterns_at: Callable[[Path], Sequence[Patterns]]
+    gitignore: bool = True
+    forced: bool = False
+
+    def refuse(self, argument: Path) -> bool:
+        if not self.forced:
+            return False
+        path = Path(os.path.abspath(argument))
+        found = self.patterns_at(path.parent)
+        return _is_ignored(path, path.is_dir(), found) or any(_in_excluded_folder(path, each.base) for each in found)
+
+
+def find_files(arguments: Sequence[str], excludes: Excludes) -> Selection:
     """Every file named, and every script and notebook below a folder that is named; each once."""
     selection = Selection()
     seen: set[str] = set()
@@ -60,6 +79,8 @@ def find_files(arguments: Sequence[str], excludes: Patterns) -> Selection:
         path = Path(argument)
         if not os.path.lexists(path):
             raise UsageError(f"{argument}: no such file or directory")
+        if excludes.refuse(path):
+            continue
         found = _walk(path, excludes, selection) if path.is_dir() else [path]
         for file in found:
             identity = os.path.realpath(file)
@@ -69,10 +90,10 @@ def find_files(arguments: Sequence[str], excludes: Patterns) -> Selection:
     return selection
 
 
-def _walk(root: Path, excludes: Patterns, selection: Selection) -> Iterator[Path]:
+def _walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[Path]:
     """Scripts and notebooks below a folder, sorted; links to folders are not followed, so no loop can arise."""
     absolute = Path(os.path.abspath(root))
-    inherited = _gitignores_above(absolute)
+    inherited = _gitignores_above(absolute) if excludes.gitignore else []
     # A folder that is named is wanted, even if the patterns around it would leave it out.
     if _is_ignored(absolute, True, inherited):
         inherited = []
@@ -84,8 +105,9 @@ def _walk(root: Path, excludes: Patterns, selection: Selection) -> Iterator[Path
         except OSError as error:
             selection.unlistable.append((folder, error.strerror or str(error)))
             continue
-        rules = [*rules, *_gitignore_of(absolute)]
-        deciding = [*rules, excludes]
+        if excludes.gitignore:
+            rules = [*rules, *_gitignore_of(absolute)]
+        deciding = [*rules, *excludes.patterns_at(absolute)]
         subfolders = []
         for entry in entries:
             path = absolute / entry.name
@@ -95,6 +117,10 @@ def _walk(root: Path, excludes: Patterns, selection: Selection) -> Iterator[Path
             elif entry.name.endswith(SOURCES) and _is_source(entry) and not _is_ignored(path, False, deciding):
                 yield folder / entry.name
         pending.extend(reversed(subfolders))
+
+
+def _in_excluded_folder(path: Path, base: Path) -> bool:
+    return path.is_relative_to(base) and not EXCLUDED_FOLDERS.isdisjoint(path.relative_to(base).parts)
 
 
 def _is_source(entry: os.DirEntry[str]) -> bool:

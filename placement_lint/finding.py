@@ -105,7 +105,8 @@ class Verdict:
 class Finding:
     """One report about one place. ``path`` is relative to the working directory, POSIX separators.
 
-    In a notebook ``cell`` is the number of the cell, from 1, and lines are counted within the cell.
+    In a notebook ``cell`` is the number of the cell, from 1, and lines are counted within the cell. ``facts`` are
+    what a probe builds its experiment from: names with numbers, strings, booleans, None or tuples of these.
     """
 
     code: str
@@ -119,6 +120,7 @@ class Finding:
     verdict: Verdict | None = None
     cell: int | None = None
     anchor: Anchor = Anchor()
+    facts: tuple[tuple[str, object], ...] = ()
 
     @property
     def identity(self) -> tuple[str, str, str, str]:

@@ -34,12 +34,25 @@ def as_table(rules: Sequence[Rule]) -> str:
     )
 
 
+def as_markdown_table(rules: Sequence[Rule]) -> str:
+    """The same for a README."""
+    rows = (
+        f"| {rule.code} | `{rule.name}` | {rule.severity.value} | {_in_cell(first_sentence(rule.page.what))} |"
+        for rule in rules
+    )
+    return "\n".join(("| Code | Name | Severity | What it reports |", "| --- | --- | --- | --- |", *rows))
+
+
 def as_json(rules: Sequence[Rule]) -> str:
     return json.dumps([_as_object(rule) for rule in rules], indent=2)
 
 
 def first_sentence(text: str) -> str:
     return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _sections(page: Page) -> Iterator[str]:

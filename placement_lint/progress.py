@@ -11,18 +11,19 @@ PATIENCE = 1.0  # seconds
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[], None]]:
-    """A function to call after each file; the bar appears on a terminal once patience runs out."""
+def progress(total: int, what: str = "Checking") -> Iterator[Callable[[], None]]:
+    """A function to call after each file or experiment; the bar appears on a terminal once patience runs out."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
     with ExitStack() as stack:
-        yield _Bar(total, stack).advance
+        yield _Bar(total, what, stack).advance
 
 
 class _Bar:
-    def __init__(self, total: int, stack: ExitStack) -> None:
+    def __init__(self, total: int, what: str, stack: ExitStack) -> None:
         self.total = total
+        self.what = what
         self.done = 0
         self.stack = stack
         self.due = time.monotonic() + PATIENCE
@@ -40,5 +41,5 @@ class _Bar:
         from rich.progress import Progress
 
         bar = self.stack.enter_context(Progress(console=Console(stderr=True), transient=True))
-        task = bar.add_task("Checking", total=self.total)
+        task = bar.add_task(self.what, total=self.total)
         return lambda done: bar.update(task, completed=done)

@@ -57,14 +57,17 @@ def family_name(rule: Rule) -> str:
     return next((name for name, prefix in FAMILIES.items() if prefix == rule.family), rule.family)
 
 
-def select(chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
-    """The rules that run. A narrower selector wins over a wider one, and ``ignored`` over ``chosen``."""
-    for selector in (*chosen, *ignored):
+def select(chosen: Sequence[str], ignored: Sequence[str], added: Sequence[str] = ()) -> tuple[Rule, ...]:
+    """The rules that run: the ``chosen`` ones, or the default ones where none are, and the ``added`` ones.
+
+    A narrower selector wins over a wider one, and ``ignored`` over the others.
+    """
+    for selector in (*chosen, *added, *ignored):
         check_selector(selector)
     return tuple(
         rule
         for rule in all_rules()
-        if _strength(rule, chosen) > _strength(rule, ignored) or _runs_unasked(rule, chosen, ignored)
+        if _strength(rule, (*chosen, *added)) > _strength(rule, ignored) or _runs_unasked(rule, chosen, ignored)
     )
 
 
@@ -113,9 +116,7 @@ def _load(entry: EntryPoint) -> Sequence[Rule]:
     try:
         rules = tuple(entry.load())
     except Exception as error:
-        raise UsageError(
-            f"the rules of {_origin(entry)} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+        raise UsageError(f"the rules of {_origin(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
     strangers = [thing for thing in rules if not isinstance(thing, Rule)]
     if strangers:
         raise UsageError(f"{_origin(entry)} offers {strangers[0]!r}, which is not a placement_lint.rule.Rule")

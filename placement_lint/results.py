@@ -40,8 +40,8 @@ class Summary:
 class Run:
     """``paths`` are all that was looked at, clean files included.
 
-    ``known`` are findings that a baseline lists, None without one. ``texts`` are the sources that did not come from
-    a file.
+    ``known`` are findings that a baseline lists, ``fixed`` those that fixes have removed; None without either.
+    ``texts`` are the sources that did not come from a file.
     """
 
     findings: tuple[Finding, ...]
@@ -49,6 +49,7 @@ class Run:
     summary: Summary
     paths: tuple[str, ...] = ()
     known: tuple[Finding, ...] | None = None
+    fixed: tuple[Finding, ...] | None = None
     texts: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ BAD = Rule("DPL301", "bad-call", Severity.ERROR, PAGE, {cst.Call: _silent})
 WORSE = Rule("DPL302", "worse-call", Severity.WARNING, PAGE, {cst.Call: _silent})
 ADVICE = Rule("DPL501", "advice-call", Severity.INFO, PAGE, {cst.Call: _silent})
 FAKES = {"bad": BAD, "worse": WORSE, "advice": ADVICE}
+FIXES = {"bad": Applicability.SAFE, "worse": Applicability.UNSAFE, "advice": Applicability.SAFE}
 
 
 class Calls(cst.CSTVisitor):
@@ -44,7 +46,7 @@ def problem(call: cst.Call, name: str) -> Problem:
         call,
         f"`{name}()` is called",
         trace=(Note(call.func, f"{name} is named here"),),
-        rewrite=Rewrite(Applicability.SAFE, "call `good` instead", ((call.func, "good"),)),
+        rewrite=Rewrite(FIXES[name], "call `good` instead", ((call.func, "good"),)),
     )
 
 
@@ -104,6 +106,16 @@ def write(project: Path) -> Callable[..., Path]:
         return path
 
     return write_file
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Give the tool something to read from standard input."""
+
+    def feed(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return feed
 
 
 needs_permissions = pytest.mark.skipif(

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from conftest import needs_permissions
 
+from placement_lint.report.formats import FORMATS
+
 Write = Callable[..., Path]
 
 
-def check(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement_lint", "check", "--format", "concise", *arguments]
+def check(*arguments: str, form: str = "concise") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "placement_lint", "check", "--format", form, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert "Traceback" not in done.stdout + done.stderr
     return done
@@ -120,11 +122,24 @@ def test_loops_of_links(write: Write, project: Path) -> None:
     assert "1 file checked, 1 skipped" in done.stdout
 
 
-def test_a_notebook_is_not_called_clean(write: Write) -> None:
-    write("a.ipynb", '{"cells": []}')
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "1:1: DPL001 this is no notebook: Expecting value"),
+        ('{\n"cells": [}', "2:11: DPL001 this is no notebook: Expecting value"),
+        ("[]", "this is no notebook"),
+        ('{"worksheets": []}', "upgrade it"),
+        ('{"cells": [1]}', "a cell of this notebook is not made"),
+        ('{"cells": [{"cell_type": "code", "source": 1}]}', "a cell of this notebook is not made"),
+        ("[" * 100_000, "this is no notebook"),
+        (b"{\xff", "this is no notebook"),
+    ],
+)
+def test_what_only_calls_itself_a_notebook(write: Write, text: str | bytes, words: str) -> None:
+    write("a.ipynb", text)
     done = check("a.ipynb")
     assert done.returncode == 1
-    assert "notebooks are not supported" in done.stdout
+    assert words in done.stdout
 
 
 def test_a_folder_that_is_called_like_a_file(write: Write) -> None:
@@ -167,5 +182,5 @@ def test_a_name_that_is_no_text(project: Path) -> None:
         Path(os.fsdecode(b"caf\xe9.py")).write_bytes(b"def f(:\n")
     except OSError:
         pytest.skip("this file system wants UTF-8 names")
-    for form in ("concise", "json", "full"):
-        assert check("--format", form).returncode == 1
+    for form in FORMATS:
+        assert check(form=form).returncode == 1

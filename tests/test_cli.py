@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint import __version__, cli
+from placement_lint import __version__
+from placement_lint.check import Check
 from placement_lint.cli import main
 
 Write = Callable[..., Path]
@@ -25,19 +25,9 @@ def summary(text: str) -> str:
     return text.splitlines()[-1].partition(" in ")[0]
 
 
-@pytest.fixture
-def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    def feed(text: str) -> None:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-
-    return feed
-
-
 @pytest.mark.usefixtures("fake_rules")
 class TestCheck:
-    @pytest.mark.parametrize(
-        ("text", "status"), [("bad()", 1), ("worse()", 1), ("advice()", 0), ("good()", 0)]
-    )
+    @pytest.mark.parametrize(("text", "status"), [("bad()", 1), ("worse()", 1), ("advice()", 0), ("good()", 0)])
     def test_exit_status(self, write: Write, text: str, status: int) -> None:
         write("a.py", f"import torch\n{text}\n")
         assert main(["check", "a.py"]) == status
@@ -101,18 +91,16 @@ class TestCheck:
         assert main(["check", "--output", "no/such/folder.txt"]) == 2
         assert "cannot write no/such/folder.txt" in capsys.readouterr().err
 
-    def test_standard_input(self, project: Path, stdin: Callable[[str], None], capsys: Capture) -> None:
-        stdin("import torch\nbad()\n")
+    def test_standard_input(self, project: Path, stdin: Callable[[bytes], None], capsys: Capture) -> None:
+        stdin(b"import torch\nbad()\n")
         assert main(["check", "-"]) == 1
         out = capsys.readouterr().out
         assert "<stdin>:2:1" in out
         assert "2 │ bad()" in out
 
-    def test_standard_input_under_a_name(
-        self, write: Write, stdin: Callable[[str], None], capsys: Capture
-    ) -> None:
+    def test_standard_input_under_a_name(self, write: Write, stdin: Callable[[bytes], None], capsys: Capture) -> None:
         write("pyproject.toml", "[tool.placement-lint]\nper-file-ignores = { 'src/*' = ['DPL301'] }\n")
-        stdin("import torch\nbad(), worse()\n")
+        stdin(b"import torch\nbad(), worse()\n")
         main(["check", "-", "--stdin-filename", "src/a.py", "--format", "concise"])
         out = capsys.readouterr().out
         assert out.startswith("src/a.py:2:8: DPL302")
@@ -124,8 +112,11 @@ class TestCheck:
     def test_statistics(self, write: Write, capsys: Capture) -> None:
         write("a.py", MIXED + "bad()\n")
         assert main(["check", "--statistics"]) == 1
-        assert capsys.readouterr().out.splitlines()[0] == "    2  DPL301  bad-call"
-        assert main(["check", "--statistics", "--format", "json"]) == 2
+        assert capsys.readouterr().out.splitlines()[0] == "2\tDPL301\t[*] bad-call"
+        assert main(["check", "--statistics", "--format", "json"]) == 1
+        assert json.loads(capsys.readouterr().out)[0]["count"] == 2
+        assert main(["check", "--statistics", "--format", "sarif"]) == 2
+        assert "--statistics has no format sarif" in capsys.readouterr().err
 
     def test_a_crash_is_reported_beside_the_findings(self, write: Write, capsys: Capture) -> None:
         write("a.py", "import torch\nbad()\ncrash()\n")
@@ -151,9 +142,7 @@ class TestCheck:
         assert main(["check", *arguments]) == 2
         assert words in capsys.readouterr().err
 
-    @pytest.mark.parametrize(
-        "line", ["selct = []", "select = ['nonsense']", "per-file-ignores = { 'a' = ['nons'] }"]
-    )
+    @pytest.mark.parametrize("line", ["selct = []", "select = ['nonsense']", "per-file-ignores = { 'a' = ['nons'] }"])
     def test_bad_configuration(self, write: Write, capsys: Capture, line: str) -> None:
         write("a.py")
         write("pyproject.toml", f"[tool.placement-lint]\n{line}\n")
@@ -165,7 +154,7 @@ class TestCheck:
             raise KeyboardInterrupt
 
         write("a.py")
-        monkeypatch.setattr(cli, "_check_paths", interrupt)
+        monkeypatch.setattr(Check, "status", interrupt)
         assert main(["check"]) == 130
         assert capsys.readouterr().err.strip() == ""
 
@@ -197,6 +186,21 @@ class TestOtherCommands:
         first = json.loads(capsys.readouterr().out)[0]
         assert (first["code"], first["family"], first["severity"]) == ("DPL001", "tool", "error")
         assert {"summary", "what", "why", "example", "instead", "silent"} <= first.keys()
+
+    def test_rules_as_markdown(self, capsys: Capture) -> None:
+        assert main(["rules", "--format", "markdown"]) == 0
+        head, line, first, *_ = capsys.readouterr().out.splitlines()
+        assert head == "| Code | Name | Severity | What it reports |"
+        assert first.startswith("| DPL001 | `unreadable-source` | error | Reports a file that ")
+        assert line.count("|") == first.count("|") == 5
+
+    def test_completion(self, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("_PLACEMENT_LINT_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", "placement-lint check --format s")
+        monkeypatch.setenv("COMP_CWORD", "3")
+        with pytest.raises(SystemExit):
+            main()
+        assert capsys.readouterr().out == "plain,sarif\n"
 
     def test_version_and_help(self, capsys: Capture) -> None:
         assert main(["--version"]) == 0
@@ -233,17 +237,18 @@ def run_without(blocked: tuple[str, ...], *arguments: str) -> subprocess.Complet
 HEAVY = ("torch", "numpy", "pygls", "lsprotocol")
 
 
-@pytest.mark.parametrize("form", ["full", "concise", "json"])
+@pytest.mark.parametrize("form", ["full", "sarif", "lsp"])
 def test_linting_never_imports_torch(write: Write, form: str) -> None:
     write("a.py", "import torch\nimport torch.nn as nn\n\nnet = nn.Linear(2, 2)\n")
     done = run_without(HEAVY, "check", "--format", form)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("form", ["concise", "json"])
-def test_formats_for_programs_do_without_rich(write: Write, form: str) -> None:
+@pytest.mark.parametrize("forms", [("concise",), ("json",), ("sarif:a", "github:b", "gitlab:c", "junit:d", "lsp")])
+def test_formats_for_programs_do_without_rich(write: Write, forms: tuple[str, ...]) -> None:
     write("a.py", "import torch\n")
-    done = run_without((*HEAVY, "rich", "concurrent"), "check", "--format", form)
+    options = [f"--format={form}" for form in forms]
+    done = run_without((*HEAVY, "rich", "concurrent"), "check", *options)
     assert (done.returncode, done.stderr) == (0, "")
 
 

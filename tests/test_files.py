@@ -10,21 +10,26 @@ import pytest
 from conftest import needs_permissions
 
 from placement_lint.errors import UsageError
-from placement_lint.files import find_files, patterns
+from placement_lint.files import Excludes, find_files, patterns
 
 Write = Callable[..., Path]
 
 
-def found(*arguments: str, exclude: tuple[str, ...] = ()) -> list[str]:
-    selection = find_files(arguments, patterns(Path.cwd(), exclude))
+def excluding(*lines: str, gitignore: bool = True, forced: bool = False) -> Excludes:
+    everywhere = [patterns(Path.cwd(), lines)]
+    return Excludes(lambda folder: everywhere, gitignore, forced)
+
+
+def found(*arguments: str, exclude: tuple[str, ...] = (), **options: bool) -> list[str]:
+    selection = find_files(arguments, excluding(*exclude, **options))
     assert not selection.unlistable
     return [file.as_posix() for file in selection.files]
 
 
 def test_folders_are_walked_in_a_fixed_order(write: Write) -> None:
-    for name in ("b.py", "a/z.py", "a/b/c.py", "c/a.py", "a.txt", "stub.pyi", "window.pyw", "a.py"):
+    for name in ("b.py", "a/z.py", "a/b/c.py", "c/a.py", "a.txt", "n.ipynb", "stub.pyi", "window.pyw", "a.py"):
         write(name)
-    assert found(".") == ["a.py", "b.py", "a/z.py", "a/b/c.py", "c/a.py"]
+    assert found(".") == ["a.py", "b.py", "n.ipynb", "a/z.py", "a/b/c.py", "c/a.py"]
 
 
 def test_a_named_file_is_checked_whatever_it_is_called(write: Write) -> None:
@@ -38,9 +43,7 @@ def test_each_file_once(write: Write) -> None:
     assert found("pkg/a.py", "pkg", "./pkg/../pkg/a.py") == ["pkg/a.py"]
 
 
-@pytest.mark.parametrize(
-    "folder", [".git", ".venv", "venv", "node_modules", "build", "__pycache__", "x/site-packages"]
-)
+@pytest.mark.parametrize("folder", [".git", ".venv", "venv", "node_modules", "build", "__pycache__", "x/site-packages"])
 def test_some_folders_are_left_out(write: Write, folder: str) -> None:
     write(f"{folder}/a.py")
     write("train.py")
@@ -52,6 +55,21 @@ def test_excludes_of_the_project(write: Write) -> None:
     for name in ("third_party/a.py", "src/third_party/b.py", "src/gen_x.py", "src/c.py", "legacy/d.py"):
         write(name)
     assert found(".", exclude=("third_party", "gen_*.py", "/legacy")) == ["src/c.py"]
+
+
+def test_what_is_named_can_be_excluded_by_force(write: Write) -> None:
+    for name in ("third_party/a.py", "node_modules/b.py", "src/c.py"):
+        write(name)
+    named = ("third_party/a.py", "node_modules/b.py", "src/c.py", "third_party")
+    assert found(*named, exclude=("third_party",)) == ["third_party/a.py", "node_modules/b.py", "src/c.py"]
+    assert found(*named, exclude=("third_party",), forced=True) == ["src/c.py"]
+
+
+def test_gitignore_can_be_passed_over(write: Write) -> None:
+    write(".gitignore", "a.py\n")
+    write("a.py")
+    assert found(".") == []
+    assert found(".", gitignore=False) == ["a.py"]
 
 
 def test_gitignore_nested_and_negated(write: Write) -> None:
@@ -115,7 +133,7 @@ def test_a_folder_that_cannot_be_listed_is_kept_in_mind(write: Write) -> None:
     folder = write("pkg/a.py").parent
     folder.chmod(0)
     try:
-        selection = find_files(["."], patterns(Path.cwd(), ()))
+        selection = find_files(["."], excluding())
     finally:
         folder.chmod(0o755)
     assert selection.unlistable == [(Path("pkg"), "Permission denied")]

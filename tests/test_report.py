@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ class Terminal(io.StringIO):
 
 
 def rendered(run: Run, stream: io.StringIO, texts: dict[str, bytes] | None = None) -> str:
-    full.render(run, stream, texts or {})
+    full.render(replace(run, texts=texts or {}), stream)
     return stream.getvalue()
 
 
@@ -93,10 +94,20 @@ def test_the_last_line(findings: tuple[Finding, ...], line: str) -> None:
 
 def test_statistics() -> None:
     stream = io.StringIO()
-    statistics.render(a_run(FINDING, ADVICE, ADVICE), stream)
-    assert stream.getvalue().splitlines()[:2] == [
-        "    2  DPL504  factory-without-device",
-        "    1  DPL205  optimizer-stale-after-replacement",
+    statistics.as_text(a_run(FINDING, *[ADVICE] * 12), stream)
+    assert stream.getvalue().splitlines()[:3] == [
+        "12\tDPL504\t[ ] factory-without-device",
+        " 1\tDPL205\t[-] optimizer-stale-after-replacement",
+        "[-] some have a fix that must be read first",
+    ]
+
+
+def test_statistics_for_programs() -> None:
+    stream = io.StringIO()
+    statistics.as_json(a_run(FINDING, ADVICE, ADVICE), stream)
+    assert json.loads(stream.getvalue()) == [
+        {"code": "DPL504", "name": "factory-without-device", "count": 2, "fixable": False},
+        {"code": "DPL205", "name": "optimizer-stale-after-replacement", "count": 1, "fixable": False},
     ]
 
 
@@ -205,9 +216,7 @@ def test_full_never_lets_source_text_command_the_terminal(write: Write) -> None:
 def test_full_counts_wide_characters_and_tabs(write: Write) -> None:
     write("a.py", "s =\t'日本'; bad()\n")
     place = Range(1, 11, 1, 16)
-    lines = rendered(
-        a_run(Finding("DPL301", "n", Severity.ERROR, "m", "a.py", place)), io.StringIO()
-    ).splitlines()
+    lines = rendered(a_run(Finding("DPL301", "n", Severity.ERROR, "m", "a.py", place)), io.StringIO()).splitlines()
     before = lines[2][: lines[2].index("bad()")]
     assert lines[3].rstrip().endswith("^^^^^")
     assert lines[3].index("^") == cell_len(before)

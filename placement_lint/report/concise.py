@@ -11,5 +11,6 @@ from placement_lint.results import Run
 
 def render(run: Run, stream: TextIO) -> None:
     for finding in run.findings:
-        print(f"{place(finding)}: {finding.code} {' '.join(finding.message.split())}", file=stream)
+        verdict = f" [{finding.verdict.outcome.value}]" if finding.verdict else ""
+        print(f"{place(finding)}: {finding.code} {' '.join(finding.message.split())}{verdict}", file=stream)
     print(summary_line(run), file=stream)

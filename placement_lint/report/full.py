@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from placement_lint.finding import Finding, Severity, Step
+from placement_lint.finding import Finding, Severity, Step, Verdict
 from placement_lint.report.frames import Excerpts, FrameLine, printable
 from placement_lint.report.places import line_place, place
 from placement_lint.report.summary import summary_line
@@ -44,6 +44,8 @@ class FullPage:
         if finding.fix:
             advice = Text.assemble(("fix: ", "bold green"), printable(finding.fix.message))
             self._wrapped(advice, INDENT)
+        if finding.verdict:
+            self._wrapped(_verdict(finding.verdict), INDENT)
         self._line(Text())
 
     def _frame(self, finding: Finding, style: str) -> None:
@@ -82,6 +84,14 @@ def _heading(finding: Finding, style: str) -> Text:
         (f"{finding.code} {finding.name}", "bold"),
         "  ",
         (place(finding), "cyan"),
+    )
+
+
+def _verdict(verdict: Verdict) -> Text:
+    return Text.assemble(
+        ("probe: ", "bold green"),
+        (verdict.outcome.value, "bold"),
+        f" ({verdict.device}): {printable(verdict.observed)}",
     )
 
 

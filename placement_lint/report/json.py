@@ -26,9 +26,15 @@ def as_object(run: Run) -> dict[str, Any]:
             "skipped": summary.skipped,
             "seconds": round(summary.seconds, 3),
             "cached": summary.cached,
-            **({} if run.known is None else {"known": len(run.known)}),
+            **_counts(run),
         },
     }
+
+
+def _counts(run: Run) -> dict[str, int]:
+    """Only where a baseline or fixes were asked for."""
+    named = {"known": run.known, "fixed": run.fixed}
+    return {name: len(findings) for name, findings in named.items() if findings is not None}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "cell": finding.cell,
         "trace": [_step(step) for step in finding.trace],
         "fix": fix_as_object(finding.fix) if finding.fix else None,
-        "verdict": _verdict(finding.verdict) if finding.verdict else None,
+        "verdict": verdict_as_object(finding.verdict) if finding.verdict else None,
     }
 
 
@@ -78,7 +84,7 @@ def fix_as_object(fix: Fix) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def verdict_as_object(verdict: Verdict) -> dict[str, Any]:
     return {
         "outcome": verdict.outcome.value,
         "device": verdict.device,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from placement_lint.source.notebook import NOTEBOOK, read_notebook
+from placement_lint.source.notebook import NOTEBOOK, OtherLanguage, read_notebook
 from placement_lint.source.scan import split_lines
 from placement_lint.source.text import Unreadable, decode
 
@@ -19,10 +20,8 @@ class Lines:
 
     def of(self, path: str, cell: int | None = None) -> list[str]:
         if (path, cell) not in self._lines:
-            try:
+            with suppress(OSError, Unreadable, OtherLanguage):
                 self._lines |= self._read(path)
-            except (OSError, Unreadable):
-                pass
         return self._lines.setdefault((path, cell), [])
 
     def _read(self, path: str) -> dict[tuple[str, int | None], list[str]]:

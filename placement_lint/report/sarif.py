@@ -1,4 +1,4 @@
-"""SARIF 2.1.0, for code scanning services: the rules with their pages, and each finding with its trace as a code flow."""
+"""SARIF 2.1.0, for code scanning services: the rules with their pages, the findings with their traces."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote
 
-from placement_lint import __version__
+from placement_lint import __version__, registry
 from placement_lint.finding import Edit, Finding, Fix, Range, Severity, Step
 from placement_lint.pages import as_markdown, first_sentence
-from placement_lint.registry import all_rules, family_name
 from placement_lint.report.fingerprints import fingerprints
+from placement_lint.report.json import verdict_as_object
 from placement_lint.report.places import message_in_file
 from placement_lint.results import Crash, Run
 from placement_lint.rule import Rule
@@ -24,7 +24,7 @@ LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 # The words of GitHub's code scanning for a rule: how grave a result is, and how sure.
 GRAVITIES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
 PRECISIONS = {Severity.ERROR: "very-high", Severity.WARNING: "high", Severity.INFO: "medium"}
-IN_BASELINE = [{"kind": "external", "status": "accepted", "justification": "The baseline lists it."}]
+IN_BASELINE = [{"kind": "external", "justification": "The baseline lists it."}]
 
 
 def render(run: Run, stream: TextIO) -> None:
@@ -35,11 +35,10 @@ def render(run: Run, stream: TextIO) -> None:
 def as_log(run: Run) -> dict[str, Any]:
     known = run.known or ()
     codes = {finding.code for finding in (*run.findings, *known)}
-    rules = [rule for rule in all_rules() if rule.code in codes]
+    rules = [rule for rule in registry.all_rules() if rule.code in codes]
     index = {rule.code: number for number, rule in enumerate(rules)}
     results = [
-        _result(finding, f"{mark}:{number}", index)
-        for finding, mark, number in fingerprints((*run.findings, *known))
+        _result(finding, f"{mark}:{number}", index) for finding, mark, number in fingerprints((*run.findings, *known))
     ]
     for result in results[len(run.findings) :]:
         result["suppressions"] = IN_BASELINE
@@ -79,7 +78,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "help": {"text": "\n\n".join(_plain(rule)), "markdown": as_markdown(rule)},
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {
-            "tags": ["pytorch", family_name(rule)],
+            "tags": ["pytorch", registry.family_name(rule)],
             "problem.severity": GRAVITIES[rule.severity],
             "precision": PRECISIONS[rule.severity],
         },
@@ -106,10 +105,13 @@ def _result(finding: Finding, fingerprint: str, index: Mapping[str, int]) -> dic
         "partialFingerprints": {"primaryLocationLineHash": fingerprint},
     }
     if finding.trace:
-        stops = [{"location": _location(stop)} for stop in (*finding.trace, finding)]
+        way: tuple[Finding | Step, ...] = (*finding.trace, finding)
+        stops = [{"location": _location(stop)} for stop in way]
         result["codeFlows"] = [{"threadFlows": [{"locations": stops}]}]
     if finding.fix and finding.fix.edits and not finding.cell:
         result["fixes"] = [_fix(finding.path, finding.fix)]
+    if finding.verdict:
+        result["properties"] = {"verdict": verdict_as_object(finding.verdict)}
     return result
 
 

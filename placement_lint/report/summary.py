@@ -16,6 +16,8 @@ def summary_line(run: Run) -> str:
     if summary.skipped:
         parts.append(f"{summary.skipped} skipped")
     parts.append(_findings(run.findings))
+    if run.fixed is not None:
+        parts.append(f"{len(run.fixed)} fixed")
     if run.known is not None:
         parts.append(f"{len(run.known)} suppressed by the baseline")
     return f"{', '.join(parts)} in {summary.seconds:.1f} s"
@@ -26,9 +28,7 @@ def _findings(findings: Sequence[Finding]) -> str:
         return "no findings"
     counts = Counter(finding.severity for finding in findings)
     worst_first = sorted(Severity, reverse=True)
-    detail = ", ".join(
-        _count(counts[severity], severity.value) for severity in worst_first if counts[severity]
-    )
+    detail = ", ".join(_count(counts[severity], severity.value) for severity in worst_first if counts[severity])
     return f"{_count(len(findings), 'finding')} ({detail})"
 
 

@@ -25,11 +25,13 @@ RUN_AS_PYTHON = frozenset({"capture", "debug", "prun", "time"})
 CELL_MAGIC = re.compile(r"\s*%%(?P<name>\w+)")
 # `%time statement` runs the statement here. `pass;` takes as many columns, so that the rest keeps its own.
 TIMED = re.compile(r"(?P<indent>[ \t]*)%time(?=[ \t]+\S)")
+# A magic or a shell line; `pip install torch` and its like need no sign before them, and `torch?` has it behind.
 ESCAPED = re.compile(
     r"""
     (?P<kept> [ \t]*
         (?: [\w.,\ \t\[\]()'"*]+ =[ \t]* (?=[!%]) )? )   # `files = !ls` binds its names all the same
     (?: [!%?] [^\r\n\\]* (?: \\(?:\r\n|\r|\n|.) [^\r\n\\]* )*
+      | (?: pip | conda | mamba | uv | cd ) [ \t]+ (?! (?:in|is|if|and|or|not|for) \b ) [\w.~/-][^\r\n]*
       | [\w.*%]+ [ \t]* \?\??[ \t]* (?=[\r\n]|\Z) )
     """,
     re.VERBOSE,

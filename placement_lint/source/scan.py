@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 LEXEME = re.compile(
     r"""
@@ -39,6 +40,12 @@ class Comment:
 def split_lines(text: str) -> list[str]:
     """Lines as an editor counts them; form feeds and Unicode separators do not end one."""
     return NEWLINE.split(text)
+
+
+def lines_with_ends(text: str) -> list[str]:
+    """The same lines, each with the characters that end it; nothing follows the last end."""
+    ends = [0, *(newline.end() for newline in NEWLINE.finditer(text)), len(text)]
+    return [text[start:end] for start, end in pairwise(ends) if start < end]
 
 
 class Scan:

@@ -11,9 +11,7 @@ from placement_lint.source.scan import Comment, Scan
 
 MARKER = re.compile(r"placement-lint:|noqa", re.IGNORECASE)
 DIRECTIVE = re.compile(r"#\s*placement-lint:\s*(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)\])?")
-NOQA = re.compile(
-    r"#\s*noqa(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:[,\s]+[a-z]+[0-9]+)*))?(?![\w-])", re.IGNORECASE
-)
+NOQA = re.compile(r"#\s*noqa(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:[,\s]+[a-z]+[0-9]+)*))?(?![\w-])", re.IGNORECASE)
 OWN_CODE = re.compile(r"DPL[0-9]+", re.IGNORECASE)
 
 IGNORE = "ignore"

@@ -25,7 +25,7 @@ def decode(data: bytes) -> str:
     if data.startswith(UTF16_MARKS):
         raise Unreadable("the file is UTF-16, which Python does not accept as source; save it as UTF-8")
     _refuse_null_bytes(data)
-    encoding = _declared_encoding(data)
+    encoding = encoding_of(data)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -41,12 +41,11 @@ def decode(data: bytes) -> str:
 def _refuse_null_bytes(data: bytes) -> None:
     offset = data.find(b"\0")
     if offset >= 0:
-        raise Unreadable(
-            "the file contains a null byte, so it is not Python source", *_place_of_byte(data, offset)
-        )
+        raise Unreadable("the file contains a null byte, so it is not Python source", *_place_of_byte(data, offset))
 
 
-def _declared_encoding(data: bytes) -> str:
+def encoding_of(data: bytes) -> str:
+    """The encoding that Python reads the source in, with a BOM `utf-8-sig`."""
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     # An undecodable byte up here is left to the decoder, which can say where it stands.
     first_lines = b"\n".join(data[len(mark) :].split(b"\n", 2)[:2]).translate(ASCII_ONLY)

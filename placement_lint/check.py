@@ -1,0 +1,287 @@
+"""The whole of ``check``: from what was asked to reports and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from placement_lint.config import Settings
+from placement_lint.config_files import OWN_FILE, SHARED_FILE, Projects
+from placement_lint.errors import UsageError, require_torch
+from placement_lint.finding import Finding, Outcome, Severity
+from placement_lint.outputs import Output, destinations, write_report
+from placement_lint.results import Run, merged
+
+if TYPE_CHECKING:
+    from placement_lint.baseline import Entry
+    from placement_lint.changes import Changes
+    from placement_lint.checker import Job
+    from placement_lint.files import Patterns, Selection
+
+CLEAN, FINDINGS, FAILURE = 0, 1, 2
+STDIN = "-"
+MOST_NAMED = 5  # entries of a baseline
+CLEAR_SCREEN = "\033[H\033[2J"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line of ``check``."""
+
+    paths: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    force_exclude: bool = False
+    severity: str = "info"
+    fail_on: str | None = None
+    formats: tuple[Output, ...] = ()
+    output: str | None = None
+    stdin_filename: str = "<stdin>"
+    jobs: int | None = None
+    statistics: bool = False
+    baseline: str | None = None
+    write_baseline: str | None = None
+    diff_base: str | None = None
+    watch: bool = False
+    probe: str = "off"
+    strict_probes: bool = False
+    config: str | None = None
+    isolated: bool = False
+    exit_zero: bool = False
+    fix: bool = False
+    unsafe_fixes: bool = False
+    diff: bool = False
+    show_fixes: bool = False
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it asks for less than the project as such."""
+        return bool(self.select or self.ignore or Severity(self.severity) > Severity.INFO)
+
+
+def check(request: Request) -> int:
+    if request.diff_base is not None and (request.fix or request.diff):
+        raise UsageError("--fix mends whole files and cannot be combined with --diff-base")
+    if not request.watch:
+        return Check(request).status()
+    if STDIN in request.paths:
+        raise UsageError("--watch waits for files to change, and standard input is none")
+    from placement_lint.watch import repeat_on_change
+
+    repeat_on_change(lambda: _check_again(request), lambda: _watched(request))
+    return CLEAN
+
+
+class Check:
+    """One run, with the settings as they are now."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.projects = Projects(request.config, request.isolated)
+        self.settings = self.projects.settings(Path.cwd())
+        default = Output(self.settings.output_format)
+        self.outputs = destinations(request.formats or (default,), request.output, request.statistics)
+
+    def status(self) -> int:
+        run = self._run()
+        if self.request.diff:
+            return self._ended(run, self._show_diff(run))
+        if self.request.fix:
+            run = self._fixed(run)
+        run = self._without_known(run)
+        if self._changes:
+            run = self._changes.only(run)
+        run = self._probed(run)
+        for output in self.outputs:
+            write_report(run, output, self.request.statistics)
+        return self._ended(run, any(map(self._fails, run.findings)))
+
+    def candidates(self) -> Selection:
+        """The files that the paths and the settings choose."""
+        from placement_lint.files import Excludes, find_files
+
+        forced = self.request.force_exclude or self.settings.force_exclude
+        excludes = Excludes(self._patterns_at, self.settings.respect_gitignore, forced)
+        return find_files(self.request.paths or (".",), excludes)
+
+    def _run(self) -> Run:
+        if STDIN in self.request.paths:
+            return self._check_stdin()
+        selection = self.candidates()
+        if not selection.files and not selection.unlistable:
+            paths = ", ".join(self.request.paths or (".",))
+            click.echo(f"placement-lint: no Python files found under {paths}", err=True)
+        if self._changes:
+            selection.files = list(filter(self._changes.touch_file, selection.files))
+        return self._check_files(selection)
+
+    def _fixed(self, run: Run) -> Run:
+        """The run after fixes; a fixed text takes standard output for itself."""
+        from placement_lint.fixing import fix_files
+
+        if run.texts:
+            self.outputs = [output for output in self.outputs if output.file]
+        return fix_files(run, self._job_of, self.request.unsafe_fixes, self.request.show_fixes)
+
+    def _show_diff(self, run: Run) -> bool:
+        from placement_lint.fixing import show_diff
+
+        return show_diff(run, self._job_of, self.request.unsafe_fixes)
+
+    def _ended(self, run: Run, failing: bool) -> int:
+        for crash in run.crashes:
+            click.echo(str(crash), err=True)
+        if run.crashes:
+            return FAILURE
+        return FINDINGS if failing and not self.request.exit_zero else CLEAN
+
+    def _check_stdin(self) -> Run:
+        from placement_lint.engine import check_text
+
+        if len(self.request.paths) > 1:
+            raise UsageError("`-` reads standard input and cannot be combined with paths")
+        name = self.request.stdin_filename
+        return check_text(sys.stdin.buffer.read(), name, self._job_of(name))
+
+    def _check_files(self, selection: Selection) -> Run:
+        from placement_lint.engine import check_files
+        from placement_lint.progress import progress
+
+        with progress(len(selection.files)) as advance:
+            return merged(
+                check_files(part, self._job(settings), self.request.jobs, advance)
+                for settings, part in self._by_project(selection)
+            )
+
+    def _by_project(self, selection: Selection) -> Sequence[tuple[Settings, Selection]]:
+        """The files that share their settings together; without any file, those of the working directory."""
+        from placement_lint.files import Selection
+
+        parts = {self.settings.root: (self.settings, Selection())}
+        for file in selection.files:
+            settings = self._settings_of(file)
+            parts.setdefault(settings.root, (settings, Selection()))[1].files.append(file)
+        parts[self.settings.root][1].unlistable.extend(selection.unlistable)
+        return list(parts.values())
+
+    def _job(self, settings: Settings) -> Job:
+        """A choice on the command line replaces the project's; what it ignores is ignored as well."""
+        from placement_lint.checker import Job
+
+        request = self.request
+        chosen = request.select
+        return Job(
+            settings=settings,
+            select=chosen or settings.select,
+            ignore=(*request.ignore, *(() if chosen else settings.ignored)),
+            extend_select=(*request.extend_select, *(() if chosen else settings.extend_select)),
+            severity=Severity(request.severity),
+        )
+
+    def _job_of(self, path: str) -> Job:
+        return self._job(self._settings_of(path))
+
+    def _settings_of(self, path: str | Path) -> Settings:
+        return self.projects.settings(Path(os.path.abspath(path)).parent)
+
+    def _probed(self, run: Run) -> Run:
+        if self.request.probe == "off" or not run.findings:
+            return run
+        require_torch("--probe")
+        from placement_lint.probe.findings import probed
+        from placement_lint.progress import progress
+
+        with progress(len(run.findings), "Probing") as advance:
+            return probed(run, self.request.probe, advance)
+
+    def _fails(self, finding: Finding) -> bool:
+        """Whether it fails the run: it is severe enough, and no probe refuted it."""
+        refuted = finding.verdict is not None and finding.verdict.outcome is Outcome.REFUTED
+        if refuted and not self.request.strict_probes:
+            return False
+        return finding.severity >= self._fails_on(finding.path)
+
+    def _fails_on(self, path: str) -> Severity:
+        asked = self.request.fail_on
+        return Severity(asked) if asked else self._settings_of(path).fail_on
+
+    def _patterns_at(self, folder: Path) -> list[Patterns]:
+        from placement_lint.files import patterns
+
+        settings = self.projects.settings(folder)
+        if settings.root not in self._patterns:
+            of_project = patterns(settings.root, settings.excluded)
+            self._patterns[settings.root] = [of_project, patterns(Path.cwd(), self.request.exclude)]
+        return self._patterns[settings.root]
+
+    @cached_property
+    def _patterns(self) -> dict[Path, list[Patterns]]:
+        return {}
+
+    @cached_property
+    def _changes(self) -> Changes | None:
+        if self.request.diff_base is None:
+            return None
+        from placement_lint.changes import Changes
+
+        return Changes(self.request.diff_base)
+
+    def _without_known(self, run: Run) -> Run:
+        if name := self.request.write_baseline:
+            from placement_lint.baseline import write_baseline
+
+            write_baseline(name, run.findings)
+            return replace(run, findings=(), known=run.findings)
+        name = self.request.baseline or self._own_baseline()
+        if not name:
+            return run
+        from placement_lint.baseline import read_baseline
+
+        run, gone = read_baseline(name).split(run)
+        if gone and not self.request.narrows:
+            click.echo(_gone(name, gone), err=True)
+        return run
+
+    def _own_baseline(self) -> str | None:
+        named = self.settings.baseline
+        return os.path.relpath(self.settings.root / named) if named else None
+
+
+def _gone(baseline: str, entries: Sequence[Entry]) -> str:
+    lines = [f"  {entry.rule} in {entry.path}: {entry.line}" for entry in entries[:MOST_NAMED]]
+    if len(entries) > MOST_NAMED:
+        lines.append(f"  and {len(entries) - MOST_NAMED} more")
+    said = "1 entry no longer occurs" if len(entries) == 1 else f"{len(entries)} entries no longer occur"
+    return "\n".join([f"placement-lint: warning: {baseline}: {said}; write it anew with --write-baseline", *lines])
+
+
+def _check_again(request: Request) -> None:
+    if sys.stdout.isatty():
+        click.echo(CLEAR_SCREEN, nl=False)
+    try:
+        Check(request).status()
+    except UsageError as error:
+        click.echo(f"placement-lint: error: {error}", err=True)
+    sys.stdout.flush()
+    click.echo("Watching for changes; Ctrl-C ends.", err=True)
+
+
+def _watched(request: Request) -> list[Path]:
+    """The files to check and the ones that say how; the latter alone while they are broken."""
+    here = Path.cwd()
+    configurations = [folder / name for folder in (here, *here.parents) for name in (OWN_FILE, SHARED_FILE)]
+    if request.config:
+        configurations.append(Path(request.config))
+    try:
+        return [*Check(request).candidates().files, *configurations]
+    except UsageError:
+        return configurations

@@ -1,0 +1,45 @@
+"""``--fix`` and ``--diff``: what is done with files whose findings have been fixed in memory."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import click
+
+from placement_lint.checker import Job
+from placement_lint.fixes import Fixed, fix_findings, write
+from placement_lint.results import Run
+
+
+def fix_files(run: Run, job_of: Callable[[str], Job], unsafe: bool, show: bool) -> Run:
+    """Write the fixed files; the run as it is afterwards. A text from standard input goes to standard output."""
+    after, changed = fix_findings(run, job_of, unsafe)
+    new_texts = {each.path: each.after for each in changed}
+    for path, text in run.texts.items():
+        sys.stdout.buffer.write(new_texts.get(path, text))
+    for each in changed:
+        if each.path not in run.texts:
+            write(each)
+    if show and changed:
+        click.echo(_listing(changed), err=True)
+    return after
+
+
+def show_diff(run: Run, job_of: Callable[[str], Job], unsafe: bool) -> bool:
+    """Print what ``--fix`` would do; whether it would do anything."""
+    after, changed = fix_findings(run, job_of, unsafe)
+    for each in changed:
+        click.echo(each.diff, nl=False)
+    click.echo(f"placement-lint: would fix {len(after.fixed or ())} of {len(run.findings)} findings", err=True)
+    return bool(changed)
+
+
+def _listing(changed: Sequence[Fixed]) -> str:
+    lines = ["Fixed:"]
+    for each in changed:
+        lines.append(f"- {each.path}:")
+        counts = Counter((finding.code, finding.name) for finding in each.fixed)
+        lines.extend(f"    {number} × {code} ({name})" for (code, name), number in sorted(counts.items()))
+    return "\n".join(lines)

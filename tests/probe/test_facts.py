@@ -1,0 +1,174 @@
+"""Experiments depend on their facts: what a rule keeps silent on is refuted, and flipping a fact flips the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placement_lint.finding import Outcome
+
+CONFIRMED: list[tuple[str, dict[str, Any]]] = [
+    ("DPL101", {"name": "[]"}),
+    ("DPL101", {"name": "act", "wrapper": "DistributedDataParallel"}),
+    ("DPL103", {"prefixed": False, "into_wrapper": True}),
+    ("DPL103", {"strict": False}),
+    *(("DPL104", {"use": use}) for use in ("backward", "item", "float", "int", "bool", "format")),
+    ("DPL105", {"device_ids": [1, 0, 2]}),
+    ("DPL105", {"how": "mean", "uneven": True}),
+    ("DPL118", {"stray": "cuda:1"}),
+    ("DPL118", {"device_ids": [1, 0]}),
+    ("DPL118", {"operation": "call", "layer": "Embedding"}),
+    ("DPL118", {"operation": "masked_fill"}),
+    *(
+        ("DPL119", {"method": method})
+        for method in ("named_parameters", "state_dict", "isinstance", "requires_grad_", "zero_grad")
+    ),
+    *(
+        ("DPL201", {"optimizer": name, "state": "stepped"})
+        for name in (
+            *("SGD", "Adam", "AdamW", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "LBFGS"),
+            *("SparseAdam", "Adafactor", "Muon"),
+        )
+    ),
+    ("DPL201", {"source": "cuda:0", "target": "cpu"}),
+    ("DPL201", {"optimizer": "Adam", "state": "loaded"}),
+    *(("DPL205", {"how": how}) for how in ("assigned", "succeeded", "copied", "weight_norm")),
+    ("DPL205", {"optimizer": "Adam"}),
+    *(
+        ("DPL301", {"conversion": how})
+        for how in (
+            ".cuda(…)",
+            ".double()",
+            ".clone()",
+            ".view()",
+            ".t()",
+            ".T",
+            "`+`",
+            "`*`",
+            "indexing",
+            ".to(dtype)",
+        )
+    ),
+    *(("DPL302", {"operation": operation}) for operation in ("+=", "conv2d", "masked_fill", "cdist", "==")),
+    ("DPL302", {"wrapper": "DataParallel"}),
+    ("DPL302", {"stray": "cuda:0", "wrapper": "DataParallel"}),
+    ("DPL303", {"container": "dict"}),
+    ("DPL303", {"container": "tuple", "content": "parameter"}),
+    ("DPL305", {"buffer": True}),
+    ("DPL309", {"module": False, "name": "require_grad", "value": True}),
+    ("DPL401", {"place": "cuda:1", "device_ids": [0, 1]}),
+    ("DPL401", {"place": "cuda:0", "device_ids": [1, 0]}),
+    ("DPL401", {"device_ids": None}),
+    ("DPL501", {"method": "pin_memory"}),
+    ("DPL501", {"method": "cpu", "place": "cuda:0", "target": "cpu"}),
+    ("DPL503", {"stray": "cuda:1", "home": "cuda:0"}),
+    ("DPL503", {"operation": "the weight of a loss"}),
+    ("DPL503", {"operation": "indexing", "stray": "cpu", "home": "cuda:0"}),
+    *(
+        ("DPL503", {"operation": "call", "layer": layer, "module": module})
+        for layer in ("", "Embedding", "Conv2d", "LSTM", "BatchNorm2d", "LayerNorm")
+        for module in ("home", "stray")
+    ),
+    ("DPL504", {"wrapper": "DataParallel"}),
+    ("DPL504", {"wrapper": "DataParallel", "default_device": "cuda"}),
+    ("DPL504", {"operation": "call", "layer": "LSTM"}),
+    ("DPL506", {"choice": "cuda:1"}),
+    ("DPL506", {"legacy": True}),
+    ("DPL507", {"place": "cuda:1", "reader": "asarray"}),
+    ("DPL904", {"optimizer": "Adagrad"}),
+]
+
+REFUTED: list[tuple[str, dict[str, Any]]] = [
+    *(("DPL101", {"name": name}) for name in ("training", "parameters", "module", "device_ids")),
+    ("DPL101", {"wrapper": ""}),
+    ("DPL103", {"prefixed": True, "into_wrapper": True}),
+    ("DPL103", {"prefixed": False, "into_wrapper": False}),
+    ("DPL104", {"reduced": True}),
+    ("DPL104", {"device_ids": [0]}),
+    ("DPL105", {"reduction": "sum"}),
+    ("DPL105", {"how": "mean"}),
+    ("DPL105", {"device_ids": [1]}),
+    ("DPL118", {"stray": "cuda"}),
+    ("DPL118", {"device_ids": [0]}),
+    ("DPL118", {"wrapper": ""}),
+    ("DPL118", {"operation": "copy_"}),
+    ("DPL119", {"method": "buffers"}),
+    ("DPL119", {"method": "modules"}),
+    ("DPL119", {"device_ids": [0]}),
+    ("DPL121", {"wrapper": "DataParallel"}),
+    ("DPL121", {"wrapper": "DistributedDataParallel"}),
+    *(("DPL201", {"optimizer": name}) for name in ("Adam", "AdamW", "SGD", "RMSprop", "LBFGS")),
+    ("DPL201", {"optimizer": "SGD", "momentum": 0.0, "state": "stepped"}),
+    ("DPL201", {"optimizer": "Adam", "state": "stepped", "loaded_after": True}),
+    ("DPL201", {"target": "cpu"}),
+    *(("DPL205", {"how": how}) for how in ("spectral_norm", "loaded", "filled", "moved")),
+    ("DPL205", {"added": True}),
+    ("DPL301", {"target": "cpu"}),
+    ("DPL301", {"source": "cuda:0", "target": "cuda:0"}),
+    *(("DPL301", {"conversion": how}) for how in (".float()", ".contiguous()", ".requires_grad_()")),
+    ("DPL302", {"role": "buffer"}),
+    ("DPL302", {"role": "parameter"}),
+    ("DPL302", {"scalar": True}),
+    ("DPL302", {"operation": "indexing with it"}),
+    ("DPL302", {"home": "cpu"}),
+    ("DPL303", {"container": "ModuleList"}),
+    ("DPL303", {"container": "ParameterList", "content": "parameter"}),
+    ("DPL303", {"registered_too": True}),
+    ("DPL305", {"device_ids": [0]}),
+    ("DPL305", {"buffer": True, "in_place": True}),
+    ("DPL309", {"module": False, "name": "requires_grad", "value": True}),
+    ("DPL401", {"place": "cuda:0"}),
+    ("DPL401", {"place": "cuda:1", "device_ids": [1, 0]}),
+    ("DPL401", {"place": "cpu", "device_ids": [0]}),
+    ("DPL501", {"receiver": "module"}),
+    ("DPL501", {"target": "cpu"}),
+    ("DPL503", {"stray": "cuda"}),
+    ("DPL503", {"home": "cpu"}),
+    ("DPL503", {"operation": "+", "scalar": True}),
+    ("DPL503", {"operation": "indexing with it"}),
+    ("DPL503", {"operation": "copy_"}),
+    ("DPL503", {"operation": "call", "wrapper": "DataParallel"}),
+    ("DPL504", {"device": "that of the input"}),
+    ("DPL504", {"default_device": "cuda"}),
+    ("DPL504", {"scalar": True}),
+    ("DPL504", {"operation": "indexing with it"}),
+    ("DPL506", {"choice": "cuda"}),
+    ("DPL507", {"place": "cpu"}),
+    ("DPL507", {"reader": "tolist()"}),
+    ("DPL507", {"reader": "numpy(force=True)"}),
+    ("DPL901", {"optimizer": "Adagrad"}),
+    ("DPL901", {"device_ids": [1, 0]}),
+    ("DPL905", {"wrapper": "DistributedDataParallel"}),
+]
+
+
+def described(case: object) -> str:
+    return case if isinstance(case, str) else ",".join(f"{name}={fact}" for name, fact in case.items())
+
+
+@pytest.mark.parametrize(("rule", "facts"), CONFIRMED, ids=described)
+def test_a_bug_is_confirmed(rule: str, facts: dict[str, Any], probe) -> None:
+    verdict = probe(rule, **facts).verdict
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
+@pytest.mark.parametrize(("rule", "facts"), REFUTED, ids=described)
+def test_a_look_alike_is_refuted(rule: str, facts: dict[str, Any], probe) -> None:
+    verdict = probe(rule, **facts).verdict
+    assert verdict.outcome is Outcome.REFUTED, verdict.observed
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "reason"),
+    [
+        ("DPL205", {"optimizer": "Nonsense"}, "no experiment with the optimizer 'Nonsense'"),
+        ("DPL301", {"conversion": ".fold()"}, "no experiment for the conversion '.fold()'"),
+        ("DPL401", {"place": "cuda:40"}, "needs 41 GPUs, and at most 16 are simulated"),
+        ("DPL401", {"place": "cuda:abc"}, "fails in another way"),
+    ],
+)
+def test_what_cannot_be_built_is_inconclusive(rule: str, facts: dict[str, Any], reason: str, probe) -> None:
+    verdict = probe(rule, **facts).verdict
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert reason in verdict.observed

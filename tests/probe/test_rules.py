@@ -1,0 +1,35 @@
+"""Every rule is proved, and all folklore refuted, on simulated GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement_lint.finding import Outcome
+from placement_lint.registry import all_rules, family_name
+from placement_lint.rule import Rule
+
+LISTENING = [rule for rule in all_rules() if rule.listens]
+by_name = pytest.mark.parametrize("rule", LISTENING, ids=lambda rule: rule.name)
+
+
+@by_name
+def test_the_experiment_comes_out_as_the_rule_says(rule: Rule, probe) -> None:
+    trial = probe(rule.code)
+    expected = Outcome.REFUTED if family_name(rule) == "folklore" else Outcome.CONFIRMED
+    assert trial.verdict.outcome is expected, trial.verdict.observed
+    assert rule.experiment is not None
+    assert rule.experiment.expects is expected
+
+
+@by_name
+def test_a_verdict_says_where_and_what(rule: Rule, probe) -> None:
+    verdict = probe(rule.code).verdict
+    assert verdict.device.startswith("2 simulated GPUs, torch ")
+    assert "; repaired: " in verdict.observed
+    assert verdict.expected
+
+
+def test_folklore_is_off_by_default() -> None:
+    folklore = [rule for rule in all_rules() if family_name(rule) == "folklore"]
+    assert [rule.code for rule in folklore] == [f"DPL90{number}" for number in range(1, 7)]
+    assert not any(rule.default for rule in folklore)

@@ -1,0 +1,147 @@
+"""Nothing that an arm does harms the tool, the next arm, or the machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import harmful
+import pytest
+
+from placement_lint.finding import Outcome
+from placement_lint.probe.experiment import Arm, Experiment, Raises, Sees
+from placement_lint.probe.prober import Prober
+from placement_lint.probe.sandbox import ArmLost, Sandbox
+
+HERE = Path(__file__).parent
+FINE = {"saw": "fine"}
+
+here_only = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(HERE))
+        with Sandbox(limit=1.0) as box:
+            yield box
+
+
+@pytest.mark.parametrize(
+    ("arm", "reason"),
+    [
+        (harmful.hangs, "no end after 1 s"),
+        (harmful.hangs_and_ignores_signals, "no end after 1 s"),
+        (harmful.crashes, "SIGABRT"),
+        (harmful.segfaults, "SIGSEGV"),
+        (harmful.exits, "exit status 3"),
+        (harmful.calls_sys_exit, "exit status 4"),
+    ],
+)
+def test_an_arm_that_is_lost_costs_only_itself(arm: Arm, reason: str, sandbox: Sandbox) -> None:
+    with pytest.raises(ArmLost, match=reason):
+        sandbox.run(arm, {}, None)
+    assert sandbox.run(harmful.ends_well, {}, None) == FINE
+
+
+def test_exceptions_are_answers(sandbox: Sandbox) -> None:
+    assert sandbox.run(harmful.raises_without_end, {}, None)["raised"][0] == "RecursionError"
+    assert sandbox.run(harmful.ends_well, {}, None) == FINE
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is limited where the system can")
+def test_memory_is_limited(sandbox: Sandbox) -> None:
+    sandbox.limit = 30.0
+    assert "MemoryError" in sandbox.run(harmful.fills_memory, {}, None)["unable"]
+    sandbox.limit = 1.0
+
+
+def test_what_an_arm_prints_is_no_answer(sandbox: Sandbox) -> None:
+    assert sandbox.run(harmful.prints, {}, None) == {"saw": "what was seen"}
+
+
+def test_each_arm_has_an_empty_folder(sandbox: Sandbox) -> None:
+    for _ in range(2):
+        assert sandbox.run(harmful.leaves_a_file, {}, None) == {"saw": "[]"}
+
+
+def test_words_arrive_as_they_are(sandbox: Sandbox) -> None:
+    word = "'\"\n\\ü\u2028\udc80"
+    assert sandbox.run(harmful.ends_well, {"word": word}, None) == {"saw": word}
+
+
+@here_only
+def test_the_whole_group_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    with pytest.raises(ArmLost):
+        sandbox.run(harmful.hangs_with_a_child, {"file": str(file)}, None)
+    assert gone(int(file.read_text()))
+
+
+def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Sandbox() as box:
+        (process,) = [box._started(blind=False).process]
+        assert list(tmp_path.iterdir())
+    assert process.poll() is not None
+    assert not list(tmp_path.iterdir())
+
+
+@here_only
+def test_an_interrupt_ends_it(tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    program = (
+        "import harmful\nfrom placement_lint.probe.sandbox import Sandbox\n"
+        f"with Sandbox() as box:\n    box.run(harmful.hangs_with_a_child, {{'file': {str(file)!r}}}, None)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    tool = subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.DEVNULL)
+    assert eventually(lambda: file.exists() and file.read_text() != "")
+    tool.send_signal(signal.SIGINT)
+    assert tool.wait(timeout=10) != 0
+    assert gone(int(file.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("flagged", "control", "outcome", "reason"),
+    [
+        (harmful.ends_well, harmful.exits, Outcome.INCONCLUSIVE, "the repaired arm could not be run"),
+        (harmful.segfaults, harmful.ends_well, Outcome.INCONCLUSIVE, "the flagged arm could not be run"),
+        (harmful.ends_well, harmful.ends_well, Outcome.INCONCLUSIVE, "the repaired arm shows it as well"),
+        (harmful.ends_well, harmful.raises_without_end, Outcome.INCONCLUSIVE, "the repaired arm fails as well"),
+        (harmful.ends_well, harmful.prints, Outcome.CONFIRMED, "fine; repaired: what was seen"),
+        (harmful.prints, harmful.ends_well, Outcome.REFUTED, "what was seen; repaired: fine"),
+    ],
+)
+def test_outcomes(flagged: Arm, control: Arm, outcome: Outcome, reason: str, sandbox: Sandbox) -> None:
+    experiment = Experiment("claim", flagged, control, (Raises("KeyError"), Sees("fine")))
+    verdict = Prober("simulated", sandbox).verdict(experiment, {})
+    assert verdict.outcome is outcome
+    assert reason in verdict.observed
+
+
+def gone(process: int) -> bool:
+    def ended() -> bool:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        # Nobody may have collected it yet.
+        state = Path(f"/proc/{process}/stat")
+        return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+    return eventually(ended)
+
+
+def eventually(condition: Callable[[], bool], limit: float = 20.0) -> bool:
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
