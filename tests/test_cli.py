@@ -209,7 +209,7 @@ class TestOtherCommands:
         assert "Exit status" in capsys.readouterr().out
 
     def test_run_without_torch(self, write: Write, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        monkeypatch.setattr("placement_lint.errors.find_spec", lambda name: None)
         assert main(["run", "train.py"]) == 2
         assert "pip install 'placement-lint[probe]'" in capsys.readouterr().err
 

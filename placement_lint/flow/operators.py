@@ -155,12 +155,20 @@ def _as_flag(machine: Machine, left: Value, right: Value, operator: type) -> Que
     return machine.question(left, text="") if isinstance(left, (Symbol, Bound)) and (positive or true) else None
 
 
+def _positive(node: cst.Comparison, operator: type) -> cst.Comparison:
+    """The comparison as the question puts it: ``a != b`` asks whether ``a == b``."""
+    target = node.comparisons[0]
+    if isinstance(target.operator, operator):
+        return node
+    return node.with_changes(comparisons=[target.with_changes(operator=operator())])
+
+
 def _question(machine: Machine, left: Value, right: Value, operator: type, node: cst.Comparison) -> Question:
     flag = _as_flag(machine, left, right, operator)
     if flag is not None:
-        flag.source = flag.source or node
+        flag.source = flag.source or _positive(node, operator)
         return flag
-    text = node
+    text = _positive(node, operator)
     subject = (operator.__name__, left, right)
     if operator in (cst.Equal, cst.Is):
         return machine.question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
