@@ -26,6 +26,7 @@ from placement_lint.flow.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.operands import Positioned, with_operands
 from placement_lint.flow.values import (
     NONE,
+    OWN,
     Bound,
     Class,
     Const,
@@ -184,7 +185,9 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     machine.called.add(cls.node)
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
-    if isinstance(initialiser, Function):
+    if _is_detail(machine):
+        machine.write(instance.id, modules.OUTLINE, Const(True))
+    elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
         machine.dead = False
@@ -193,6 +196,19 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
     return instance
+
+
+# Of a class that is looked at by itself, the parts' parts are outlines: each has its own turn.
+_DETAIL_DEPTH = 2
+
+
+def _is_detail(machine: Machine) -> bool:
+    if not machine.standalone:
+        return False
+    constructing = [
+        frame for frame in machine.frames if frame.function is not None and frame.function.name == "__init__"
+    ]
+    return len(constructing) >= _DETAIL_DEPTH
 
 
 def _kind_of(cls: Class) -> Kind:
@@ -306,6 +322,9 @@ def _library_class(module: Object | Symbol) -> str:
 def _user_forward(machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call) -> Value:
     place = modules.place_of(machine, module)
     outermost = not machine.in_forward
+    if machine.standalone and place == OWN and not outermost:
+        _check_registered(machine, module, node)
+        return Tensor(OWN, None, Role.BATCH, assumed=True)
     taken = (*takes_tensors(method)[1:], *[True] * len(arguments.positional))
     entering = Arguments(
         tuple(

@@ -14,9 +14,11 @@ import libcst as cst
 from placement_lint.flow import calls, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases, module_base
+from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place, default_place, require, resolve
 from placement_lint.flow.events import Operand, UnregisteredUsed
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import spelled
 from placement_lint.flow.values import (
     NONE,
     REPLICA,
@@ -45,6 +47,7 @@ from placement_lint.flow.values import (
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
     LOSS_MODULES,
+    MODULE_ATTRIBUTES,
     PARAMETER_CONTAINERS,
     PARAMETRIC_LAYERS,
 )
@@ -53,6 +56,7 @@ from placement_lint.rule import Note
 PLACE = "#place"
 ITEMS = "#items"
 INNER = "#inner"
+OUTLINE = "#outline"
 
 
 def is_module(machine: Machine, value: Value) -> bool:
@@ -148,10 +152,10 @@ def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
             return name in LOSS_MODULES and machine.read(module.id, "weight") is not None
         if not name.startswith("torch.nn."):
             return True
-    if isinstance(module.cls, Class) and any(
-        base in PARAMETRIC_LAYERS for base in map(module_base, foreign_bases(module.cls))
-    ):
+    if isinstance(module.cls, Class) and _extends_layer(module.cls):
         return True
+    if machine.read(module.id, OUTLINE) is not None:
+        return None
     answers = [
         True if isinstance(child, Tensor) else has_parameters(machine, child)
         for _, child in children(machine, module)
@@ -307,7 +311,13 @@ def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
 # --- attributes --------------------------------------------------------------------------------------------
 
 
-def stored(machine: Machine, module: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
+# Set once the ``__init__`` of nn.Module itself has run: before it a module can register nothing.
+INITIALISED = "#initialised"
+
+
+def stored(
+    machine: Machine, module: Object, name: str, value: Value, node: cst.CSTNode, registrable: bool = False
+) -> Value:
     """What an attribute holds after ``module.name = value``: registered tensors stay what they are."""
     if not isinstance(value, Tensor):
         return value
@@ -316,7 +326,7 @@ def stored(machine: Machine, module: Object, name: str, value: Value, node: cst.
         return replace(value, role=Role.BUFFER, holder=None)
     if value.role is Role.PARAMETER or machine.in_forward:
         return value
-    return replace(value, holder=Holder(module, name, node))
+    return replace(value, holder=Holder(module, name, node, registrable=registrable))
 
 
 def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
@@ -379,8 +389,49 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
                 holder.content,
                 Note(node, "used here"),
                 moved_on_the_way(machine),
+                _registering(machine, holder),
             )
         )
+
+
+# By the plain container and what it holds: the one of torch.nn that registers it.
+_REGISTERING = {
+    ("list", "module"): "ModuleList",
+    ("tuple", "module"): "ModuleList",
+    ("dict", "module"): "ModuleDict",
+    ("list", "parameter"): "ParameterList",
+    ("tuple", "parameter"): "ParameterList",
+    ("dict", "parameter"): "ParameterDict",
+}
+
+
+def _registering(machine: Machine, holder: Holder) -> str:
+    """The name, in this file, of the container that could hold all that the plain one does; empty if there is none."""
+    held = machine.read(holder.owner.id, holder.name)
+    items = _all_held(machine, held) if held is not None and holder.registrable else None
+    if not items or not all(_is_content(machine, item, holder.content) for item in items):
+        return ""
+    return spelled(machine, f"torch.nn.{_REGISTERING[holder.container, holder.content]}")
+
+
+def _all_held(machine: Machine, held: Value) -> tuple[Value, ...] | None:
+    """The items of a list or tuple, or of a dict whose keys a ModuleDict takes; None where they are not known."""
+    if isinstance(held, Object) and held.kind is Kind.DICT:
+        mapping = machine.read(held.id, "#map")
+        if not isinstance(mapping, Mapping) or mapping.rest is not None:
+            return None
+        names = [key for key, _ in mapping.items if isinstance(key, str) and key and "." not in key]
+        reserved = MODULE_ATTRIBUTES.intersection(names)
+        return tuple(item for _, item in mapping.items) if len(names) == len(mapping.items) and not reserved else None
+    items = content(machine, held)
+    return items.items if items is not None else None
+
+
+def _is_content(machine: Machine, item: Value, kind: str) -> bool:
+    return all(
+        is_module(machine, option) if kind == "module" else isinstance(option, Tensor) and option.role is Role.PARAMETER
+        for _, option in alternatives(item)
+    )
 
 
 def moved_on_the_way(machine: Machine) -> Note | None:
