@@ -324,7 +324,7 @@ def stored(
     before = machine.read(module.id, name)
     if isinstance(before, Tensor) and before.role is Role.BUFFER and value.role is not Role.PARAMETER:
         return replace(value, role=Role.BUFFER, holder=None)
-    if value.role is Role.PARAMETER or machine.in_forward:
+    if value.role in _REGISTERED or machine.in_forward:
         return value
     return replace(value, holder=Holder(module, name, node, registrable=registrable))
 

@@ -282,7 +282,8 @@ def _cases(machine: Machine, subject: Value, cases: list[cst.MatchCase], node: c
     holds = ALWAYS
     if isinstance(first.pattern, cst.MatchValue):
         expected = expressions.evaluate(machine, first.pattern.value)
-        question = machine.question(("Equal", subject, expected), ("equal", subject), node.subject)
+        text = f"{machine.text(node.subject)} == {machine.text(first.pattern.value)}"
+        question = machine.question(("Equal", subject, expected), ("equal", subject), text)
         if isinstance(subject, Const) and isinstance(expected, Const):
             holds = ALWAYS if subject == expected else ALWAYS.negation
         else:

@@ -202,3 +202,30 @@ def test_the_work_is_bounded() -> None:
     branches = "".join(f"if flag{n}:\n    x = x.to(d{n})\n" for n in range(60))
     calls = "".join(f"def f{n}(t): return f{n + 1}(t) + f{n + 1}(t)\n" for n in range(40))
     assert findings(f"x = torch.ones(3)\n{branches}{calls}def f40(t): return t\ny = f0(x)\n") == []
+
+
+def test_a_buffer_object_is_registered() -> None:
+    program = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Buffer(torch.zeros(3))
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.fc(x) + self.bias
+    """
+    assert findings(program) == []
+
+
+def test_the_question_of_a_match_is_worded() -> None:
+    program = """
+    match mode:
+        case "gpu":
+            a = torch.ones(3).to(torch.device("cuda"))
+        case _:
+            a = torch.ones(3)
+    a + torch.ones(3)
+    """
+    (message,) = messages(program)
+    assert 'when `mode == "gpu"` is true' in message
