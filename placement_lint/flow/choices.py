@@ -15,6 +15,7 @@ from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NO_GPU, Condition
 from placement_lint.flow.devices import as_place, current_is_chosen
 from placement_lint.flow.events import CudaRequested, Scene
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import visible
 from placement_lint.flow.values import (
     CPU,
     Const,
@@ -50,6 +51,8 @@ class Request:
     how: str | cst.CSTNode
     # the current device was set to one that is itself chosen: index-less CUDA follows it
     follows: bool
+    # what the program could name its device by, there
+    names: frozenset[str]
 
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:
@@ -64,7 +67,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     text = machine.text(node.args[0].value) if node.args else "the device"
     note = Note(node, f"`{text}` is used here")
     for cube in on_cpu[0].cubes if on_cpu else ():
-        for answer in cube.answers:
+        for answer in cube.answers if cube.machines != NO_GPU else ():
             answer.question.chooses_cpu = answer.given
     if on_cpu and len(places) > 1:
         machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text))
@@ -94,7 +97,7 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
     if machine.standalone:
         return
-    machine.requests.append(Request(node, scene, how, current_is_chosen(machine)))
+    machine.requests.append(Request(node, scene, how, current_is_chosen(machine), visible(machine)))
     guarding = _device_flags(machine.tested)
     if guarding is not None:
         text = _flag_text(machine.tested)
@@ -175,7 +178,8 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             asked = visits[0]
             scene = replace(asked.scene, when=asked.scene.reach & ignored.on_cpu)
             how = source_text(asked.how)
-            machine.emit(CudaRequested(node, scene, how, ignored.note, ignored.text, ignored.note))
+            device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
+            machine.emit(CudaRequested(node, scene, how, ignored.note, ignored.text, ignored.note, device))
             ignoring.add(node)
     return ignoring
 
