@@ -18,8 +18,11 @@ def check_in_processes(paths: Sequence[str], job: Job, workers: int) -> Iterator
     try:
         futures = [pool.submit(_check, path) for path in paths]
         yield from (_result(path, future, job) for path, future in zip(paths, futures, strict=True))
-    finally:
+    except BaseException:
+        # Interrupted: what is left undone is not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def _pool(workers: int, job: Job) -> ProcessPoolExecutor:

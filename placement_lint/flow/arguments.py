@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import Value
 
 
@@ -34,14 +32,3 @@ class Arguments:
 
     def with_receiver(self, receiver: Value) -> Arguments:
         return replace(self, positional=(receiver, *self.positional))
-
-    def lifted(self, machine: Machine, operation: Callable[[Arguments], Value]) -> Value:
-        """Run an operation on arguments of which none is a choice, for each combination of alternatives."""
-        count = len(self.positional)
-
-        def concrete(*values: Value) -> Value:
-            return operation(
-                Arguments(values[:count], dict(zip(self.keywords, values[count:], strict=False)), self.spread)
-            )
-
-        return machine.lift(concrete, *self.values())

@@ -22,6 +22,7 @@ from placement_lint.flow.names import christen
 from placement_lint.flow.values import (
     NONE,
     REPLICA,
+    TRUE,
     Bound,
     Class,
     Const,
@@ -55,6 +56,7 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
 
 
 def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
+    _note_other(machine, owner, node)
     if isinstance(owner, External):
         return External(canonical(f"{owner.name}.{name}"))
     if isinstance(owner, Tensor):
@@ -82,6 +84,11 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     if isinstance(owner, Partial):
         return owner.function if name == "func" else machine.fresh(name)
     return Bound(owner, name, node=node)
+
+
+def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
+    if not isinstance(owner, Object) or owner.kind is not Kind.WRAPPER:
+        machine.read_of_others.add(node)
 
 
 def _read_of_tensor(machine: Machine, tensor: Tensor, name: str, node: cst.Attribute) -> Value:
@@ -286,7 +293,10 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, no
         return
     label, _, written = source_text(node).partition("=")
     owner_text = label.strip().rpartition(".")[0]
-    machine.emit(GradFlagAssigned(node, machine.scene, label.strip(), owner_text, name, written.strip(), on_module))
+    leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
+    machine.emit(
+        GradFlagAssigned(node, machine.scene, label.strip(), owner_text, name, written.strip(), on_module, leaf)
+    )
 
 
 def _defines(machine: Machine, owner: Object, name: str) -> bool:
@@ -308,9 +318,17 @@ def _write_of_module(
     _report_lost_parameter(machine, owner, name, before, value, node)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)
-    stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node), value)
+    registrable = before is None and _could_register(machine, owner, name, value)
+    stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
     machine.write(owner.id, name, stored)
     christen(machine, value, text)
+
+
+def _could_register(machine: Machine, owner: Object, name: str, value: Value) -> bool:
+    """Whether ``register_buffer`` would do in the place of the first assignment to an attribute."""
+    inherited = find(machine, owner.cls, name) if isinstance(owner.cls, Class) else None
+    ready = machine.constructing(owner) and machine.read(owner.id, modules.INITIALISED) is not None
+    return ready and inherited is None and all(isinstance(option, Tensor) for _, option in alternatives(value))
 
 
 def _report_lost_parameter(
@@ -329,6 +347,7 @@ def _report_lost_parameter(
 
 def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """A plain list or dict is stored on a module: what it holds is registered nowhere by that."""
+    initialised = machine.read(owner.id, modules.INITIALISED) is not None
     for _, option in alternatives(value):
         held: tuple[Value, ...] = ()
         container = "tuple"
@@ -336,15 +355,15 @@ def note_container(machine: Machine, owner: Object, name: str, value: Value, nod
             container = "dict"
             mapping = machine.read(option.id, "#map")
             held = tuple(item for _, item in mapping.items) if isinstance(mapping, Mapping) else ()
-            machine.holders[option.id] = Holder(owner, name, node, container)
+            machine.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
         elif isinstance(option, Object) and option.kind is Kind.LIST:
             container = "list"
-            machine.holders[option.id] = Holder(owner, name, node, container)
+            machine.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
             held = _items(machine, option)
         elif isinstance(option, Sequence):
             held = option.items
         for item in held:
-            hold(machine, item, Holder(owner, name, node, container))
+            hold(machine, item, Holder(owner, name, node, container, registrable=initialised))
 
 
 def hold(machine: Machine, item: Value, holder: Holder) -> None:
@@ -375,6 +394,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
         if isinstance(method, Function):
             return calls.call_function(machine, method, arguments, node, receiver)
         if name == "__init__":
+            machine.write(receiver.id, modules.INITIALISED, TRUE)
             if any(module_base(base) in CONTAINERS for base in foreign_bases(receiver.cls)):
                 machine.write(receiver.id, modules.ITEMS, methods.items_of_container(machine, arguments))
             return NONE
@@ -392,6 +412,7 @@ def item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Val
 
 
 def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
+    _note_other(machine, owner, node)
     if isinstance(owner, Tensor):
         return tensors.index(machine, owner, key, node)
     if isinstance(owner, Loaded):

@@ -152,8 +152,9 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
         def one(value: Value) -> Value:
             if isinstance(value, Tensor):
                 if value.per_replica and name in ("float", "int", "bool"):
-                    label = machine.text(node.args[0].value)
-                    machine.emit(ReplicaLossUsed(node, machine.scene, label, f"{name}({label})", name, value))
+                    source = node.args[0].value
+                    how = f"{name}({machine.text(source)})"
+                    machine.emit(ReplicaLossUsed(node, machine.scene, source, how, name, value))
                 return machine.fresh(f"{name}()")
             return value if isinstance(value, (Const, AtLeast, Symbol)) else machine.fresh()
 

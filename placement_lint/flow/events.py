@@ -31,6 +31,8 @@ class Scene:
     replica: tuple[Note, ...] = ()
     # a class or function looked at by itself, without a caller
     standalone: bool = False
+    # the literal ``device_ids`` of that wrapper, empty where they are not given or not known
+    replica_ids: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class MoveDiscarded(Event):
     method: str
     tensor: Tensor
     target: Place
+    # an assignment to the receiver, at this statement, would be seen by whoever reads it afterwards
+    assignable: bool
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Operand:
     whole: bool = False
     # the class of that module, where it is one of a library
     layer: str = ""
+    # an item of the list or tuple that ``source`` names
+    inside: bool = False
 
     @property
     def named(self) -> str:
@@ -87,6 +93,10 @@ class DevicesMixed(Event):
     # whether a module's forward is running, and where that module was moved or wrapped, if that was seen
     in_forward: bool
     moved: Note | None
+    # the program's own name, valid here, for the device of ``home``; empty where it has none
+    home_name: str = ""
+    # arguments that were surely tensors where ``stray`` was made or moved: those of the function that did so
+    inputs: tuple[str, ...] = ()
 
     @property
     def moves(self) -> tuple[Note, ...]:
@@ -123,6 +133,8 @@ class WrapperAttributeRead(Event):
     wrapper: str
     name: str
     wrapped: Note
+    # a wrapper is all that is ever read from here
+    always: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,13 +161,17 @@ class StateLoaded(Event):
 class ReplicaLossUsed(Event):
     """The vector of per-replica losses is used as if it were one number.
 
-    ``use`` is the method or builtin that wants a number, or ``format``.
+    ``use`` is the method or builtin that wants a number, or ``format``; ``source`` the expression of the loss.
     """
 
-    label: str
+    source: cst.CSTNode
     how: str
     use: str
     tensor: Tensor
+
+    @property
+    def label(self) -> str:
+        return source_text(self.source)
 
 
 @dataclass(frozen=True)
@@ -209,6 +225,8 @@ class UnregisteredUsed(Event):
     used: Note
     # where the owner was moved or wrapped; None where it never was
     moved: Note | None
+    # the container of torch.nn, as this file names it, that could take the place; empty where none could
+    registering: str = ""
 
 
 @dataclass(frozen=True)
@@ -247,15 +265,23 @@ class CudaRequested(Event):
     choice: Note
     choice_text: str
     used: Note
+    # ``choice_text``, where that is a device that has this name also here
+    device: str = ""
 
 
 @dataclass(frozen=True)
 class HostRead(Event):
     """The memory of a tensor on another device is asked for on the host."""
 
-    label: str
+    source: str | cst.CSTNode
     how: str
     tensor: Tensor
+    # the tensor is an item of what ``source`` names
+    inside: bool
+
+    @property
+    def label(self) -> str:
+        return source_text(self.source)
 
 
 @dataclass(frozen=True)
@@ -267,6 +293,8 @@ class GradFlagAssigned(Event):
     name: str
     value: str
     on_module: bool
+    # a tensor whose flag may be assigned: it was not computed from others
+    leaf: bool
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ def _formatted_string(machine: Machine, node: cst.FormattedString) -> Value:
 def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpression, node: cst.CSTNode) -> None:
     def use(option: Value) -> Value:
         if isinstance(option, Tensor) and option.per_replica:
-            label = machine.text(expression)
-            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"formatting {label}", "format", option))
+            how = f"formatting {machine.text(expression)}"
+            machine.emit(ReplicaLossUsed(node, machine.scene, expression, how, "format", option))
         return NONE
 
     machine.lift(use, value)

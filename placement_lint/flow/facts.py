@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.events import DevicesMixed, Scene
 from placement_lint.flow.values import CPU, Device, Place
 
 
@@ -11,6 +11,11 @@ def place_fact(place: Place) -> str:
     if isinstance(place, Device) and (place == CPU or isinstance(place.index, int)):
         return str(place)
     return "cuda"
+
+
+def replica_facts(scene: Scene) -> dict[str, object]:
+    """The ids of the wrapper in whose replica something happens, where they are literal."""
+    return {"device_ids": scene.replica_ids} if len(scene.replica_ids) > 1 else {}
 
 
 def mixed_facts(event: DevicesMixed) -> dict[str, object]:
@@ -24,6 +29,7 @@ def mixed_facts(event: DevicesMixed) -> dict[str, object]:
         "module": "stray" if event.stray.whole else "home",
         "scalar": event.stray.tensor.scalar is True,
         "wrapper": "DataParallel" if event.scene.replica else "",
+        **replica_facts(event.scene),
     }
 
 

@@ -358,6 +358,9 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     short = name.rpartition(".")[2]
     if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
         return machine.fresh(node)
+    if short.endswith("_"):
+        # In place, as all of torch.nn.init: the tensor itself, still a Parameter if it was one.
+        return operands[0][1].tensor
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
         return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
     if short in SAME_DEVICE:
@@ -371,13 +374,8 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
     for _, operand in operands:
-        tensors.read_on_host(machine, operand.source, node, operand.tensor, node)
+        tensors.read_on_host(machine, operand, node)
     return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
-
-
-def _variable(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``Variable(t)`` has been the tensor itself since torch 0.4."""
-    return arguments.get(0, "data") or machine.fresh()
 
 
 # --- loaders and files -----------------------------------------------------------------------------------------
@@ -460,8 +458,9 @@ def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 
     def use(loss: Value) -> Value:
         if isinstance(loss, Tensor) and loss.per_replica and not seeded:
-            label = machine.text(node.args[0].value)
-            machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{name}({label})`", "backward", loss))
+            source = node.args[0].value
+            how = f"`{name}({machine.text(source)})`"
+            machine.emit(ReplicaLossUsed(node, machine.scene, source, how, "backward", loss))
         return machine.fresh(node)
 
     return machine.lift(use, given)
@@ -501,10 +500,6 @@ def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     return NONE
 
 
-def _autocast(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return machine.fresh("autocast")
-
-
 def _scaler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     return machine.new_object(Kind.OTHER, External(name), node)
 
@@ -514,16 +509,9 @@ def _exit(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     return NONE
 
 
-def _clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return machine.fresh("norm")
-
-
 def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return arguments.get(0) or machine.fresh()
-
-
-def _parametrized(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return arguments.get(0, "module") or machine.fresh()
+    """What returns its first argument, changed in place or wrapped in a way that does not matter here."""
+    return next(iter(arguments.values()), None) or machine.fresh(node)
 
 
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -537,10 +525,6 @@ def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.
         return calling.call_object(machine, wrapper, Arguments((arguments.get(1, "inputs") or NONE,)), node)
 
     return machine.lift(call_parallel, module, ids)
-
-
-def _init(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return arguments.get(0, "tensor") or machine.fresh()
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -557,7 +541,7 @@ _HANDLERS: dict[str, Handler] = {
     "torch.nn.Buffer": _buffer,
     "copy.deepcopy": _deepcopy,
     "copy.copy": _identity,
-    "torch.autograd.Variable": _variable,
+    "torch.autograd.Variable": _identity,
     "torch.utils.data.DataLoader": _loader,
     "torch.utils.data.TensorDataset": _tensor_dataset,
     "torch.utils.data.Subset": _subset,
@@ -579,21 +563,16 @@ _HANDLERS: dict[str, Handler] = {
     "os._exit": _exit,
     "builtins.exit": _exit,
     "builtins.quit": _exit,
-    "torch.autocast": _autocast,
     "torch.cuda.amp.GradScaler": _scaler,
     "torch.amp.GradScaler": _scaler,
     "torch.compile": _identity,
     "torch.jit.script": _identity,
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
-    "torch.nn.utils.clip_grad_norm_": _clip,
-    "torch.nn.utils.clip_grad_value_": _clip,
-    "torch.nn.utils.spectral_norm": _parametrized,
-    "torch.nn.utils.weight_norm": _parametrized,
-    "torch.nn.utils.parametrizations.spectral_norm": _parametrized,
-    "torch.nn.utils.parametrizations.weight_norm": _parametrized,
+    "torch.nn.utils.spectral_norm": _identity,
+    "torch.nn.utils.weight_norm": _identity,
+    "torch.nn.utils.parametrizations.spectral_norm": _identity,
+    "torch.nn.utils.parametrizations.weight_norm": _identity,
     "torch.nn.parallel.data_parallel": _parallel_call,
     "tqdm.tqdm": _identity,
     "tqdm.auto.tqdm": _identity,
 }
-for _name in ("torch.nn.init.xavier_uniform_", "torch.nn.init.kaiming_normal_"):
-    _HANDLERS[_name] = _init

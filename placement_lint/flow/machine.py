@@ -106,6 +106,7 @@ class Machine:
         self.scopes: list[Scope] = []
         self.calls: list[Note] = []
         self.replica: tuple[Note, ...] = ()
+        self.replica_ids: tuple[object, ...] = ()
         self.standalone = False
         self.parents: dict[int, int | None] = {}
         self.homes: dict[tuple[int, str], int] = {}
@@ -164,6 +165,12 @@ class Machine:
         self.divided: set[cst.CSTNode] = set()
         self.chosen: list[Chosen] = []
         self.requests: list[Request] = []
+        # by the node that makes or moves a tensor in a forward: the arguments around it that are tensors as well
+        self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
+        # the loops that are running, inside each other
+        self.loops: list[cst.For] = []
+        # attributes and items that were read, at least once, of something else than a wrapper
+        self.read_of_others: set[cst.CSTNode] = set()
         self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
         # files and state dicts that went through a call that cannot be looked into
         self.handled: set[object] = set()
@@ -434,7 +441,8 @@ class Machine:
     def scene(self) -> Scene:
         if not self._lifting:
             self._visit += 1
-        return Scene(self.reach, self.path, self._visit, tuple(self.calls), self.replica, self.standalone)
+        calls = tuple(self.calls)
+        return Scene(self.reach, self.path, self._visit, calls, self.replica, self.standalone, self.replica_ids)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)

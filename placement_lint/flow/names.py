@@ -7,7 +7,7 @@ import builtins
 import libcst as cst
 
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import External, Object, Value
+from placement_lint.flow.values import External, Object, Symbol, Value
 from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
 
 _BUILTINS = frozenset(dir(builtins))
@@ -52,6 +52,44 @@ def lookup(machine: Machine, name: str) -> Value:
     if name in _BUILTINS:
         return External(f"builtins.{name}")
     return machine.part(machine.module_frame, name, name)
+
+
+def is_bound_here(machine: Machine, name: str) -> bool:
+    """Whether an assignment to the name, here, changes a variable that there is already."""
+    return machine.read(_home(machine, name), name) is not None
+
+
+def value_of(machine: Machine, source: cst.BaseExpression) -> Value | None:
+    """What a name, or an attribute reached from one, stands for here; nothing is run to find out."""
+    if isinstance(source, cst.Name):
+        return lookup(machine, source.value)
+    if isinstance(source, cst.Attribute):
+        owner = value_of(machine, source.value)
+        return machine.read(owner.id, source.attr.value) if isinstance(owner, (Object, Symbol)) else None
+    return None
+
+
+def visible(machine: Machine) -> frozenset[str]:
+    """The variables that have a value here, and the attributes of the running method's ``self``."""
+    frame: int | None = machine.frame.id
+    receiver = machine.frame.receiver
+    names = {f"self.{name}" for name in machine.store.names(receiver.id)} if isinstance(receiver, Object) else set()
+    while frame is not None:
+        names.update(machine.store.names(frame))
+        frame = machine.parents.get(frame)
+    return frozenset(names)
+
+
+def spelled(machine: Machine, name: str) -> str:
+    """How this file writes a library's name, by what it imports on its top level; empty where it cannot."""
+    frame = machine.module_frame
+    variables = [(variable, machine.read(frame, variable)) for variable in machine.store.names(frame)]
+    spellings = [
+        variable + name.removeprefix(value.name)
+        for variable, value in variables
+        if isinstance(value, External) and f"{name}.".startswith(f"{value.name}.")
+    ]
+    return min(spellings, key=len, default="")
 
 
 def import_name(machine: Machine, alias: cst.ImportAlias) -> None:

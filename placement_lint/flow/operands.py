@@ -25,29 +25,31 @@ def with_operands(
     def concrete(*values: Value) -> Value:
         return operation(
             [
-                (position, Operand(source, value))
-                for (position, source, _), value in zip(given, values, strict=True)
+                (position, Operand(source, value, inside=inside))
+                for (position, source, inside, _), value in zip(given, values, strict=True)
                 if isinstance(value, Tensor)
             ]
         )
 
-    return machine.lift(concrete, *(value for _, _, value in given))
+    return machine.lift(concrete, *(value for *_, value in given))
 
 
-def _given(machine: Machine, arguments: Arguments, node: cst.Call) -> Iterator[tuple[int, Source, Value]]:
+def _given(machine: Machine, arguments: Arguments, node: cst.Call) -> Iterator[tuple[int, Source, bool, Value]]:
     written = [argument.value for argument in node.args]
     for position, value in enumerate(arguments.values()):
         source: Source = written[position] if position < len(written) else "an argument"
-        yield from ((position, name, item) for name, item in _flat(machine, source, value))
+        yield from ((position, *item) for item in _flat(machine, source, value))
 
 
-def _flat(machine: Machine, source: Source, value: Value) -> Iterator[tuple[Source, Value]]:
+def _flat(machine: Machine, source: Source, value: Value, inside: bool = False) -> Iterator[tuple[Source, bool, Value]]:
+    """The items of a value, each with its source, or with that of the list or tuple that it is inside of."""
     items = content(machine, value)
     if items is None:
-        yield source, value
+        yield source, inside, value
         return
     parts: list[Source] = [source] * len(items.items)
-    if isinstance(source, (cst.List, cst.Tuple)) and len(source.elements) == len(items.items):
+    spelt_out = isinstance(source, (cst.List, cst.Tuple)) and len(source.elements) == len(items.items)
+    if isinstance(source, (cst.List, cst.Tuple)) and spelt_out:
         parts = [element.value for element in source.elements]
     for part, item in zip(parts, items.items, strict=True):
-        yield from _flat(machine, part, item)
+        yield from _flat(machine, part, item, inside=not spelt_out)

@@ -47,7 +47,7 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         return any_of(conditions)
     if isinstance(value, Tensor) and value.per_replica:
         text = machine.text(node)
-        machine.emit(ReplicaLossUsed(node, machine.scene, text, f"testing `{text}`", "bool", value))
+        machine.emit(ReplicaLossUsed(node, machine.scene, node, f"testing `{text}`", "bool", value))
     if isinstance(value, Const):
         return ALWAYS if value.value else ALWAYS.negation
     if isinstance(value, AtLeast):
@@ -341,9 +341,10 @@ def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode
 def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpression, node: cst.CSTNode) -> Value:
     """``"loss %.3f" % loss`` uses the loss as a number."""
     values = right.items if isinstance(right, Sequence) else (right,)
+    sources = [element.value for element in source.elements] if isinstance(source, cst.Tuple) else [source]
     if any(mark in text for mark in ("%f", "%.", "%d", "%g", "%e")):
-        for value in values:
-            expressions.used_as_number(machine, value, source, node)
+        for value, written in zip(values, sources, strict=False):
+            expressions.used_as_number(machine, value, written, node)
     return methods.formatted(machine, text.partition("%")[0], values)
 
 

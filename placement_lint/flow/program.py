@@ -13,7 +13,7 @@ from placement_lint.flow import calls, choices, modules, statements, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.condition import ALWAYS
-from placement_lint.flow.events import DevicesMixed, Event
+from placement_lint.flow.events import DevicesMixed, Event, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind
 from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor
@@ -40,7 +40,13 @@ def analyse(module: cst.Module) -> list[Event]:
     machine.events.extend(event for _, event in machine.pending)
     wrappers.resolve_loads(machine)
     ignoring = choices.resolve(machine)
-    return [event for event in machine.events if not _follows_from(event, ignoring)]
+    return [_settled(machine, event) for event in machine.events if not _follows_from(event, ignoring)]
+
+
+def _settled(machine: Machine, event: Event) -> Event:
+    if isinstance(event, WrapperAttributeRead):
+        return replace(event, always=event.node not in machine.read_of_others)
+    return event
 
 
 def _follows_from(event: Event, ignoring: set[cst.CSTNode]) -> bool:

@@ -186,7 +186,9 @@ def _iteration(machine: Machine, node: cst.For, item: Callable[[], Value]) -> No
         execute_body(machine, node.body)
 
     if not machine.dead:
+        machine.loops.append(node)
         machine.scope("iteration", once)
+        machine.loops.pop()
 
 
 def _while(machine: Machine, node: cst.While) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from placement_lint.flow.events import (
     ReplicaLossUsed,
 )
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import is_bound_here, value_of
 from placement_lint.flow.values import (
     ARRAY,
     CPU,
@@ -43,6 +45,7 @@ from placement_lint.flow.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
     compare,
     describe,
     source_text,
@@ -65,6 +68,7 @@ from placement_lint.rule import Note
 def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node: cst.Call) -> Value:
     """A factory's result: ``torch.zeros(3, device=d)``."""
     given = arguments.keyword("device")
+    _note_inputs(machine, node)
     if given is None or given == NONE:
         if name in FACTORIES_THAT_KEEP and isinstance(data := arguments.get(0), Tensor):
             return data
@@ -237,7 +241,54 @@ def _mixed(
         home,
         bool(machine.in_forward),
         modules.moved_on_the_way(machine),
+        _name_of_place(machine, home.tensor),
+        machine.inputs.get(stray.tensor.history[-1].node, ()) if stray.tensor.history else (),
     )
+
+
+def _name_of_place(machine: Machine, tensor: Tensor) -> str:
+    """What the program calls the device of a tensor: the argument of its move, where that still means the same."""
+    for note in reversed(tensor.history):
+        if isinstance(note.node, cst.Call):
+            method = isinstance(note.node.func, cst.Attribute) and note.node.func.attr.value in ("to", "cuda")
+            source = choices.argument(note.node, 0 if method else len(note.node.args), "device")
+            value = value_of(machine, source) if source is not None else None
+            place = as_place(value) if value is not None else None
+            if source is not None and place is not None and resolve(machine, place) == tensor.place:
+                return source_text(source)
+    return ""
+
+
+def _note_inputs(machine: Machine, node: cst.Call) -> None:
+    """A forward makes or moves a tensor: which arguments of the running function are tensors as well?"""
+    function = machine.frame.function
+    if not machine.in_forward or node in machine.inputs or function is None:
+        return
+    parameters = function.node.params
+    required = [param for param in (*parameters.posonly_params, *parameters.params) if param.default is None]
+    machine.inputs[node] = tuple(
+        param.name.value for param in required if _is_surely_tensor(machine, function.node, param)
+    )
+
+
+def _is_surely_tensor(machine: Machine, function: cst.CSTNode, param: cst.Param) -> bool:
+    """Whether an argument is no list, dict or None: by how it came, by its annotation, or by how it is used."""
+    name = param.name.value
+    value = machine.read(machine.frame.id, name)
+    options = [option for _, option in alternatives(value)] if value is not None else []
+    tensors = [
+        option for option in options if isinstance(option, Tensor) and option.source is not Source.FACTORY_IN_FORWARD
+    ]
+    if not tensors or len(tensors) < len(options):
+        return False
+    if param.annotation is not None:
+        return source_text(param.annotation.annotation).rpartition(".")[2] == "Tensor"
+    if all(not tensor.assumed and tensor.role is not Role.BATCH for tensor in tensors):
+        return True
+    return re.search(rf"(?<![\w.]){name}\.(?:{_TELLS_A_TENSOR})\b", source_text(function)) is not None
+
+
+_TELLS_A_TENSOR = "device|dtype|shape|size|dim|view|reshape|permute|transpose|unsqueeze|squeeze|flatten"
 
 
 def _is_stray(one: Tensor, other: Tensor) -> bool:
@@ -370,12 +421,13 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         return _typed(machine, tensor, arguments.get(0, "dtype") or NONE, node)
     if name == "numpy":
         if arguments.keyword("force") != Const(True):
-            read_on_host(machine, receiver, node, tensor, node)
+            read_on_host(machine, Operand(receiver, tensor), node)
         return machine.fresh("ndarray")
     as_number = name in ("item", "backward", "__float__", "__int__", "__bool__")
     if tensor.per_replica and as_number and not (name == "backward" and arguments.has(0, "gradient")):
-        label = machine.text(receiver)
-        machine.emit(ReplicaLossUsed(node, machine.scene, label, f"`{label}.{name}()`", name, tensor))
+        machine.emit(
+            ReplicaLossUsed(node, machine.scene, receiver, f"`{machine.text(receiver)}.{name}()`", name, tensor)
+        )
     if name == "backward":
         optimizers.backward(machine, tensor)
     if name in HOST_VALUE_METHODS:
@@ -424,17 +476,31 @@ def _scalar_after(name: str, tensor: Tensor, arguments: Arguments) -> bool | Non
 def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``t.to(d)`` and its kind; dropped as a statement it does nothing."""
     target = _target(machine, tensor, name, arguments, node)
+    _note_inputs(machine, node)
 
     def apply(place: Value) -> Value:
         moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
         named = as_place(place)
         if machine.statement is node and named is not None and _could_be_assigned(node):
             machine.discarded.add(tensor.created or tensor.uid)
-            label = machine.text(node.func.value) if isinstance(node.func, cst.Attribute) else "the tensor"
-            machine.emit(MoveDiscarded(node, machine.scene, label, name, tensor, named))
+            receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
+            assignable = not isinstance(receiver, cst.Name) or _would_be_seen(machine, receiver.value, node)
+            label = machine.text(receiver)
+            machine.emit(MoveDiscarded(node, machine.scene, label, name, tensor, named, assignable))
         return moved
 
     return machine.lift(apply, target)
+
+
+def _would_be_seen(machine: Machine, name: str, node: cst.Call) -> bool:
+    """Whether an assignment to a variable reaches those who read it: not where a loop only lends it an item."""
+    loop = next((loop for loop in reversed(machine.loops) if _mentions(source_text(loop.target), name)), None)
+    _, here, rest = source_text(loop.body).partition(source_text(node)) if loop is not None else ("", "", "")
+    return is_bound_here(machine, name) and (not here or _mentions(rest, name))
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None
 
 
 def _could_be_assigned(node: cst.Call) -> bool:
@@ -488,9 +554,8 @@ def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNod
     return replace(derive(tensor, f".{name}()", node, True), reduction=reduction)
 
 
-def read_on_host(
-    machine: Machine, source: str | cst.CSTNode, how: str | cst.CSTNode, tensor: Tensor, node: cst.CSTNode
-) -> None:
+def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
     """Something that needs host memory is given the tensor."""
+    tensor = operand.tensor
     if isinstance(tensor.place, Device) and tensor.place.kind in ("cuda", "replica") and not tensor.assumed:
-        machine.emit(HostRead(node, machine.scene, source_text(source), source_text(how), tensor))
+        machine.emit(HostRead(node, machine.scene, operand.source, source_text(node), tensor, operand.inside))

@@ -163,6 +163,8 @@ class Holder:
     node: cst.CSTNode
     container: str = ""
     content: str = ""
+    # at that statement the module could register what is assigned
+    registrable: bool = False
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ def _in_replicas(
     label = machine.label(inner)
     built = Note(wrapper.node, f"{f'`{label}`' if label else 'the module'} is wrapped in DataParallel here")
     called = Note(node, "called here: each replica runs the forward on its own GPU")
-    machine.replica = (built, called)
+    machine.replica, machine.replica_ids = (built, called), _literal_ids(machine, ids)
     machine.replicated = frozenset(modules.reachable(machine, inner))
     machine.store.begin()
     try:
@@ -241,7 +241,7 @@ def _in_replicas(
     finally:
         # What a replica assigns to its attributes goes with the replica.
         machine.store.roll_back()
-        machine.replica, machine.replicated = (), frozenset()
+        machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
     return _thawed(machine, gathered, node)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 from placement_lint.finding import Finding, Severity
-from placement_lint.report.places import line_place, place, range_in_file
+from placement_lint.report.places import line_place, place, range_in_file, with_verdict
 from placement_lint.results import Run
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -38,6 +38,6 @@ def _properties(finding: Finding) -> Mapping[str, object]:
 
 def _lines(finding: Finding) -> Iterator[str]:
     """The log shows a command as its message alone, so the message says where it belongs."""
-    yield f"{place(finding)}: {finding.code} {finding.message}"
+    yield f"{place(finding)}: {finding.code} {with_verdict(finding)}"
     for number, step in enumerate(finding.trace, start=1):
         yield f"{number}. {line_place(step)}  {step.message}"

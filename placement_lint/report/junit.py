@@ -9,7 +9,7 @@ from typing import TextIO
 from xml.etree import ElementTree as ET
 
 from placement_lint.finding import Finding
-from placement_lint.report.places import line_place, place
+from placement_lint.report.places import line_place, place, with_verdict
 from placement_lint.results import Crash, Run
 
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -53,9 +53,9 @@ def _failure(finding: Finding) -> ET.Element:
     case = _case(finding.path, f"{finding.code} {finding.name} ({place(finding)})")
     case.set("file", _sayable(finding.path))
     case.set("line", str(finding.range.line))
-    failure = ET.SubElement(case, "failure", type=finding.severity.value, message=_sayable(finding.message))
+    failure = ET.SubElement(case, "failure", type=finding.severity.value, message=_sayable(with_verdict(finding)))
     steps = (f"{line_place(step)}  {step.message}" for step in finding.trace)
-    failure.text = _sayable("\n".join([f"{place(finding)}: {finding.message}", *steps]))
+    failure.text = _sayable("\n".join([f"{place(finding)}: {with_verdict(finding)}", *steps]))
     return case
 
 

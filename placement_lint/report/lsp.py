@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from placement_lint.finding import Finding, Severity, Step
 from placement_lint.report.json import fix_as_object
 from placement_lint.report.lines import Lines
+from placement_lint.report.places import with_verdict
 from placement_lint.results import Run
 
 SEVERITIES = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.INFO: 3}
@@ -34,7 +35,7 @@ def _diagnostic(finding: Finding, lines: Lines) -> dict[str, Any]:
         "severity": SEVERITIES[finding.severity],
         "code": finding.code,
         "source": "placement-lint",
-        "message": finding.message,
+        "message": with_verdict(finding),
         "relatedInformation": [
             {"location": {"uri": _uri(step.path), "range": _range(step, lines)}, "message": step.message}
             for step in finding.trace

@@ -24,4 +24,11 @@ def range_in_file(thing: Finding | Step) -> Range:
 
 def message_in_file(thing: Finding | Step) -> str:
     """The message, which has to name the cell where :func:`range_in_file` cannot."""
-    return f"cell {thing.cell}, line {thing.range.line}: {thing.message}" if thing.cell else thing.message
+    message = with_verdict(thing) if isinstance(thing, Finding) else thing.message
+    return f"cell {thing.cell}, line {thing.range.line}: {message}" if thing.cell else message
+
+
+def with_verdict(finding: Finding) -> str:
+    """The message, and what a probe said of it."""
+    verdict = finding.verdict
+    return f"{finding.message} [{verdict.outcome.value} on {verdict.device}]" if verdict else finding.message

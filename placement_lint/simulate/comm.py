@@ -12,7 +12,7 @@ import torch
 from torch import _utils
 
 from .machine import CPU, Device, here
-from .placement import Tensor, device_of
+from .placement import Tensor, device_of, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,17 +45,18 @@ def install(patches: Patches) -> None:
 
 def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """One copy for each device but the tensor's own, which gets the tensor itself."""
-    return [tensor.to(Device("cuda", index)) for index in devices]
+    return [tensor.to(_gpu(index)) for index in devices]
+
+
+def _gpu(index: int) -> Device:
+    if index < 0:
+        raise RuntimeError(f"Expected non-negative device index, but got {index}")
+    return Device("cuda", index)
 
 
 def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
     for index, destination in enumerate(out):
-        if device_of(destination).type != "cuda":
-            raise RuntimeError(
-                f"Expected all output tensors to be CUDA tensors, but output tensor at index {index} "
-                "has device "
-                f"'{device_of(destination)}'"
-            )
+        _check_output(index, destination)
         if destination.shape != tensor.shape:
             raise RuntimeError(
                 "Expected all output tensors to have same shape as the source tensor "
@@ -75,9 +76,13 @@ def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffe
         for chunk in coalescing._take_tensors(tensors, buffer_size):
             flat, unflatten = _flattened(chunk)
             for copies, index in zip(outputs, devices[1:], strict=True):
-                sent = [part.to(Device("cuda", index)) for part in flat]
-                # A version counter of its own for each (comm.cpp: "Version Counter in comm.*_coalesced").
-                copies.extend(tensor.data for tensor in unflatten(sent, chunk))
+                target = _gpu(index)
+                sent = [part.to(target) for part in flat]
+                for copy in unflatten(sent, chunk):
+                    # What is empty has no part in the buffer: C++ makes it anew.
+                    settle(copy, target)
+                    # A version counter of its own for each (comm.cpp: "Version Counter in comm.*_coalesced").
+                    copies.append(copy.data)
     return [list(tensors)] + [list(coalescing._reorder_tensors_as(copies, tensors)) for copies in outputs]
 
 
@@ -100,25 +105,26 @@ def scatter(
             f"{len(devices)} and len(chunk_sizes) = {len(chunk_sizes)}"
         )
     chunks = torch.split(tensor, list(chunk_sizes), dim) if chunk_sizes is not None else tensor.chunk(len(devices), dim)
-    return [chunk.to(Device("cuda", index)) for chunk, index in zip(chunks, devices, strict=False)]
+    return [chunk.to(_gpu(index)) for chunk, index in zip(chunks, devices, strict=False)]
 
 
 def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int, streams: Any) -> list[Tensor]:
     if not out:
         raise RuntimeError("Expected at least one output tensor to scatter to")
+    if dim < 0:
+        dim += tensor.dim()
     for index, destination in enumerate(out):
-        if device_of(destination).type != "cuda":
+        _check_output(index, destination)
+        if not _same_but_for(dim, destination, tensor):
             raise RuntimeError(
-                f"Expected all output tensors to be CUDA tensors, but output tensor at index {index} "
-                "has device "
-                f"'{device_of(destination)}'"
+                f"Output tensor at index {index} has incorrect shape: {list(destination.shape)}. Expected same "
+                f"shape except for scatter dim {dim} as the source tensor: {list(tensor.shape)}"
             )
     total = sum(destination.size(dim) for destination in out)
     if total != tensor.size(dim):
         raise RuntimeError(
-            f"Total size for output tensors along scatter dim {dim} does not match, expected "
-            f"{tensor.size(dim)}, "
-            f"but got {total}"
+            f"Total size for output tensors along scatter dim {dim} does not match the source tensor size at dim "
+            f"{dim}. Expected {tensor.size(dim)}, but got total size {total}"
         )
     chunks = torch.split(tensor, [destination.size(dim) for destination in out], dim)
     for chunk, destination in zip(chunks, out, strict=True):
@@ -126,11 +132,25 @@ def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int, streams: Any) -
     return list(out)
 
 
+def _check_output(index: int, destination: Tensor) -> None:
+    if device_of(destination).type != "cuda":
+        raise RuntimeError(
+            f"Expected all output tensors to be CUDA tensors, but output tensor at index {index} has device "
+            f"'{device_of(destination)}'"
+        )
+
+
+def _same_but_for(dim: int, one: Tensor, other: Tensor) -> bool:
+    return one.dim() == other.dim() and all(
+        one.size(axis) == other.size(axis) for axis in range(one.dim()) if axis != dim
+    )
+
+
 def gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tensor:
-    """Concatenated on the destination: a GPU, the CPU for -1, the current GPU for None."""
+    """Concatenated on the destination: a GPU, the CPU for -1, the current GPU for None; the first one's dtype."""
     _check_gathered(tensors, dim)
     target = CPU if destination == -1 else here().resolve("cuda" if destination is None else destination)
-    return torch.cat([tensor.to(target) for tensor in tensors], dim)
+    return torch.cat([tensor.to(target, tensors[0].dtype) for tensor in tensors], dim)
 
 
 def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
@@ -156,7 +176,7 @@ def _check_gathered(tensors: Sequence[Tensor], dim: int) -> None:
         if tensor.dim() != first.dim():
             raise RuntimeError(
                 "Expected all input tensors to have the same number of dimensions, but tensor at index "
-                f"{index}has {tensor.dim()} dimensions, (expected {first.dim()})"
+                f"{index} has {tensor.dim()} dimensions, (expected {first.dim()})"
             )
         expected[dim] = tensor.size(dim)
         if list(tensor.shape) != expected:

@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import mismatch
-from .machine import CPU, as_device, here
+from .machine import CPU, NotSimulated, as_device, here
 from .placement import ANYWHERE, Placement, Tensor, is_real, label_of, storage_of
 
 Kwargs = dict[str, Any]
@@ -34,10 +34,29 @@ class SimulatedKernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Kwargs | None = None
     ) -> Any:
         rule = _rules.get(func) or _learn(func)
+        if args and type(args[0]) in NUMBERS:
+            args = _with_tensor_first(func, args)
         if rule is decomposed:
             with self:
                 return func.decompose(*args, **(kwargs or {}))
         return rule(func, args, kwargs or {})
+
+
+NUMBERS = frozenset((int, float, bool, complex))
+
+
+def _with_tensor_first(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Scripted and traced code has its numbers in 0-dim tensors, which arrive here as numbers again
+    (`torch/csrc/jit/python/pybind_utils.h`, `toPyObject`). Operators on two take them as they are.
+    """
+    takes_tensors = [argument.type.isSubtypeOf(_TENSOR) for argument in func._schema.arguments]
+    if takes_tensors[0] and sum(takes_tensors) == 1:
+        return torch._C._VariableFunctions.scalar_tensor(args[0], dtype=_WIDE[type(args[0])]), *args[1:]
+    return args
+
+
+_TENSOR = torch._C.TensorType.get()
+_WIDE = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 
 
 # --- what operands say ----------------------------------------------------------------------------
@@ -93,7 +112,12 @@ def ordinary(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
         where = ON_CPU
     if "generator" in kwargs:
         _check_generator(kwargs["generator"], where)
-    result = func(*args, **kwargs)
+    try:
+        result = func(*args, **kwargs)
+    except NotImplementedError as error:
+        if where is ON_CPU:
+            raise
+        raise NotSimulated(f"{func._schema.name} on a GPU, for the CPU's kernel says: {error}") from error
     if where is not ON_CPU or len(seen) > 1 or here().observer is not None:
         mark(result, where, func)
     return result
@@ -237,8 +261,12 @@ def _rule_for(func: Any) -> Rule:
     for prefix, rule in BY_PREFIX.items():
         if schema.name.startswith(prefix) and schema.name != "aten::_fused_dropout":
             return rule
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+    if _has_kernel(func, "CompositeImplicitAutograd") and not _has_kernel(func, "CPU"):
         return decomposed
     if any(argument.name == "device" for argument in schema.arguments):
         return made_with_options
     return BY_NAMESPACE.get(func.namespace, like_first)
+
+
+def _has_kernel(func: Any, key: str) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .machine import NO_DRIVER, Device, NotSimulated, here, wake_driver
-from .streams import Event, ExternalStream, Stream, current_stream, default_stream, set_stream
+from .streams import Event, ExternalStream, Stream, current_stream, default_stream, set_stream, sleep, wait_for_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .patches import Patches
 
 TOTAL_MEMORY = 80 * 1024**3
@@ -101,18 +103,25 @@ def _amounts(current: int, peak: int) -> dict[str, dict[str, int]]:
 
 
 def memory_stats(index: int) -> dict[str, Any]:
+    """An allocator that keeps nothing back: what is reserved is in use, and each tensor has a segment."""
     machine = here()
+    taken, returned = machine.taken[index], machine.returned[index]
     in_use = _amounts(machine.allocated[index], machine.peak[index])
-    none = _amounts(0, 0)
-    stats: dict[str, Any] = dict.fromkeys(
-        ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes"),
-        in_use,
-    )
-    stats.update(dict.fromkeys(("allocation", "segment", "active", "inactive_split"), none))
+    pieces, none = _amounts(taken - returned, taken), _amounts(0, 0)
+    stats: dict[str, Any] = {}
+    stats.update(dict.fromkeys(("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"), in_use))
+    stats.update(dict.fromkeys(("allocation", "segment", "active"), pieces))
+    stats.update(dict.fromkeys(("inactive_split", "inactive_split_bytes"), none))
     stats.update(dict.fromkeys(("oversize_allocations", "oversize_segments"), none["all"]))
-    stats.update(dict.fromkeys(("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"), 0))
-    stats.update({"num_sync_all_streams": 0, "max_split_size": -1})
+    stats.update(dict.fromkeys(("num_alloc_retries", "num_ooms"), 0))
+    stats.update({"num_device_alloc": taken, "num_device_free": returned})
+    stats.update({"num_sync_all_streams": machine.emptied, "max_split_size": -1})
     return stats
+
+
+def empty_cache() -> None:
+    """There is none; what can be seen of it is that it waits for the streams."""
+    here().emptied += 1
 
 
 def reset_peak(index: int) -> None:
@@ -151,9 +160,13 @@ class Graph:
         raise NotSimulated("CUDA graphs")
 
 
-def no_synchronised_statistics(*args: Any, **kwargs: Any) -> Any:
-    """`torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, of which the CPU has none."""
-    raise NotSimulated("the kernels of SyncBatchNorm in training")
+def lacking(what: str) -> Callable[..., Any]:
+    """Stands for a function that has no counterpart on a CPU."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotSimulated(what)
+
+    return refuse
 
 
 # --- streams as the C layer has them --------------------------------------------------------------
@@ -182,9 +195,10 @@ CUDA: dict[str, Any] = {
     "_cuda_getArchFlags": lambda: "sm_90 compute_90",
     "_cuda_getCompiledVersion": lambda: 12080,
     "_cuda_isInBadFork": lambda: here().forked,
-    "_cuda_synchronize": _nothing,
+    "_cuda_synchronize": lambda: wait_for_all(here().current),
     "_cuda_ipc_collect": _nothing,
-    "_cuda_sleep": _nothing,
+    "_cuda_sleep": sleep,
+    "_cuda_clearCublasWorkspaces": _nothing,
     "_cuda_getCurrentStream": lambda index: _described(current_stream(index)),
     "_cuda_getDefaultStream": lambda index: _described(default_stream(index)),
     "_cuda_setStream": choose_stream,
@@ -192,7 +206,7 @@ CUDA: dict[str, Any] = {
     "_cuda_isCurrentStreamCapturing": lambda: False,
     "_cuda_get_sync_debug_mode": lambda: 0,
     "_cuda_set_sync_debug_mode": _nothing,
-    "_cuda_emptyCache": _nothing,
+    "_cuda_emptyCache": empty_cache,
     "_cuda_memoryStats": memory_stats,
     "_cuda_resetPeakMemoryStats": reset_peak,
     "_cuda_resetAccumulatedMemoryStats": _nothing,
@@ -213,9 +227,9 @@ ACCELERATOR: dict[str, Any] = {
     "_accelerator_maybeExchangeDevice": maybe_exchange,
     "_accelerator_getStream": current_stream,
     "_accelerator_setStream": set_stream,
-    "_accelerator_synchronizeDevice": _nothing,
+    "_accelerator_synchronizeDevice": wait_for_all,
     "_accelerator_isAllocatorInitialized": lambda: torch.cuda._initialized,
-    "_accelerator_emptyCache": _nothing,
+    "_accelerator_emptyCache": empty_cache,
     "_accelerator_emptyHostCache": _nothing,
     "_accelerator_getDeviceStats": memory_stats,
     "_accelerator_resetPeakStats": reset_peak,
@@ -241,6 +255,9 @@ TORCH_CUDA: dict[str, Any] = {
     "Event": Event,
     "CUDAGraph": Graph,
     "_lazy_call": call_at_once,
+    # The CPU's algorithm draws one number after the other and cannot be set to a place in the row.
+    "_set_rng_state_offset": lacking("the offset of a GPU's random numbers"),
+    "_get_rng_state_offset": lacking("the offset of a GPU's random numbers"),
 }
 
 
@@ -258,7 +275,8 @@ def install(patches: Patches) -> None:
     patches.set_all(torch.cuda.graphs, {"CUDAGraph": Graph})
     patches.set(torch.cuda.random, "_lazy_call", call_at_once)
     patches.set_existing(torch, {"Stream": Stream, "Event": Event})
-    patches.set(torch, "batch_norm_stats", no_synchronised_statistics)
+    # `torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, of which the CPU has none.
+    patches.set(torch, "batch_norm_stats", lacking("the kernels of SyncBatchNorm in training"))
     if torch.version.cuda is None:
         patches.set(torch.version, "cuda", CUDA_VERSION)
     patches.set(torch.backends.cuda, "is_built", lambda: True)

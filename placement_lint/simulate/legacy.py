@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .machine import CPU, Device, here
+from .machine import CPU, Device, as_device, here
 from .placement import Tensor, device_of, put, settle
 
 if TYPE_CHECKING:
@@ -36,12 +36,22 @@ class LegacyType(type):
     on_gpu: bool
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        target = here().resolve("cuda") if cls.on_gpu else CPU
-        tensor = _constructors[cls.__name__](*args, **{**kwargs, "device": CPU} if "device" in kwargs else kwargs)
+        target = cls._device(kwargs.pop("device", None))
+        tensor = _constructors[cls.__name__](*args, **kwargs)
         settle(tensor, CPU)
         if cls.on_gpu:
             put(tensor, target)
         return tensor
+
+    def _device(cls, spec: Any) -> Device:
+        """`torch/csrc/utils/tensor_new.cpp`, `check_legacy_ctor_device`: any device of the type's own kind."""
+        kind = "cuda" if cls.on_gpu else "cpu"
+        device = as_device(kind if spec is None else spec)
+        if device.type != kind:
+            raise RuntimeError(
+                f"legacy constructor expects device type: {kind} but device type: {device.type} was passed"
+            )
+        return here().resolve(device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (

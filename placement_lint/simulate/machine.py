@@ -21,14 +21,17 @@ NO_DRIVER = (
     "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver "
     "from http://www.nvidia.com/Download/index.aspx"
 )
-INVALID_ORDINAL = (
-    "CUDA error: invalid device ordinal\n"
-    "GPU device may be out of range, do you have enough GPUs?\n"
+_HINTS = (
     "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace "
     "below might be "
     "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
     "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 )
+INVALID_ORDINAL = (
+    f"CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?\n{_HINTS}"
+)
+INVALID_HANDLE = f"CUDA error: invalid resource handle\n{_HINTS}"
+NOT_READY = f"CUDA error: device not ready\n{_HINTS}"
 FORKED = "CUDA error: initialization error\n"
 
 # PyTorch's own initialisation, over the driver that driver.py supplies.
@@ -66,6 +69,12 @@ class Machine:
         self.devices = tuple(Device("cuda", index) for index in range(count))
         self.allocated = [0] * count
         self.peak = [0] * count
+        # How often memory was taken, given back, and all of a GPU's streams awaited (CUDACachingAllocator.cpp).
+        self.taken = [0] * count
+        self.returned = [0] * count
+        self.emptied = 0
+        # Until when a stream is busy, by device and stream (see streams.py).
+        self.busy: dict[tuple[int, int], float] = {}
         self.forked = False
         # Generators of GPUs by their address: operators see the generator, not the object that wraps it.
         self.generators: set[int] = set()
@@ -126,11 +135,13 @@ class Machine:
     def occupy(self, index: int, size: int) -> None:
         if self.forked:
             raise CudaError(FORKED)
+        self.taken[index] += 1
         self.allocated[index] += size
         if self.allocated[index] > self.peak[index]:
             self.peak[index] = self.allocated[index]
 
     def release(self, index: int, size: int) -> None:
+        self.returned[index] += 1
         self.allocated[index] -= size
 
 

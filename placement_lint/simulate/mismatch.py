@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .machine import Device, here
-from .placement import ANYWHERE, Tensor, device_of, label_of
+from .placement import ANYWHERE, Tensor, device_of, label_of, real_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +52,9 @@ def common_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> in
     places = {_index(tensor) for _, tensor, _ in settled}
     if len(places) == 1:
         return places.pop()
+    if not _entry(func).no_check and any(real_device(tensor).type == "meta" for _, tensor, _ in operands):
+        # Meta tensors draw every other operand to their own kernels, which compare nothing (DispatchKey.h).
+        return min(place for place in places if place is not None)
     if _inside_engine():
         # A gradient that crossed over from a 0-dim operand arrives with the device it came from; the engine
         # itself brings it home (`torch/csrc/autograd/engine.cpp`: `validate_outputs`).

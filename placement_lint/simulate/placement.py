@@ -78,8 +78,10 @@ def _inner(tensor: Tensor) -> Tensor:
             return tensor._values()
         if tensor.layout in _COMPRESSED:
             return tensor.values()
-    # Opaque layouts (mkldnn) have no storage and no values; nothing simulated makes one.
-    return torch.empty(0)
+    # Opaque tensors (mkldnn's, the wrappers of `torch._vmap_internals`) show neither storage nor values.
+    opaque = torch.empty(0)
+    opaque.untyped_storage()._placement = ANYWHERE  # type: ignore[attr-defined]
+    return opaque
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -130,3 +132,11 @@ def settle(tensor: Tensor, device: Device) -> None:
     """Give an unsettled tensor its device; one that has a place keeps it."""
     if label_of(tensor) is ANYWHERE:
         put(tensor, device)
+
+
+def bring_home(gradient: Tensor, tensor: Tensor) -> None:
+    """A gradient is always on its tensor's device; the engine sees to it (`engine.cpp`, `validate_outputs`)."""
+    if label_of(gradient) is not label_of(tensor):
+        home = device_of(tensor)
+        if label_of(gradient) is ANYWHERE or device_of(gradient) != home:
+            put(gradient, home)

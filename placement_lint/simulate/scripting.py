@@ -1,11 +1,21 @@
-"""TorchScript knows builtin functions by identity (`torch/jit/_builtins.py`), so stand-ins are registered."""
+"""TorchScript knows builtin functions by identity (`torch/jit/_builtins.py`), so stand-ins are registered.
+
+Its tracer does not see what runs below a dispatch mode, so a program is traced without one: as on the CPU.
+Devices are compared when the traced program runs.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.jit import _builtins
+from torch.utils._python_dispatch import _disable_current_modes
+
+if TYPE_CHECKING:
+    from .patches import Patches
 
 # Identity is an address, so whatever was registered once must live on.
 _registered: list[Callable[..., Any]] = []
@@ -18,3 +28,17 @@ def stand_in(function: Callable[..., Any], original: Callable[..., Any]) -> Call
         _registered.append(function)
         _builtins._register_builtin(function, name)
     return function
+
+
+def without_modes(trace: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(trace)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return trace(*args, **kwargs)
+
+    return traced
+
+
+def install(patches: Patches) -> None:
+    for name in ("trace", "trace_module"):
+        patches.set(torch.jit, name, without_modes(getattr(torch.jit, name)))

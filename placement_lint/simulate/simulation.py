@@ -18,6 +18,7 @@ from . import (
     losses,
     optimizers,
     rnn,
+    scripting,
     storages,
     tensors,
     threads,
@@ -38,6 +39,7 @@ ROOMS = (
     rnn,
     optimizers,
     autocast,
+    scripting,
     threads,
     distributed,
 )

@@ -1,4 +1,7 @@
-"""Streams and events. The simulated machine works in program order, so all that is recorded is done."""
+"""Streams and events. The simulated machine works in program order, so all that is recorded is done.
+
+Only ``torch.cuda._sleep`` takes time on a stream, as it does on a GPU: what is ordered after it waits for it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ import itertools
 import time
 from typing import Any
 
-from .machine import Device, NotSimulated, here
+from .machine import INVALID_HANDLE, NOT_READY, CudaError, Device, NotSimulated, here
 
 _ids = itertools.count(1)
+
+# `c10/cuda/CUDAStream.h`, `priority_range`: what PyTorch supports of the hardware's priorities.
+LOWEST, HIGHEST = 0, -3
+# Cycles of a GPU in a second.
+CLOCK = 1.98e9
 
 
 class Stream:
@@ -20,7 +28,9 @@ class Stream:
         here().resolve("cuda")
         index = known.get("device_index")
         self.device = here().resolve(index if index is not None else "cuda" if device is None else device)
-        self.priority = priority
+        if self.device.type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {self.device}")
+        self.priority = max(HIGHEST, min(LOWEST, priority))
         self.stream_id = known["stream_id"] if "stream_id" in known else next(_ids)
         self._outer: list[tuple[int, Stream]] = []
 
@@ -32,17 +42,30 @@ class Stream:
     def cuda_stream(self) -> int:
         return self.stream_id
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return LOWEST, HIGHEST
+
+    @property
+    def busy_until(self) -> float:
+        return here().busy.get((self.device.index, self.stream_id), 0.0)
+
+    @busy_until.setter
+    def busy_until(self, moment: float) -> None:
+        if moment > time.perf_counter():
+            here().busy[self.device.index, self.stream_id] = moment
+
     def synchronize(self) -> None:
-        """Wait for what is done already."""
+        _wait_until(self.busy_until)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Order this stream after another one."""
+        self.busy_until = max(self.busy_until, stream.busy_until)
 
     def wait_event(self, event: Event) -> None:
-        """Order this stream after an event."""
+        event.wait(self)
 
     def query(self) -> bool:
-        return True
+        return time.perf_counter() >= self.busy_until
 
     def is_capturing(self) -> bool:
         return False
@@ -94,17 +117,23 @@ class Event:
         self._moment: float | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        self.device = (stream or current_stream(here().current)).device
-        self._moment = time.perf_counter()
+        stream = stream or current_stream(here().current)
+        if self.device not in (None, stream.device):
+            raise RuntimeError(
+                f"Event device {self.device.index} does not match recording stream's device {stream.device.index}."
+            )
+        self.device = stream.device
+        self._moment = max(time.perf_counter(), stream.busy_until)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Order a stream after this event."""
+        stream = stream or current_stream(here().current)
+        stream.busy_until = max(stream.busy_until, self._moment or 0.0)
 
     def query(self) -> bool:
-        return True
+        return self._moment is None or time.perf_counter() >= self._moment
 
     def synchronize(self) -> None:
-        """Wait for what is done already."""
+        _wait_until(self._moment or 0.0)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds between two timed, recorded events (`torch/csrc/cuda/Event.cpp`)."""
@@ -112,6 +141,10 @@ class Event:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._moment is None or end_event._moment is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if self.device != end_event.device:
+            raise CudaError(INVALID_HANDLE)
+        if not (self.query() and end_event.query()):
+            raise CudaError(NOT_READY)
         return (end_event._moment - self._moment) * 1000
 
     def __repr__(self) -> str:
@@ -131,3 +164,23 @@ def set_stream(stream: Stream) -> None:
     """The stream becomes current on its device, and its device current (`c10/cuda/CUDAStream.cpp`)."""
     here().current = stream.device.index
     here().stream[stream.device.index] = stream
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def sleep(cycles: int) -> None:
+    """`aten/src/ATen/cuda/Sleep.h`: a kernel that keeps the current stream busy."""
+    stream = current_stream(here().current)
+    stream.busy_until = max(stream.busy_until, time.perf_counter()) + cycles / CLOCK
+
+
+def wait_for_all(index: int) -> None:
+    """Wait for every stream of a device."""
+    # Other threads may start streams meanwhile.
+    busy = list(here().busy.items())
+    _wait_until(max((moment for (device, _), moment in busy if device == index), default=0.0))
+
+
+def _wait_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.perf_counter()))

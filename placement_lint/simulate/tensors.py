@@ -16,7 +16,7 @@ from . import legacy
 from .machine import CPU, Device, NotSimulated, as_device, here, wake_driver
 from .mismatch import legacy_type, refuse
 from .moves import at, move
-from .placement import ANYWHERE, Tensor, device_of, label_of, put, real_device, settle, storage_of
+from .placement import Tensor, bring_home, device_of, real_device, settle, storage_of
 
 if TYPE_CHECKING:
     from .patches import Patches
@@ -35,6 +35,13 @@ _to_array: Any = torch.Tensor.__array__
 def install(patches: Patches) -> None:
     patches.set_all(torch.Tensor, METHODS)
     patches.set(torch._C._nn, "_parse_to", parse_to)
+    patches.set(UninitializedTensorMixin, "_allowed_methods", _allowed_to_the_uninitialized())
+
+
+def _allowed_to_the_uninitialized() -> list[Any]:
+    """Parameters that wait for their shape know the few methods they take by identity (`torch/nn/parameter.py`)."""
+    allowed: list[Any] = UninitializedTensorMixin._allowed_methods
+    return [*allowed, *(METHODS[method.__name__] for method in allowed if method.__name__ in METHODS)]
 
 
 # --- queries --------------------------------------------------------------------------------------
@@ -119,6 +126,11 @@ def type_(tensor: Tensor, dtype: Any = None, non_blocking: bool = False, **kwarg
     return to(tensor, target, wanted, non_blocking=non_blocking)
 
 
+def type_as(tensor: Tensor, other: Tensor) -> Tensor:
+    """`aten/src/ATen/native/TensorConversions.cpp`: the other one's dtype, and its device as well."""
+    return to(tensor, device_of(other), other.dtype)
+
+
 def copy_(tensor: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return _base_copy(tensor, _brought(source, tensor), non_blocking)
 
@@ -163,12 +175,9 @@ def set_data(tensor: Tensor, data: Tensor) -> None:
 
 
 def get_grad(tensor: Tensor) -> Tensor | None:
-    """A gradient is always on its tensor's device; the engine sees to it (`validate_outputs`)."""
     gradient: Tensor | None = _base_grad.__get__(tensor)
-    if gradient is not None and label_of(gradient) is not label_of(tensor):
-        home = device_of(tensor)
-        if label_of(gradient) is ANYWHERE or device_of(gradient) != home:
-            put(gradient, home)
+    if gradient is not None:
+        bring_home(gradient, tensor)
     return gradient
 
 
@@ -266,6 +275,7 @@ METHODS: dict[str, Any] = {
     "cuda": cuda,
     "cpu": cpu,
     "type": type_,
+    "type_as": type_as,
     "copy_": copy_,
     "__setitem__": set_item,
     "data": property(get_data, set_data),

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import FirstDeviceMissed
-from placement_lint.flow.values import describe
+from placement_lint.flow.facts import place_fact
+from placement_lint.flow.values import Device, describe
+from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -52,14 +54,49 @@ optimizers other than Adagrad may be built before it.
 
 
 def check(event: FirstDeviceMissed) -> Iterator[Problem]:
-    arguments = f"({event.ids})" if event.ids else ""
+    arguments = f"(device_ids={list(event.ids)})" if event.ids else ""
     yield Problem(
         event.node,
         f"{event.label} is on {describe(event.place)} but DataParallel{arguments} needs it on {event.first}: "
         "raises at the first forward",
         (*([event.placed] if event.placed else []), event.called),
         advice=f"call `{event.wrapper}.to({str(event.first)!r})` before",
+        facts={"place": place_fact(event.place), "device_ids": _ids(event)},
     )
 
 
-RULE = Rule("DPL401", "module-not-on-first-device", Severity.ERROR, PAGE, {FirstDeviceMissed: check})
+def _ids(event: FirstDeviceMissed) -> tuple[object, ...]:
+    """The ids of the wrapper; where they are not literal, two that begin with the same."""
+    index = event.first.index if isinstance(event.first, Device) and isinstance(event.first.index, int) else 0
+    return event.ids or (index, 0 if index else 1)
+
+
+def flagged(facts: Facts) -> None:
+    from torch import nn
+
+    from placement_lint.probe.bench import Model, rows
+
+    model = Model() if facts["parameters"] else nn.ReLU()
+    nn.DataParallel(model.to(facts["place"]), device_ids=facts["device_ids"])(rows(facts))
+
+
+def control(facts: Facts) -> None:
+    from placement_lint.probe.bench import Model, parallel, rows
+
+    parallel(Model(), facts)(rows(facts))
+
+
+EXPERIMENT = Experiment(
+    claim="DataParallel raises at its first forward unless the module is on device_ids[0]",
+    flagged=flagged,
+    control=control,
+    symptoms=(Raises("RuntimeError", "module must have its parameters and buffers on device"),),
+    facts={"place": "cpu", "device_ids": [0, 1], "parameters": True},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule(
+    "DPL401", "module-not-on-first-device", Severity.ERROR, PAGE, {FirstDeviceMissed: check}, experiment=EXPERIMENT
+)

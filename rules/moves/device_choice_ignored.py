@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import CudaRequested
+from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.rewriting import on_device, unsafe
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -54,20 +57,50 @@ for x, y in DataLoader(dataset, batch_size=8):
 - The choice ends the program or raises where there is no GPU.
 """,
     fix="""\
-Use the chosen device: `y.to(device)`. Review it: on a machine where the choice was not honoured before, the
-work moves to another device. Within `forward`, take the device of an input.
+Use the chosen device: `y.to(device)`. Offered where the device has a name in scope; unsafe: on a machine where
+the choice was not honoured before, the work moves to another device. Within `forward`, take the device of an
+input instead.
 """,
 )
 
 
 def check(event: CudaRequested) -> Iterator[Problem]:
+    legacy = event.how.startswith("torch.cuda.")
     yield Problem(
         event.node,
         f"`{event.how}` asks for CUDA although the program chooses its device ({event.choice_text}): "
         "it fails where the choice falls elsewhere",
         (event.choice,),
         advice="use the chosen device",
+        rewrite=None if legacy else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
+        facts={"legacy": legacy},
     )
 
 
-RULE = Rule("DPL506", "device-choice-ignored", Severity.WARNING, PAGE, {CudaRequested: check})
+def flagged(facts: Facts) -> None:
+    import torch
+
+    from placement_lint.probe.bench import SIDE, Model, square
+
+    model = Model().to(facts["choice"])
+    cuda: Any = torch.cuda
+    model(cuda.FloatTensor(SIDE, SIDE) if facts["legacy"] else square().to(facts["asked"]))
+
+
+def control(facts: Facts) -> None:
+    from placement_lint.probe.bench import Model, square
+
+    Model().to(facts["choice"])(square().to(facts["choice"]))
+
+
+EXPERIMENT = Experiment(
+    claim="where the CPU is chosen on a machine with a GPU, `.cuda()` puts the tensor elsewhere than the rest",
+    flagged=flagged,
+    control=control,
+    symptoms=MIXED_DEVICES,
+    facts={"choice": "cpu", "asked": "cuda", "legacy": False},
+    gpus=1,
+)
+
+
+RULE = Rule("DPL506", "device-choice-ignored", Severity.WARNING, PAGE, {CudaRequested: check}, experiment=EXPERIMENT)

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.facts import mixed_facts
 from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.flow.values import describe
+from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.rewriting import on_device, safe
 from placement_lint.rule import Note, Page, Problem, Rule
 
 PAGE = Page(
@@ -69,9 +72,9 @@ print(model(torch.randn(2, 8, 4, device=device)).shape)
 - Where no move or wrap of the module is in sight, the finding is of severity info.
 """,
     fix="""\
-Pass `device=` of an input, `device=x.device`. This is safe: on the CPU nothing changes. In a module that may
-run under `DataParallel` it must be an input's device, not a fixed one. A constant table is better registered
-once as a buffer.
+Pass `device=` of an input, `device=x.device`. This is safe: on the CPU nothing changes. Offered where an argument
+of the function is surely a tensor. In a module that may run under `DataParallel` it must be an input's device,
+not a fixed one. A constant table is better registered once as a buffer.
 """,
 )
 
@@ -81,14 +84,60 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         return
     made = event.stray.tensor.created
     assert made is not None
+    device = f"{event.inputs[0]}.device" if event.inputs else ""
     yield Problem(
         made,
         f"made on the CPU in forward, it meets {event.home.named} on {describe(event.home.tensor.place)}: "
         f"{event.operation} raises once the module is on a GPU",
         (*event.stray.tensor.history, *event.moves, Note(event.node, f"{event.operation} takes both here")),
         advice="give it the `device=` of an input",
+        rewrite=safe("make it on the device of an input", on_device(made, device)),
         severity=None if event.seen_moving else Severity.INFO,
+        facts=mixed_facts(event),
     )
 
 
-RULE = Rule("DPL504", "factory-without-device", Severity.ERROR, PAGE, {DevicesMixed: check})
+def flagged(facts: Facts) -> None:
+    import torch
+
+    with torch.device(facts["default_device"]):
+        _make_in_forward(facts, facts["device"])
+
+
+def control(facts: Facts) -> None:
+    _make_in_forward(facts, "that of the input")
+
+
+def _make_in_forward(facts: Facts, device: str) -> None:
+    from torch import Tensor, nn
+
+    from placement_lint.probe.bench import Operation, meet_in_forward
+
+    def make(model: nn.Module, what: Operation, x: Tensor) -> Tensor:
+        made = what.stray()
+        if device == "that of the input":
+            made = made.to(x.device)
+        return made.flatten()[0] if facts["scalar"] else made
+
+    meet_in_forward(facts, make)
+
+
+EXPERIMENT = Experiment(
+    claim="a tensor made in forward without `device=` is on the CPU and does not mix with the inputs on a GPU",
+    flagged=flagged,
+    control=control,
+    symptoms=MIXED_DEVICES,
+    facts={
+        "operation": "+",
+        "layer": "",
+        "home": "cuda",
+        "scalar": False,
+        "wrapper": "",
+        "device": "",
+        "default_device": "cpu",
+    },
+    gpus=1,
+)
+
+
+RULE = Rule("DPL504", "factory-without-device", Severity.ERROR, PAGE, {DevicesMixed: check}, experiment=EXPERIMENT)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MoveDiscarded
+from placement_lint.flow.facts import place_fact
+from placement_lint.flow.values import Role
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rewriting import assigned_to_itself, is_path, receiver, safe, unsafe
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -51,20 +56,68 @@ print(model(batch).sum().item())
 - Only the type changes, `t.to(torch.float64)`: that is no move.
 """,
     fix="""\
-Assign the result: `t = t.to(device)`. This is safe for a local variable. Where `t` is an element of a
-container or another name refers to the same tensor, that reference still holds the tensor that did not move.
+Assign the result: `t = t.to(device)`. This is safe for a variable or an attribute, and unsafe for an item: its
+container may not allow it. Another name of the same tensor still holds the one that did not move. Not
+offered for a Parameter, whose copy is none, for a global variable that a function would make its own, and for
+an item that a loop only hands out.
 """,
 )
 
 
 def check(event: MoveDiscarded) -> Iterator[Problem]:
     label, method = event.label, event.method
+    # A Parameter's copy is none; what a container or a foreign object keeps may not be replaced.
+    fixable = event.assignable and event.tensor.role is not Role.PARAMETER
+    fix = safe if is_path(receiver(event.node)) else unsafe
     yield Problem(
         event.node,
         f"`{label}.{method}(…)` returns the moved tensor and leaves `{label}` where it is: the statement has no effect",
         event.tensor.history,
         advice=f"assign the result, `{label} = {label}.{method}(…)`",
+        rewrite=fix("assign the moved tensor", assigned_to_itself(event.node)) if fixable else None,
+        facts={"method": method, "place": place_fact(event.tensor.place), "target": place_fact(event.target)},
     )
 
 
-RULE = Rule("DPL501", "move-result-discarded", Severity.ERROR, PAGE, {MoveDiscarded: check})
+def flagged(facts: Facts) -> str:
+    thing = _made(facts)
+    _moved(thing, facts)
+    return _seen(thing, facts)
+
+
+def control(facts: Facts) -> str:
+    return _seen(_moved(_made(facts), facts), facts)
+
+
+def _made(facts: Facts) -> Any:
+    import torch
+
+    made = torch.nn.Linear(2, 2) if facts["receiver"] == "module" else torch.ones(2)
+    return made.to(facts["place"])
+
+
+def _moved(thing: Any, facts: Facts) -> Any:
+    return thing.pin_memory() if facts["method"] == "pin_memory" else thing.to(facts["target"])
+
+
+def _seen(thing: Any, facts: Facts) -> str:
+    import torch
+
+    tensor = thing.weight if facts["receiver"] == "module" else thing
+    if facts["method"] == "pin_memory":
+        return "it is pinned" if tensor.is_pinned() else "the move had no effect: it is not pinned"
+    arrived = tensor.device == torch.ones(1, device=facts["target"]).device
+    return f"it is on {tensor.device}" if arrived else f"the move had no effect: it is on {tensor.device}"
+
+
+EXPERIMENT = Experiment(
+    claim="a tensor stays where it is when the result of its move is dropped",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("the move had no effect"),),
+    facts={"method": "to", "place": "cpu", "target": "cuda", "receiver": "tensor"},
+    gpus=1,
+)
+
+
+RULE = Rule("DPL501", "move-result-discarded", Severity.ERROR, PAGE, {MoveDiscarded: check}, experiment=EXPERIMENT)

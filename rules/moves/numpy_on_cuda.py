@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import HostRead
-from placement_lint.flow.values import describe
+from placement_lint.flow.facts import place_fact
+from placement_lint.flow.values import Role, describe
+from placement_lint.probe.experiment import Experiment, Facts, Raises
+from placement_lint.rewriting import appended, safe
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -50,20 +54,60 @@ print(scores.argmax(dim=1).cpu().numpy())
 - The program asks first: `if t.is_cuda: t = t.cpu()`.
 """,
     fix="""\
-`t.cpu().numpy()`, which is safe: on a CPU tensor `.cpu()` returns the tensor itself. Where `t` requires
-grad, write `t.detach().cpu().numpy()`; otherwise the next error is `Can't call numpy() on Tensor that
-requires grad.`
+`t.cpu().numpy()`, which is safe: on a CPU tensor `.cpu()` returns the tensor itself. A Parameter becomes
+`p.detach().cpu()`; where another tensor requires grad, add `.detach()` yourself: otherwise the next error is
+`Can't call numpy() on Tensor that requires grad.` Not offered for the items of a list.
 """,
 )
 
 
 def check(event: HostRead) -> Iterator[Problem]:
+    copy = "detach().cpu()" if event.tensor.role is Role.PARAMETER else "cpu()"
     yield Problem(
         event.node,
         f"`{event.label}` is on {describe(event.tensor.place)}: `{event.how}` raises TypeError",
         event.tensor.history,
         advice="copy it to the host first with `.cpu()`",
+        rewrite=None if event.inside else safe(f"copy it to the host with `.{copy}`", appended(event.source, copy)),
+        facts={
+            "place": place_fact(event.tensor.place),
+            "reader": "numpy()" if event.how.endswith(".numpy()") else "asarray",
+        },
     )
 
 
-RULE = Rule("DPL507", "numpy-on-cuda", Severity.ERROR, PAGE, {HostRead: check})
+def flagged(facts: Facts) -> None:
+    import torch
+
+    _read(torch.ones(2, device=facts["place"]), facts["reader"])
+
+
+def control(facts: Facts) -> None:
+    import torch
+
+    _read(torch.ones(2, device=facts["place"]).cpu(), facts["reader"])
+
+
+def _read(tensor: Any, reader: str) -> None:
+    import numpy as np
+
+    readers: dict[str, Callable[[], object]] = {
+        "numpy()": tensor.numpy,
+        "numpy(force=True)": lambda: tensor.numpy(force=True),
+        "tolist()": tensor.tolist,
+        "asarray": lambda: np.asarray(tensor),
+    }
+    readers[reader]()
+
+
+EXPERIMENT = Experiment(
+    claim="NumPy cannot read the memory of a GPU",
+    flagged=flagged,
+    control=control,
+    symptoms=(Raises("TypeError", "device type tensor to numpy"),),
+    facts={"place": "cuda", "reader": "numpy()"},
+    gpus=1,
+)
+
+
+RULE = Rule("DPL507", "numpy-on-cuda", Severity.ERROR, PAGE, {HostRead: check}, experiment=EXPERIMENT)

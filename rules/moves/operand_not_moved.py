@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.facts import mixed_facts
 from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.flow.values import describe
-from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.rewriting import moved_operand, unsafe
+from placement_lint.rule import Note, Page, Problem, Rewrite, Rule
 
 PAGE = Page(
     what="""\
@@ -60,8 +63,9 @@ for x, y in DataLoader(dataset, batch_size=8):
 - DPL501, DPL302, DPL303 or DPL504 reports the cause.
 """,
     fix="""\
-Move the stray operand, in a loop at its top: `x, y = x.to(device), y.to(device)`. Review it where the tensor
-is used on the host afterwards. A constant of the loss, as `weight=`, is moved once, before the loop.
+Move the stray operand: `y.to(device)`. Offered where the other operand's device has a name in scope; unsafe: in a
+loop a move at the top, `x, y = x.to(device), y.to(device)`, may be better, and a constant of the loss, as
+`weight=`, is moved once, before the loop. Not offered where the operand enters through a call of the model.
 """,
 )
 
@@ -70,7 +74,7 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     if cause_of(event) is not Cause.NOT_MOVED:
         return
     stray, home = event.stray, event.home
-    entered = stray.tensor.entered
+    entered = (stray.tensor.entered or home.tensor.entered) if event.in_forward else None
     met = (Note(event.node, f"{event.operation} meets both here"),) if entered is not None else ()
     yield Problem(
         entered or event.node,
@@ -78,7 +82,55 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         f"{describe(home.tensor.place)}: {event.operation} raises",
         (*home.tensor.history, *stray.tensor.history, *met),
         advice=f"move {stray.pronoun} there first",
+        rewrite=_move_there(event) if entered is None else None,
+        facts=mixed_facts(event),
     )
 
 
-RULE = Rule("DPL503", "operand-not-moved", Severity.ERROR, PAGE, {DevicesMixed: check})
+def _move_there(event: DevicesMixed) -> Rewrite | None:
+    stray, device = event.stray, event.home_name
+    if stray.whole or stray.inside:
+        return None
+    return unsafe(f"move it to `{device}`", moved_operand(event.node, stray.source, device))
+
+
+def flagged(facts: Facts) -> None:
+    _meet(facts, stray_on=facts["stray"])
+
+
+def control(facts: Facts) -> None:
+    _meet(facts, stray_on=facts["home"])
+
+
+def _meet(facts: Facts, stray_on: str) -> None:
+    from placement_lint.probe.bench import operation, parallel
+
+    what = operation(facts)
+    places = {"stray": stray_on, "home": facts["home"]}
+    if facts["module"] == "stray":  # the operands change sides, not what is done with them
+        places = {"stray": places["home"], "home": places["stray"]}
+    stray, home = what.stray().to(places["stray"]), what.home().to(places["home"])
+    if facts["through"] == "DataParallel":
+        home = parallel(home, facts)
+    what.run(stray.flatten()[0] if facts["scalar"] else stray, home)
+
+
+EXPERIMENT = Experiment(
+    claim="an operation refuses operands of different devices",
+    flagged=flagged,
+    control=control,
+    symptoms=MIXED_DEVICES,
+    facts={
+        "operation": "cross_entropy",
+        "layer": "",
+        "stray": "cpu",
+        "home": "cuda",
+        "module": "home",
+        "scalar": False,
+        "through": "",
+    },
+    gpus=1,
+)
+
+
+RULE = Rule("DPL503", "operand-not-moved", Severity.ERROR, PAGE, {DevicesMixed: check}, experiment=EXPERIMENT)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import OptimizerStale
+from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -61,14 +63,83 @@ moments.
 )
 
 
+_HOW = {
+    "replaced": "is replaced here",
+    "assigned": "gets new Parameter objects from load_state_dict(assign=True) here",
+    "succeeded": "becomes another model here",
+    "copied": "is copied here, and the copy is trained",
+}
+
+
 def check(event: OptimizerStale) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.replaced}` {event.how}, but `{event.optimizer}` holds the parameters from before: "
+        f"`{event.replaced}` {_HOW[event.how]}, but `{event.optimizer}` holds the parameters from before: "
         "the new ones are never trained, silently",
         (event.built, event.stepped),
         advice="build the optimizer afterwards or call `add_param_group`",
+        facts={"how": event.how, "optimizer": event.cls},
     )
 
 
-RULE = Rule("DPL205", "optimizer-stale-after-replacement", Severity.ERROR, PAGE, {OptimizerStale: check})
+def flagged(facts: Facts) -> str:
+    return _train(facts, built_first=True)
+
+
+def control(facts: Facts) -> str:
+    return _train(facts, built_first=False)
+
+
+def _train(facts: Facts, built_first: bool) -> str:
+    from placement_lint.probe.bench import optimizer, step, trainable, unchanged
+
+    model = trainable(facts)
+    held = optimizer(model, facts)
+    model = _changed(model, facts["how"])
+    if not built_first:
+        held = optimizer(model, facts)
+    elif facts["added"]:
+        held.add_param_group({"params": [model.weight]})
+    return "parameters are never trained" if unchanged(model, lambda: step(model, held)) else "all parameters change"
+
+
+def _changed(model: Any, how: str) -> Any:
+    import copy
+
+    import torch
+    from torch import nn
+
+    def weight(new: torch.Tensor) -> None:
+        model.weight = nn.Parameter(new)
+
+    changes: dict[str, Callable[[], object]] = {
+        "replaced": lambda: weight(model.weight.detach().clone()),
+        "assigned": lambda: model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True),
+        "succeeded": lambda: copy.deepcopy(model),
+        "copied": lambda: copy.deepcopy(model),
+        "weight_norm": lambda: nn.utils.parametrizations.weight_norm(model),
+        "spectral_norm": lambda: nn.utils.parametrizations.spectral_norm(model),
+        "loaded": lambda: model.load_state_dict(copy.deepcopy(model.state_dict())),
+        "tied": lambda: setattr(model, "weight", model.weight),
+        "copied aside": lambda: [copy.deepcopy(model)],
+        "filled": lambda: nn.init.ones_(model.weight),
+        "moved": lambda: model.to("cpu"),
+    }
+    if how not in changes:
+        raise OutOfReach(f"no experiment for parameters that are {how!r}")
+    result = changes[how]()
+    return result if isinstance(result, nn.Module) else model
+
+
+EXPERIMENT = Experiment(
+    claim="an optimizer goes on with the Parameters it was given; those that replace them are never trained",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("never trained"),),
+    facts={"optimizer": "SGD", "momentum": 0.0, "how": "replaced", "added": False},
+)
+
+
+RULE = Rule(
+    "DPL205", "optimizer-stale-after-replacement", Severity.ERROR, PAGE, {OptimizerStale: check}, experiment=EXPERIMENT
+)

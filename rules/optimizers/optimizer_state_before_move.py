@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import OptimizerStateStranded
+from placement_lint.flow.facts import place_fact
 from placement_lint.flow.values import describe
+from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -78,7 +80,63 @@ def check(event: OptimizerStateStranded) -> Iterator[Problem]:
         "the next step raises",
         event.trace,
         advice="move the model first",
+        facts={
+            "optimizer": event.cls,
+            "state": event.reason,
+            "source": place_fact(event.source),
+            "target": place_fact(event.target),
+        },
     )
 
 
-RULE = Rule("DPL201", "optimizer-state-before-move", Severity.ERROR, PAGE, {OptimizerStateStranded: check})
+def flagged(facts: Facts) -> None:
+    from placement_lint.probe.bench import optimizer, step, trainable
+
+    model = trainable(facts).to(facts["source"])
+    held = optimizer(model, facts)
+    if facts["state"] != "built":
+        step(model, held)
+    if facts["state"] == "loaded":
+        held.load_state_dict(held.state_dict())
+    model.to(facts["target"])
+    if facts["loaded_after"]:
+        held.load_state_dict(held.state_dict())
+    if facts["stepped_after"]:
+        step(model, held)
+
+
+def control(facts: Facts) -> None:
+    from placement_lint.probe.bench import optimizer, step, trainable
+
+    model = trainable(facts).to(facts["target"])
+    held = optimizer(model, facts)
+    step(model, held)
+    step(model, held)
+
+
+EXPERIMENT = Experiment(
+    claim="state that an optimizer has when its model moves stays behind, and the next step raises",
+    flagged=flagged,
+    control=control,
+    symptoms=MIXED_DEVICES,
+    facts={
+        "optimizer": "Adagrad",
+        "momentum": 0.9,
+        "state": "built",
+        "source": "cpu",
+        "target": "cuda",
+        "loaded_after": False,
+        "stepped_after": True,
+    },
+    gpus=1,
+)
+
+
+RULE = Rule(
+    "DPL201",
+    "optimizer-state-before-move",
+    Severity.ERROR,
+    PAGE,
+    {OptimizerStateStranded: check},
+    experiment=EXPERIMENT,
+)

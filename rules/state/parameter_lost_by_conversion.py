@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter, methodcaller
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import ParameterLost
+from placement_lint.flow.facts import place_fact
+from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
+from placement_lint.rewriting import converted_inside, safe
 from placement_lint.rule import Note, Page, Problem, Rule
 
 PAGE = Page(
@@ -68,7 +73,8 @@ print(model(torch.randn(8, 4, device=device)).shape, len(list(model.parameters()
 - The result is a local variable, is computed in `forward`, or is registered with `register_buffer`.
 """,
     fix="""\
-Apply the conversion to the tensor inside `nn.Parameter(...)`. The parameter is trained and appears in
+Apply the conversion to the tensor inside `nn.Parameter(...)`: `nn.Parameter(t.to(device))`. This is safe, and
+offered for moves and floating types directly on `nn.Parameter(...)`. The parameter is trained and appears in
 `state_dict` from then on, so checkpoints saved before lack its key. `nn.Parameter(t) * c` may become
 `nn.Parameter(t * c)`: the same first value, but the factor no longer scales the gradient.
 """,
@@ -84,7 +90,71 @@ def check(event: ParameterLost) -> Iterator[Problem]:
         "register, move, save or train",
         (Note(lost.node, "the Parameter becomes a plain tensor here"),),
         advice="apply it inside `nn.Parameter(…)`",
+        rewrite=safe("convert the tensor", converted_inside(event.node, lost.node, event.tensor.created)),
+        facts={"conversion": lost.how, "source": place_fact(lost.place), "target": place_fact(event.tensor.place)},
     )
 
 
-RULE = Rule("DPL301", "parameter-lost-by-conversion", Severity.ERROR, PAGE, {ParameterLost: check})
+def flagged(facts: Facts) -> str:
+    import torch
+    from torch import nn
+
+    return _stored(_converted(nn.Parameter(torch.ones(2, 2, device=facts["source"])), facts))
+
+
+def control(facts: Facts) -> str:
+    import torch
+    from torch import nn
+
+    return _stored(nn.Parameter(_converted(torch.ones(2, 2, device=facts["source"]), facts)))
+
+
+def _converted(tensor: Any, facts: Facts) -> Any:
+    how = facts["conversion"]
+    if how in (".to(…)", ".cuda(…)", ".cpu(…)"):
+        return tensor.to(facts["target"])
+    if how not in CONVERSIONS:
+        raise OutOfReach(f"no experiment for the conversion {how!r}")
+    return CONVERSIONS[how](tensor)
+
+
+def _stored(value: Any) -> str:
+    from torch import nn
+
+    owner: Any = nn.Module()
+    owner.value = value
+    return f"it is {'a' if 'value' in owner.state_dict() else 'no'} parameter of its module"
+
+
+# By the name that the analysis gives them. ``float`` and ``contiguous`` return a Parameter that is so already.
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    **{
+        f".{name}()": methodcaller(name)
+        for name in ("double", "half", "bfloat16", "float", "contiguous", "clone", "detach", "t", "abs", "exp", "sqrt")
+    },
+    **{f".{name}()": methodcaller(name, -1) for name in ("view", "reshape", "flatten", "squeeze", "unsqueeze")},
+    **{f".{name}()": methodcaller(name, 2, 2) for name in ("expand", "repeat")},
+    **{f".{name}()": methodcaller(name, 0, 1) for name in ("transpose", "permute", "swapaxes")},
+    **{f".{name}()": methodcaller(name, 2) for name in ("add", "sub", "mul", "div", "pow")},
+    **{f".{name}": attrgetter(name) for name in ("T", "mT", "data")},
+    **dict.fromkeys(("`+`", "`-`", "`*`", "`/`", "`@`", "`**`"), lambda tensor: tensor * 2),
+    ".requires_grad_()": lambda tensor: tensor.requires_grad_(tensor.requires_grad),
+    ".to(dtype)": methodcaller("double"),
+    ".type(…)": methodcaller("double"),
+    "negation": lambda tensor: -tensor,
+    "indexing": lambda tensor: tensor[:1],
+}
+
+EXPERIMENT = Experiment(
+    claim="what is computed from a Parameter is a plain tensor, which a module does not register",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("no parameter"),),
+    facts={"conversion": ".to(…)", "source": "cpu", "target": "cuda"},
+    gpus=1,
+)
+
+
+RULE = Rule(
+    "DPL301", "parameter-lost-by-conversion", Severity.ERROR, PAGE, {ParameterLost: check}, experiment=EXPERIMENT
+)

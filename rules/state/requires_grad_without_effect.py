@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import GradFlagAssigned
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rewriting import called_with_value, renamed_attribute, safe
+from placement_lint.rule import Page, Problem, Rewrite, Rule
 
 PAGE = Page(
     what="""\
@@ -37,7 +40,7 @@ print([p.requires_grad for p in backbone.parameters()])
 - The object is neither a tensor nor known to be a module.""",
     fix="""\
 Write the right name, or call `requires_grad_` on the module. Safe where freezing was meant; what trained by accident
-stops training.""",
+stops training. The name is not corrected on a tensor that was computed from others: its flag cannot be set.""",
 )
 
 
@@ -50,7 +53,50 @@ def check(event: GradFlagAssigned) -> Iterator[Problem]:
         event.node,
         f"`{event.label} = {event.value}` {effect}: what its parameters do is unchanged, silently",
         advice=right,
+        rewrite=_set_flag(event),
+        facts={"module": event.on_module, "name": event.name, "value": event.value == "True"},
     )
 
 
-RULE = Rule("DPL309", "requires-grad-without-effect", Severity.ERROR, PAGE, {GradFlagAssigned: check})
+def _set_flag(event: GradFlagAssigned) -> Rewrite | None:
+    if event.on_module:
+        return safe("set the flag of its parameters", called_with_value(event.node, "requires_grad_"))
+    return safe("write the right name", renamed_attribute(event.node, "requires_grad")) if event.leaf else None
+
+
+def flagged(facts: Facts) -> str:
+    thing = _made(facts)
+    setattr(thing, facts["name"], facts["value"])
+    return _seen(thing, facts)
+
+
+def control(facts: Facts) -> str:
+    return _seen(_made(facts).requires_grad_(facts["value"]), facts)
+
+
+def _made(facts: Facts) -> Any:
+    """A module or a tensor that does not yet do what the assignment is meant to make it do."""
+    import torch
+
+    made = torch.nn.Linear(2, 2) if facts["module"] else torch.ones(2)
+    return made.requires_grad_(not facts["value"])
+
+
+def _seen(thing: Any, facts: Facts) -> str:
+    tensors = thing.parameters() if facts["module"] else [thing]
+    done = all(tensor.requires_grad is facts["value"] for tensor in tensors)
+    return "it is as assigned" if done else "the assignment has no effect"
+
+
+EXPERIMENT = Experiment(
+    claim="`requires_grad` of a module is an attribute that nothing reads; requires_grad_() reaches its parameters",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("no effect"),),
+    facts={"module": True, "name": "requires_grad", "value": False},
+)
+
+
+RULE = Rule(
+    "DPL309", "requires-grad-without-effect", Severity.ERROR, PAGE, {GradFlagAssigned: check}, experiment=EXPERIMENT
+)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import AttributeRebound
+from placement_lint.flow.facts import replica_facts
+from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -84,7 +87,53 @@ def check(event: AttributeRebound) -> Iterator[Problem]:
         f"under DataParallel `{event.label}` is assigned on a replica and lost with it: "
         "the module itself keeps its old value, silently",
         (*event.scene.replica, *event.reads),
+        facts={"buffer": event.buffer, **replica_facts(event.scene)},
     )
 
 
-RULE = Rule("DPL305", "state-rebound-in-replica", Severity.WARNING, PAGE, {AttributeRebound: check})
+def flagged(facts: Facts) -> str:
+    return _counted(facts, facts["buffer"], facts["in_place"])
+
+
+def control(facts: Facts) -> str:
+    return _counted(facts, buffer=True, in_place=True)
+
+
+def _counted(facts: Facts, buffer: bool, in_place: bool) -> str:
+    import torch
+    from torch import Tensor
+
+    from placement_lint.probe.bench import Model, parallel, rows
+
+    def count(self: Any, x: Tensor) -> Any:
+        if in_place:
+            self.seen.add_(1)
+        else:
+            self.seen = self.seen + 1
+        return x * self.weight.sum()
+
+    model: Any = Model(count)
+    if buffer:
+        model.register_buffer("seen", torch.tensor(0))
+    else:
+        model.seen = torch.tensor(0) if in_place else 0
+    wrapped = parallel(model, facts)
+    for _ in range(3):
+        wrapped(rows(facts))
+    return "the module keeps its old value" if int(model.seen) == 0 else f"the module counts to {int(model.seen)}"
+
+
+EXPERIMENT = Experiment(
+    claim="what a replica assigns to an attribute of its module is lost with the replica",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("keeps its old value"),),
+    facts={"buffer": False, "in_place": False, "device_ids": [0, 1]},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule(
+    "DPL305", "state-rebound-in-replica", Severity.WARNING, PAGE, {AttributeRebound: check}, experiment=EXPERIMENT
+)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import UnregisteredUsed
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rewriting import unsafe, wrapped_in
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -66,9 +69,10 @@ print(model(torch.randn(8, 4, device=device)).shape, len(model.state_dict()))
 - The owner is no `nn.Module`: a trainer may keep its networks in a dict and move them one by one.
 """,
     fix="""\
-`nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict`. Review it: the layers begin to
-train and `state_dict()` gets new keys, so an old checkpoint loads no longer with `strict=True`. An index or
-key is used as before; a ModuleDict wants strings for keys.
+`nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict` around the container. Offered where all
+that it holds fits in and the file has a name for `torch.nn`; unsafe: the layers begin to train and
+`state_dict()` gets new keys, so an old checkpoint loads no longer with `strict=True`. An index or key is used
+as before; a ModuleDict wants strings for keys.
 """,
 )
 
@@ -80,7 +84,51 @@ def check(event: UnregisteredUsed) -> Iterator[Problem]:
         "so it is neither moved nor trained nor saved",
         (*([event.moved] if event.moved else []), event.used),
         advice="use nn.ModuleList, nn.ModuleDict or nn.ParameterList",
+        rewrite=unsafe(f"register it in a {event.registering}", wrapped_in(event.node, event.registering)),
+        facts={"container": event.container, "content": event.content},
     )
 
 
-RULE = Rule("DPL303", "unregistered-container", Severity.ERROR, PAGE, {UnregisteredUsed: check})
+def flagged(facts: Facts) -> str:
+    return _held_in(facts, facts["container"])
+
+
+def control(facts: Facts) -> str:
+    return _held_in(facts, "ModuleList" if facts["content"] == "module" else "ParameterList")
+
+
+def _held_in(facts: Facts, container: str) -> str:
+    import torch
+    from torch import nn
+
+    containers: dict[str, Callable[[Any], object]] = {
+        "list": lambda part: [part],
+        "tuple": lambda part: (part,),
+        "dict": lambda part: {"part": part},
+        "ModuleList": lambda part: nn.ModuleList([part]),
+        "ModuleDict": lambda part: nn.ModuleDict({"part": part}),
+        "ParameterList": lambda part: nn.ParameterList([part]),
+        "ParameterDict": lambda part: nn.ParameterDict({"part": part}),
+    }
+    part = nn.Linear(2, 2) if facts["content"] == "module" else nn.Parameter(torch.ones(2))
+    owner: Any = nn.Module()
+    owner.parts = containers[container](part)
+    if facts["registered_too"]:
+        owner.first = part
+    owner.to(facts["home"])
+    weight = part.weight if isinstance(part, nn.Linear) else part
+    found = any(parameter is weight for parameter in owner.parameters())
+    return f"it is {'registered' if found else 'not registered'} and on {weight.device}"
+
+
+EXPERIMENT = Experiment(
+    claim="what a plain list, tuple or dict of a module holds is neither moved nor trained nor saved",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("not registered"),),
+    facts={"container": "list", "content": "module", "registered_too": False, "home": "cuda"},
+    gpus=1,
+)
+
+
+RULE = Rule("DPL303", "unregistered-container", Severity.ERROR, PAGE, {UnregisteredUsed: check}, experiment=EXPERIMENT)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.facts import mixed_facts
 from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.flow.values import describe
+from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.rewriting import registered_as_buffer, safe
 from placement_lint.rule import Note, Page, Problem, Rule
 
 PAGE = Page(
@@ -70,8 +74,9 @@ print(model(torch.rand(8, 3, device=device)).mean().item())
 """,
     fix="""\
 `self.register_buffer("mean", ..., persistent=False)`. This is safe: the tensor moves with the module and
-`state_dict()` keeps its keys. With `persistent=True`, the default, older checkpoints lack a key.
-`nn.Parameter` is not the repair: it would be trained.
+`state_dict()` keeps its keys. Offered for the first assignment in `__init__`, after that of `nn.Module`. With
+`persistent=True`, the default, older checkpoints lack a key. `nn.Parameter` is not the repair: it would be
+trained.
 """,
 )
 
@@ -87,8 +92,56 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         f"{describe(event.stray.tensor.place)}, and {event.operation} in forward raises",
         (*event.stray.tensor.history, *event.moves, Note(event.node, f"meets {event.home.named} here")),
         advice=f'use `self.register_buffer("{holder.name}", …, persistent=False)`',
+        rewrite=safe("register it as a buffer", registered_as_buffer(holder.node)) if holder.registrable else None,
         severity=None if event.seen_moving else Severity.INFO,
+        facts=mixed_facts(event),
     )
 
 
-RULE = Rule("DPL302", "unregistered-tensor-attribute", Severity.ERROR, PAGE, {DevicesMixed: check})
+def flagged(facts: Facts) -> None:
+    _use_attribute(facts, facts["role"])
+
+
+def control(facts: Facts) -> None:
+    _use_attribute(facts, "buffer")
+
+
+def _use_attribute(facts: Facts, role: str) -> None:
+    from torch import Tensor, nn
+
+    from placement_lint.probe.bench import Operation, meet_in_forward
+
+    def keep(model: Any, what: Operation) -> None:
+        kept = what.stray().to(facts["stray"])
+        if role == "buffer":
+            model.register_buffer("kept", kept, persistent=False)
+        else:
+            model.kept = nn.Parameter(kept) if role == "parameter" else kept
+
+    def use(model: Any, what: Operation, x: Tensor) -> Any:
+        return model.kept.flatten()[0] if facts["scalar"] else model.kept
+
+    meet_in_forward(facts, use, keep)
+
+
+EXPERIMENT = Experiment(
+    claim="a plain tensor attribute stays behind when its module moves, and forward raises",
+    flagged=flagged,
+    control=control,
+    symptoms=MIXED_DEVICES,
+    facts={
+        "operation": "-",
+        "layer": "",
+        "role": "plain",
+        "stray": "cpu",
+        "home": "cuda",
+        "scalar": False,
+        "wrapper": "",
+    },
+    gpus=1,
+)
+
+
+RULE = Rule(
+    "DPL302", "unregistered-tensor-attribute", Severity.ERROR, PAGE, {DevicesMixed: check}, experiment=EXPERIMENT
+)

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.facts import mixed_facts
 from placement_lint.flow.mixing import Cause, cause_of
+from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.rewriting import on_device, unsafe
 from placement_lint.rule import Note, Page, Problem, Rule
 
 PAGE = Page(
@@ -57,8 +60,8 @@ print(model(torch.randn(16, 8)).shape)
 - The model is not wrapped, or `device_ids` has a single entry.
 """,
     fix="""\
-Take the device from an input, `device=x.device`. This keeps the behaviour on one GPU. It needs review where
-`forward` has inputs on different devices, or none.
+Take the device from an input, `device=x.device`. This keeps the behaviour on one GPU. Offered where exactly one
+argument of the function is surely a tensor; unsafe: an input may be on another device than the weights.
 """,
 )
 
@@ -67,13 +70,53 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     if cause_of(event) is not Cause.FIXED_IN_REPLICA:
         return
     stray = event.stray.tensor
+    made = stray.history[-1].node
+    device = f"{event.inputs[0]}.device" if len(event.inputs) == 1 else ""
     yield Problem(
-        stray.history[-1].node,
+        made,
         f"every DataParallel replica puts this on {stray.place}, but replica 1 runs on another GPU: "
         f"{event.operation} raises there when it meets {event.home.named}",
         (*event.scene.replica, Note(event.node, f"meets {event.home.named} here")),
         advice="use the device of an input",
+        rewrite=unsafe("use the device of the input", on_device(made, device)),
+        facts=mixed_facts(event),
     )
 
 
-RULE = Rule("DPL118", "hardcoded-device-in-replica", Severity.ERROR, PAGE, {DevicesMixed: check})
+def flagged(facts: Facts) -> None:
+    _make_in_forward(facts, facts["stray"])
+
+
+def control(facts: Facts) -> None:
+    _make_in_forward(facts, "that of the input")
+
+
+def _make_in_forward(facts: Facts, device: str) -> None:
+    from torch import Tensor, nn
+
+    from placement_lint.probe.bench import Operation, meet_in_forward
+
+    def make(model: nn.Module, what: Operation, x: Tensor) -> Tensor:
+        return what.stray().to(x.device if device == "that of the input" else device)
+
+    meet_in_forward(facts, make)
+
+
+EXPERIMENT = Experiment(
+    claim="a replica on the second GPU refuses a tensor that forward puts on the first",
+    flagged=flagged,
+    control=control,
+    symptoms=MIXED_DEVICES,
+    facts={
+        "operation": "+",
+        "layer": "",
+        "stray": "cuda:0",
+        "home": "cuda",
+        "wrapper": "DataParallel",
+        "device_ids": [0, 1],
+    },
+    gpus=2,
+)
+
+
+RULE = Rule("DPL118", "hardcoded-device-in-replica", Severity.ERROR, PAGE, {DevicesMixed: check}, experiment=EXPERIMENT)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import BareModuleRead
+from placement_lint.probe.experiment import Experiment, Facts, Raises
+from placement_lint.rewriting import module_or_itself, receiver, unsafe
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -48,8 +50,9 @@ torch.save(getattr(model, "module", model).state_dict(), "net.pt")
   it.
 """,
     fix="""\
-`getattr(model, "module", model)`, a name kept for the bare model, or a wrap without the condition. The first
-changes nothing where the model is wrapped; review it where the bare model has a `module` of another kind.
+`getattr(model, "module", model)`, a name kept for the bare model, or a wrap without the condition. The first is
+offered; it changes nothing where the model is wrapped. It is unsafe where the bare model has a `module` of
+another kind.
 """,
 )
 
@@ -61,7 +64,39 @@ def check(event: BareModuleRead) -> Iterator[Problem]:
         "`module` (AttributeError)",
         event.wrapped,
         advice=f'use `getattr({event.label}, "module", {event.label})`',
+        rewrite=unsafe("read `module` where there is one", module_or_itself(event.node, receiver(event.node))),
     )
 
 
-RULE = Rule("DPL121", "module-attribute-on-unwrapped", Severity.ERROR, PAGE, {BareModuleRead: check})
+def flagged(facts: Facts) -> None:
+    from torch import nn
+
+    from placement_lint.probe.bench import in_wrapper
+
+    model = nn.Linear(2, 2)
+    if facts["own_attribute"]:
+        model.add_module("module", nn.ReLU())
+    _ = in_wrapper(model, facts["wrapper"]).module
+
+
+def control(facts: Facts) -> None:
+    from torch import nn
+
+    from placement_lint.probe.bench import in_wrapper
+
+    model = in_wrapper(nn.Linear(2, 2), facts["wrapper"])
+    getattr(model, "module", model)
+
+
+EXPERIMENT = Experiment(
+    claim="a module that is not wrapped has no attribute `module`",
+    flagged=flagged,
+    control=control,
+    symptoms=(Raises("AttributeError", "has no attribute 'module'"),),
+    facts={"wrapper": "", "own_attribute": False},
+)
+
+
+RULE = Rule(
+    "DPL121", "module-attribute-on-unwrapped", Severity.ERROR, PAGE, {BareModuleRead: check}, experiment=EXPERIMENT
+)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import ParametersRead
+from placement_lint.flow.facts import replica_facts
+from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -82,7 +85,62 @@ def check(event: ParametersRead) -> Iterator[Problem]:
         f"in a DataParallel replica parameters are plain tensors: `{event.label}` {effect}",
         event.scene.replica,
         advice="use the device or dtype of an input, or name the weight itself",
+        facts={"method": event.method, **replica_facts(event.scene)},
     )
 
 
-RULE = Rule("DPL119", "parameters-in-replica", Severity.ERROR, PAGE, {ParametersRead: check})
+def flagged(facts: Facts) -> str:
+    return _asked(facts, facts["method"])
+
+
+def control(facts: Facts) -> str:
+    return _asked(facts, "the weight itself")
+
+
+def _asked(facts: Facts, method: str) -> str:
+    """What the replicas answer to a question, beside what the module itself answers."""
+    import torch
+    from torch import Tensor, nn
+
+    from placement_lint.probe.bench import Model, parallel, rows
+
+    questions: dict[str, Callable[[Any], object]] = {
+        "parameters": lambda module: len(list(module.parameters())),
+        "named_parameters": lambda module: len(list(module.named_parameters())),
+        "state_dict": lambda module: len(module.state_dict()),
+        "isinstance": lambda module: isinstance(module.weight, nn.Parameter),
+        "requires_grad_": lambda module: module.requires_grad_(False).weight.requires_grad,
+        "zero_grad": lambda module: (module.zero_grad(), original.weight.grad is None)[1],
+        "buffers": lambda module: len(list(module.buffers())),
+        "ParameterList": lambda module: len(module.listed),
+        "modules": lambda module: len(list(module.modules())),
+        "the weight itself": lambda module: module.weight.shape,
+    }
+    answers: list[object] = []
+
+    def ask(module: nn.Module, x: Tensor) -> Tensor:
+        answers.append(questions[method](module))
+        return x
+
+    original: Any = Model(ask)
+    original.listed = nn.ParameterList([torch.ones(2)])
+    original.weight.grad = torch.ones_like(original.weight)
+    parallel(original, facts)(rows(facts))
+    in_replicas = answers.copy()
+    right = questions[method](original)
+    alike = all(answer == right for answer in in_replicas)
+    return "replicas answer as the module does" if alike else f"replicas answer {in_replicas}, the module {right}"
+
+
+EXPERIMENT = Experiment(
+    claim="a replica has no parameters: parameters() is empty, and its weights are plain tensors",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("replicas answer ["),),
+    facts={"method": "parameters", "device_ids": [0, 1]},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule("DPL119", "parameters-in-replica", Severity.ERROR, PAGE, {ParametersRead: check}, experiment=EXPERIMENT)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import ReplicaLossReduced
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rewriting import renamed, unsafe
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -64,9 +67,10 @@ loss.backward()
 - `device_ids` has a single entry.
 """,
     fix="""\
-Use `.mean()`. It changes the gradient on two or more GPUs, so a learning rate that was tuned there has to be
-tuned again. Against uneven chunks pass `drop_last=True` with a batch size that divides. Computing the loss on
-the gathered output gives the single-GPU gradient for every batch size.
+Use `.mean()`, which is offered for `.sum()`. It is unsafe: it changes the gradient on two or more GPUs, so a
+learning rate that was tuned there has to be tuned again. Against uneven chunks pass `drop_last=True` with a
+batch size that divides. Computing the loss on the gathered output gives the single-GPU gradient for every
+batch size.
 """,
 )
 
@@ -78,6 +82,8 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
             f"`{event.label}` holds one mean loss a replica: their sum multiplies the gradient by the number of GPUs",
             event.tensor.history,
             advice="use `.mean()`",
+            rewrite=unsafe("take the mean of the replicas' losses", renamed(event.node, "mean")),
+            facts={"how": "sum"},
         )
     elif event.how == "mean" and event.tensor.reduction == "mean" and event.tensor.uneven:
         yield Problem(
@@ -87,7 +93,52 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
             event.tensor.history,
             advice="pass drop_last=True or compute the loss outside",
             severity=Severity.INFO,
+            facts={"how": "mean", "uneven": True},
         )
 
 
-RULE = Rule("DPL105", "summed-replica-loss", Severity.WARNING, PAGE, {ReplicaLossReduced: check})
+def flagged(facts: Facts) -> str:
+    return _gradient(facts, facts["how"], facts["uneven"])
+
+
+def control(facts: Facts) -> str:
+    return _gradient(facts, "sum" if facts["reduction"] == "sum" else "mean", uneven=False)
+
+
+def _gradient(facts: Facts, how: str, uneven: bool) -> str:
+    """How the gradient of the reduced losses compares with that of the same loss of the whole batch."""
+    import torch
+    from torch import Tensor, nn
+
+    from placement_lint.probe.bench import SIDE, Model, parallel, replicas
+
+    def loss(module: Any, x: Tensor) -> Any:
+        rows = nn.Linear.forward(module, x) ** 2
+        return rows if facts["reduction"] == "none" else getattr(rows, facts["reduction"])()
+
+    model: Any = Model(loss)
+    batch = torch.randn(SIDE * replicas(facts) + uneven, SIDE)
+    reduced = getattr(parallel(model, facts)(batch), how)()
+    (reduced / replicas(facts) if facts["divided"] else reduced).backward()
+    gathered, model.weight.grad = model.weight.grad.clone(), None
+    whole = loss(model, batch.to(model.weight.device))
+    (getattr(whole, how)() if facts["reduction"] == "none" else whole).backward()
+    if torch.allclose(gathered, model.weight.grad, rtol=1e-3, atol=1e-5):
+        return "the gradient is that of the whole batch"
+    return (
+        f"the gradient is another than that of the whole batch, {gathered.norm() / model.weight.grad.norm():.2f} times"
+    )
+
+
+EXPERIMENT = Experiment(
+    claim="the sum of the replicas' mean losses multiplies the gradient by the number of GPUs",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("another than that of the whole batch"),),
+    facts={"how": "sum", "reduction": "mean", "uneven": False, "divided": False, "device_ids": [0, 1]},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule("DPL105", "summed-replica-loss", Severity.WARNING, PAGE, {ReplicaLossReduced: check}, experiment=EXPERIMENT)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import ReplicaLossUsed
+from placement_lint.probe.experiment import Experiment, Facts, Raises
+from placement_lint.rewriting import appended, is_path, safe
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -61,7 +64,8 @@ loss.backward()
 - `device_ids` has a single entry, so that there is no gather.
 """,
     fix="""\
-`loss = loss.mean()` before the first use. This is safe: on a 0-dim loss it changes nothing. The mean is that
+`loss.mean()` at each use, or `loss = loss.mean()` before the first; `.sum()` where each loss is a sum. The use is
+rewritten, and this is safe: on a 0-dim loss it changes nothing. A comparison is left alone. The mean is that
 of the whole batch only where all replicas get equally many rows; a loss computed on the gathered output
 always is.
 """,
@@ -69,13 +73,62 @@ always is.
 
 
 def check(event: ReplicaLossUsed) -> Iterator[Problem]:
+    # What is tested is rarely the loss itself: the mean of a comparison is another question.
+    fixable = event.use != "bool" or is_path(event.source)
+    reduced = "sum()" if event.tensor.reduction == "sum" else "mean()"
     yield Problem(
         event.node,
         f"`{event.label}` comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector "
         f"with one loss a replica: {event.how} raises",
         event.tensor.history,
         advice=f"reduce it first, `{event.label} = {event.label}.mean()`",
+        rewrite=safe(f"reduce it with `.{reduced}`", appended(event.source, reduced)) if fixable else None,
+        facts={"use": event.use},
     )
 
 
-RULE = Rule("DPL104", "unreduced-replica-loss", Severity.ERROR, PAGE, {ReplicaLossUsed: check})
+def flagged(facts: Facts) -> None:
+    _used(_loss(facts), facts["use"])
+
+
+def control(facts: Facts) -> None:
+    _used(_loss(facts).mean(), facts["use"])
+
+
+def _loss(facts: Facts) -> Any:
+    from placement_lint.probe.bench import in_replicas
+
+    loss = in_replicas(lambda model, x: (x @ model.weight).mean(), facts)
+    return loss.mean() if facts["reduced"] else loss
+
+
+def _used(loss: Any, use: str) -> None:
+    uses: dict[str, Callable[[], object]] = {
+        "backward": loss.backward,
+        "backward(gradient)": lambda: loss.backward(loss.detach()),
+        "item": loss.item,
+        "int": lambda: int(loss),
+        "bool": lambda: bool(loss),
+        "format": lambda: f"{loss:.3f}",
+    }
+    uses.get(use, lambda: float(loss))()
+
+
+EXPERIMENT = Experiment(
+    claim="DataParallel gathers one loss a replica, and such a vector is no number",
+    flagged=flagged,
+    control=control,
+    symptoms=(
+        Raises("RuntimeError", "grad can be implicitly created only for scalar outputs"),
+        Raises("RuntimeError", "cannot be converted to Scalar"),
+        Raises("RuntimeError", "more than one value is ambiguous"),
+        Raises("ValueError", "only one element tensors can be converted"),
+        Raises("TypeError", "unsupported format string"),
+    ),
+    facts={"use": "backward", "reduced": False, "device_ids": [0, 1]},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule("DPL104", "unreduced-replica-loss", Severity.ERROR, PAGE, {ReplicaLossUsed: check}, experiment=EXPERIMENT)

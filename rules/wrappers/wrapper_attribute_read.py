@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import WrapperAttributeRead
+from placement_lint.probe.experiment import Experiment, Facts, Raises
+from placement_lint.rewriting import module_of, receiver, safe, unsafe
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -50,8 +53,9 @@ print(model.module.weight.grad.norm())
 - Wrappers that forward attributes: a subclass with a `__getattr__`, `torch.compile`, FSDP.
 """,
     fix="""\
-Read the name from `model.module`. This is safe where the model is wrapped on every path. Where it is wrapped
-on some paths only, use `getattr(model, "module", model)`, or keep a name for the bare model.
+Read the name from `model.module`. This is safe where nothing but a wrapper is read there. Where the model is
+wrapped on some paths only, `getattr(model, "module", model)` is offered, as unsafe; a name kept for the bare
+model does as well.
 """,
 )
 
@@ -62,12 +66,49 @@ def check(event: WrapperAttributeRead) -> Iterator[Problem]:
     else:
         lacks = f"has no attribute `{event.name}` (AttributeError)"
         inner = f"{event.label}.module.{event.name}"
+    fix = safe if event.always else unsafe
     yield Problem(
         event.node,
         f"`{event.label}` is a {event.wrapper}, which {lacks}",
         (event.wrapped,),
         advice=f"use `{inner}`",
+        rewrite=fix("read it from the wrapped module", module_of(receiver(event.node), event.always)),
+        facts={"wrapper": event.wrapper, "name": event.name},
     )
 
 
-RULE = Rule("DPL101", "wrapper-attribute-read", Severity.ERROR, PAGE, {WrapperAttributeRead: check})
+def flagged(facts: Facts) -> None:
+    _read(_wrapped(facts), facts["name"])
+
+
+def control(facts: Facts) -> None:
+    wrapper = _wrapped(facts)
+    _read(getattr(wrapper, "module", wrapper), facts["name"])
+
+
+def _wrapped(facts: Facts) -> Any:
+    from torch import nn
+
+    from placement_lint.probe.bench import in_wrapper
+
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.__dict__.setdefault(facts["name"], "what only the model has")
+    return in_wrapper(model, facts["wrapper"])
+
+
+def _read(model: Any, name: str) -> None:
+    model[0] if name == "[]" else getattr(model, name)
+
+
+EXPERIMENT = Experiment(
+    claim="a wrapper does not pass on the attributes of the module that it wraps",
+    flagged=flagged,
+    control=control,
+    symptoms=(Raises("AttributeError", "object has no attribute"), Raises("TypeError", "is not subscriptable")),
+    facts={"wrapper": "DataParallel", "name": "backbone"},
+)
+
+
+RULE = Rule(
+    "DPL101", "wrapper-attribute-read", Severity.ERROR, PAGE, {WrapperAttributeRead: check}, experiment=EXPERIMENT
+)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import StateLoaded
+from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -67,7 +68,39 @@ def check(event: StateLoaded) -> Iterator[Problem]:
         f"the state was saved {had} the `module.` prefix of a wrapper and is loaded into a module {lacks} it: {effect}",
         event.trace,
         advice="save and load `.module.state_dict()`",
+        facts={"prefixed": event.state.prefixed, "into_wrapper": event.into_wrapper, "strict": event.strict},
     )
 
 
-RULE = Rule("DPL103", "wrapper-state-dict-prefix", Severity.ERROR, PAGE, {StateLoaded: check})
+def flagged(facts: Facts) -> str:
+    return _loaded(facts, facts["prefixed"], facts["into_wrapper"])
+
+
+def control(facts: Facts) -> str:
+    return _loaded(facts, prefixed=False, into_wrapper=False)
+
+
+def _loaded(facts: Facts, prefixed: bool, into_wrapper: bool) -> str:
+    import torch
+    from torch import nn
+
+    def model(wrapped: bool) -> nn.Module:
+        layer = nn.Linear(2, 2)
+        return nn.DataParallel(layer) if wrapped else layer
+
+    saved, target = model(prefixed), model(into_wrapper)
+    target.load_state_dict(saved.state_dict(), strict=facts["strict"])
+    pairs = zip(saved.parameters(), target.parameters(), strict=True)
+    return "all is loaded" if all(torch.equal(one, other) for one, other in pairs) else "nothing is loaded"
+
+
+EXPERIMENT = Experiment(
+    claim="a state dict with the `module.` prefix of a wrapper does not fit a bare module, nor the reverse",
+    flagged=flagged,
+    control=control,
+    symptoms=(Raises("RuntimeError", "Missing key(s) in state_dict"), Sees("nothing is loaded")),
+    facts={"prefixed": True, "into_wrapper": False, "strict": True},
+)
+
+
+RULE = Rule("DPL103", "wrapper-state-dict-prefix", Severity.ERROR, PAGE, {StateLoaded: check}, experiment=EXPERIMENT)

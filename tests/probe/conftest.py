@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,13 @@ def probe(prober: Prober) -> Probe:
         return prober.trial(experiment, facts)
 
     return carry_out
+
+
+@pytest.fixture
+def one_sandbox(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the sandbox of all tests instead of starting their own."""
+    for room in ("findings", "table"):
+        monkeypatch.setattr(f"placement_lint.probe.{room}.Sandbox", lambda: nullcontext(prober.sandbox))
 
 
 @pytest.fixture

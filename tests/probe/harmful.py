@@ -58,9 +58,13 @@ def raises_without_end(facts: Facts) -> None:
 
 
 def fills_memory(facts: Facts) -> None:
-    blocks = []
-    while True:
-        blocks.append(bytearray(2**28))
+    bytearray(2**34)
+
+
+def fills_memory_with_tensors(facts: Facts) -> None:
+    import torch
+
+    torch.empty(2**34, dtype=torch.uint8)
 
 
 def prints(facts: Facts) -> str:

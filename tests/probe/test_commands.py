@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from placement_lint import errors
 from placement_lint.cli import main
+from placement_lint.probe.prober import Prober
 from placement_lint.registry import all_rules, find_rule
 
 BUG = find_rule("DPL501").page.example
 FOLKLORE = find_rule("DPL904").page.example
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("own_cache", "one_sandbox")
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_a_finding_is_confirmed_in_full(checked) -> None:
 
 def test_a_finding_is_confirmed_concisely(checked) -> None:
     _, printed = checked(BUG, "--probe", "simulated", "--format", "concise")
-    assert printed.splitlines()[0].endswith("[confirmed]")
+    assert printed.splitlines()[0].endswith(f"[confirmed on 2 simulated GPUs, torch {version('torch')}]")
 
 
 def test_a_finding_is_confirmed_in_json(checked) -> None:
@@ -113,19 +115,19 @@ def test_what_is_refuted_is_shown_and_does_not_fail(checked) -> None:
     status, printed = checked(FOLKLORE, *arguments, "--probe", "simulated")
     assert status == 0
     assert "DPL904" in printed
-    assert "[refuted]" in printed
+    assert "[refuted on " in printed
     assert checked(FOLKLORE, *arguments, "--probe", "simulated", "--strict-probes")[0] == 1
 
 
-def test_verdicts_are_remembered(checked, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdicts_are_remembered(checked, own_cache: Path, prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     first = checked(BUG, "--probe", "simulated", "--format", "concise")[0]
     assert (own_cache / "verdicts.json").exists()
-    monkeypatch.setattr("placement_lint.probe.sandbox._Worker", None)
+    monkeypatch.setattr(prober.sandbox, "run", None)
     assert checked(BUG, "--probe", "simulated", "--format", "concise")[0] == first
 
 
 def test_a_file_without_findings_starts_nothing(checked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placement_lint.probe.sandbox._Worker", None)
+    monkeypatch.setattr("placement_lint.probe.findings.Sandbox", None)
     assert checked("import torch\n", "--probe", "auto")[0] == 0
 
 

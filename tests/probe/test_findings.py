@@ -43,12 +43,15 @@ def facts(source: str, rule: str) -> dict[str, object]:
 
 
 def wrapped(move: str, ids: str) -> str:
-    return f"import torch\nfrom torch import nn\nnet = nn.DataParallel(nn.Linear(4, 2){move}, device_ids={ids})\nnet(torch.ones(4, 4))\n"
+    call = f"nn.DataParallel(nn.Linear(4, 2){move}, device_ids={ids})(torch.ones(4, 4))"
+    return f"import torch\nfrom torch import nn\n{call}\n"
 
 
 def test_facts_are_those_of_the_program() -> None:
     assert facts(wrapped(".to('cuda:2')", "[1, 0, 2]"), "DPL401") == {"place": "cuda:2", "device_ids": (1, 0, 2)}
     assert facts(wrapped("", "None"), "DPL401") == {"place": "cpu", "device_ids": (0, 1)}
+    replica = find_rule("DPL119").page.example.replace(".to(device))", ".to(device), device_ids=[1, 0])")
+    assert facts(replica, "DPL119") == {"method": "parameters", "device_ids": (1, 0)}
     optimizer = find_rule("DPL201").page.example
     assert facts(optimizer, "DPL201") == {
         "optimizer": "Adagrad",

@@ -13,6 +13,7 @@ from pathlib import Path
 import harmful
 import pytest
 
+from placement_lint.errors import UsageError
 from placement_lint.finding import Outcome
 from placement_lint.probe.experiment import Arm, Experiment, Raises, Sees
 from placement_lint.probe.prober import Prober
@@ -28,15 +29,15 @@ here_only = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process 
 def sandbox() -> Iterator[Sandbox]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(HERE))
-        with Sandbox(limit=1.0) as box:
+        with Sandbox(limit=2.0) as box:
             yield box
 
 
 @pytest.mark.parametrize(
     ("arm", "reason"),
     [
-        (harmful.hangs, "no end after 1 s"),
-        (harmful.hangs_and_ignores_signals, "no end after 1 s"),
+        (harmful.hangs, "no end after 2 s"),
+        (harmful.hangs_and_ignores_signals, "no end after 2 s"),
         (harmful.crashes, "SIGABRT"),
         (harmful.segfaults, "SIGSEGV"),
         (harmful.exits, "exit status 3"),
@@ -49,16 +50,22 @@ def test_an_arm_that_is_lost_costs_only_itself(arm: Arm, reason: str, sandbox: S
     assert sandbox.run(harmful.ends_well, {}, None) == FINE
 
 
+def test_pytorch_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart is missing')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Sandbox() as box, pytest.raises(UsageError, match="PyTorch does not start: the process died"):
+        box.run(harmful.ends_well, {}, None)
+
+
 def test_exceptions_are_answers(sandbox: Sandbox) -> None:
     assert sandbox.run(harmful.raises_without_end, {}, None)["raised"][0] == "RecursionError"
     assert sandbox.run(harmful.ends_well, {}, None) == FINE
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is limited where the system can")
-def test_memory_is_limited(sandbox: Sandbox) -> None:
-    sandbox.limit = 30.0
-    assert "MemoryError" in sandbox.run(harmful.fills_memory, {}, None)["unable"]
-    sandbox.limit = 1.0
+@pytest.mark.parametrize("arm", [harmful.fills_memory, harmful.fills_memory_with_tensors])
+def test_memory_is_limited(arm: Arm, sandbox: Sandbox) -> None:
+    assert "memory" in sandbox.run(arm, {}, None)["unable"]
 
 
 def test_what_an_arm_prints_is_no_answer(sandbox: Sandbox) -> None:

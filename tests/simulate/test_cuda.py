@@ -179,6 +179,17 @@ def test_memory(two_gpus):
     assert torch.cuda.memory_reserved() >= 0
 
 
+def test_what_the_allocator_counts(two_gpus):
+    held = [torch.zeros(1000, device="cuda:1") for _ in range(3)]
+    del held[0]
+    torch.cuda.empty_cache()
+    stats = torch.cuda.memory_stats(1)
+    assert stats["allocation.all.current"] == 2
+    assert (stats["num_device_alloc"], stats["num_device_free"]) == (3, 1)
+    assert stats["num_sync_all_streams"] == 1
+    assert torch.cuda.memory_stats(0)["num_device_alloc"] == 0
+
+
 def test_streams_and_events(two_gpus):
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     stream = torch.cuda.Stream()
@@ -226,6 +237,58 @@ def test_printing(two_gpus):
     assert "device='cuda:0'" in repr(nn.Linear(1, 1).cuda().weight)
 
 
+def test_only_sleep_takes_time_on_a_stream(two_gpus):
+    busy, idle, cycles = torch.cuda.Stream(0), torch.cuda.Stream(1), 100_000_000
+    with torch.cuda.stream(busy):
+        torch.cuda._sleep(cycles)
+        event = torch.cuda.Event()
+        event.record()
+    assert not busy.query()
+    assert not event.query()
+    assert idle.query()
+    idle.wait_event(event)
+    assert not idle.query()
+    event.synchronize()
+    assert event.query()
+    assert busy.query()
+    with torch.cuda.stream(busy):
+        torch.cuda._sleep(cycles)
+    torch.cuda.synchronize(1)
+    assert not busy.query()
+    torch.cuda.synchronize(0)
+    assert busy.query()
+
+
+def test_events_belong_to_the_device_they_were_recorded_on(two_gpus):
+    first, second = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record(torch.cuda.current_stream(0))
+    second.record(torch.cuda.current_stream(1))
+    with pytest.raises(RuntimeError, match="invalid resource handle"):
+        first.elapsed_time(second)
+    with pytest.raises(RuntimeError, match="Event device 0 does not match recording stream's device 1"):
+        first.record(torch.cuda.current_stream(1))
+
+
+def test_priorities_of_streams(two_gpus):
+    lowest, highest = torch.cuda.Stream.priority_range()
+    assert highest < lowest == 0
+    assert [torch.cuda.Stream(priority=wish).priority for wish in (-99, 0, 99)] == [highest, 0, lowest]
+    with pytest.raises(ValueError, match="Expected a cuda device, but got: cpu"):
+        torch.cuda.Stream("cpu")
+
+
+def test_traced_modules(two_gpus):
+    model = nn.Sequential(nn.Conv2d(1, 2, 2), nn.BatchNorm2d(2), nn.Flatten()).cuda().eval()
+    images = torch.rand(3, 1, 3, 3, device="cuda")
+    traced = torch.jit.trace(model, (images,))
+    assert torch.allclose(traced(images), model(images))
+    assert str(traced(images).device) == "cuda:0"
+    with pytest.raises(RuntimeError, match="failed in the TorchScript interpreter"):
+        traced(images.cpu())
+    halved = torch.jit.trace(lambda values: (values * 2 + 1) / values.shape[0], (images,))
+    assert torch.equal(halved(images), (images * 2 + 1) / 3)
+
+
 def test_legacy_types(two_gpus):
     values = torch.cuda.FloatTensor([1, 2])
     assert values.type() == "torch.cuda.FloatTensor"
@@ -234,6 +297,8 @@ def test_legacy_types(two_gpus):
     assert isinstance(torch.ones(1), torch.FloatTensor)
     assert not isinstance(torch.ones(1), torch.cuda.FloatTensor)
     assert torch.cuda.LongTensor(3).dtype is torch.int64
+    with pytest.raises(RuntimeError, match="expects device type: cpu but device type: cuda was passed"):
+        torch.FloatTensor(2, device="cuda")
     torch.set_default_tensor_type("torch.cuda.DoubleTensor")
     try:
         assert (str(torch.ones(1).device), torch.ones(1).dtype) == ("cuda:0", torch.float64)
@@ -248,6 +313,12 @@ def test_what_is_not_simulated_says_so(two_gpus):
         lambda: torch.ones(1, device="cuda").__cuda_array_interface__,
         lambda: torch.cuda.ExternalStream(1),
         lambda: torch.batch_norm_stats(torch.ones(2, 3, device="cuda"), 1e-5),
+        lambda: torch.cuda._set_rng_state_offset(8),
+        # Kernels that the CPU has not got at all, or not for this dtype.
+        lambda: torch.batch_norm_elemt(torch.ones(2, 3, device="cuda"), *torch.ones(4, 3, device="cuda"), 1e-5),
+        lambda: nn.functional.multi_margin_loss(
+            torch.ones(2, 3, device="cuda", dtype=torch.half), torch.zeros(2, device="cuda", dtype=torch.int64)
+        ),
     ):
         with pytest.raises(NotSimulated, match=r"^not simulated: "):
             attempt()

@@ -220,6 +220,33 @@ def test_reduce_add():
     assert devices(sums) == ["cuda:0", "cuda:0"]
 
 
+def test_parameters_without_elements_are_replicated():
+    model = nn.Linear(3, 2)
+    model.register_parameter("rows", nn.Parameter(torch.ones(0, 4)))
+    model.register_buffer("flags", torch.ones(2, 0, dtype=torch.uint8))
+    _, replica = parallel.replicate(model.cuda(), [0, 1])
+    assert (replica.rows.shape, str(replica.rows.device)) == ((0, 4), "cuda:1")
+    assert (replica.flags.shape, str(replica.flags.device)) == ((2, 0), "cuda:1")
+
+
+UNFIT = {
+    "another shape": ([(1, 2, 3), (2, 3)], 0, "Output tensor at index 0 has incorrect shape"),
+    "another size beside the dimension": ([(2, 3), (2, 4)], 0, "Output tensor at index 1 has incorrect shape"),
+    "too little": ([(2, 3), (1, 3)], -2, "Total size for output tensors along scatter dim 0 does not match"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_outputs_of_scatter_must_fit(case):
+    shapes, dim, message = UNFIT[case]
+    with pytest.raises(RuntimeError, match=message):
+        comm.scatter(torch.ones(4, 3), dim=dim, out=[on(index, *shape) for index, shape in enumerate(shapes)])
+
+
+def test_gathered_dtype_is_the_first_ones():
+    assert comm.gather([on(0, 2).half(), on(1, 2)], destination=0).dtype is torch.float16
+
+
 def test_scatter_and_gather_of_comm():
     values = torch.arange(6.0).view(6, 1)
     parts = comm.scatter(values, [0, 1], chunk_sizes=[2, 4])

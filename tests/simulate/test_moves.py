@@ -37,6 +37,8 @@ PLACES = {
     "there and back": (lambda t: t.cuda().cpu(), "cpu"),
     "type": (lambda t: t.type(torch.cuda.FloatTensor), "cuda:0"),
     "type by name": (lambda t: t.type("torch.cuda.DoubleTensor"), "cuda:0"),
+    "type_as": (lambda t: t.type_as(torch.ones(1, device="cuda:1")), "cuda:1"),
+    "type_as, back": (lambda t: t.cuda().type_as(torch.ones(1, dtype=torch.float64)), "cpu"),
     "type back": (lambda t: t.cuda().type(torch.FloatTensor), "cpu"),
     "dtype alone": (lambda t: t.cuda(1).double(), "cuda:1"),
     "views": (lambda t: t.cuda(1).view(-1, 1).t()[0, 1:].detach(), "cuda:1"),
@@ -52,6 +54,7 @@ PLACES = {
     "tensor of a tensor": (lambda t: t.cuda(1).new_tensor(t.cuda(1)), "cuda:1"),
     "computed": (lambda t: (t.cuda(1) * 2).sum(), "cuda:1"),
     "legacy constructor": (lambda t: torch.cuda.FloatTensor(2, 3), "cuda:0"),
+    "legacy constructor with an index": (lambda t: torch.cuda.FloatTensor(2, 3, device=1), "cuda:1"),
     "legacy constructor of the CPU": (lambda t: torch.FloatTensor(2, 3), "cpu"),
     "Tensor(...)": (lambda t: torch.Tensor(2, 3), "cpu"),
     "sparse": (lambda t: torch.eye(2).to_sparse().to("cuda:1"), "cuda:1"),
@@ -183,6 +186,60 @@ def test_higher_derivatives_cross_devices():
     assert second.item() == 12
 
 
+ASKED = {
+    "backward": lambda out, at: out.backward(torch.ones(2, device=at)),
+    "autograd.grad": lambda out, at: torch.autograd.grad(out, [LEAF["leaf"]], torch.ones(2, device=at)),
+}
+LEAF = {}
+
+
+@pytest.mark.parametrize("how", ASKED)
+def test_a_backward_pass_begins_where_its_output_is(how):
+    LEAF["leaf"] = torch.ones(2, device="cuda:1", requires_grad=True)
+    for elsewhere in ("cpu", "cuda:0"):
+        message = f"^invalid gradient at index 0 - expected device cuda:1 but got {elsewhere}"
+        with pytest.raises(RuntimeError, match=message):
+            ASKED[how](LEAF["leaf"] * 2, elsewhere)
+    ASKED[how](LEAF["leaf"] * 2, "cuda:1")
+
+
+class ReturnsElsewhere(torch.autograd.Function):
+    """Its gradient comes from the CPU, whatever it was given."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.full(gradient.shape, 2.0)
+
+
+def test_functions_return_gradients_where_their_inputs_are():
+    expected = "Function ReturnsElsewhereBackward returned an invalid gradient at index 0 - expected device cuda:0"
+    with pytest.raises(RuntimeError, match=expected):
+        ReturnsElsewhere.apply(torch.ones(2, device="cuda", requires_grad=True)).sum().backward()
+    scalar = torch.ones((), device="cuda", requires_grad=True)
+    ReturnsElsewhere.apply(scalar).backward()
+    assert str(scalar.grad.device) == "cuda:0"
+
+
+def test_gradients_asked_for_are_where_their_tensors_are():
+    image = torch.rand(1, 1, 4, 4, device="cuda:1", requires_grad=True)
+    enlarged = nn.functional.interpolate(image, scale_factor=2)
+    outer = torch.ones_like(enlarged, requires_grad=True)
+    (first,) = torch.autograd.grad(enlarged, image, outer, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), image, allow_unused=True, materialize_grads=True)
+    assert {str(first.device), str(second.device)} == {"cuda:1"}
+
+
+def test_many_gradients_in_one_pass():
+    values = torch.rand(3, device="cuda:1", requires_grad=True)
+    rows = torch.eye(3, device="cuda:1")
+    (jacobian,) = torch.autograd.grad(values**2, values, rows, is_grads_batched=True)
+    assert torch.allclose(jacobian.cpu(), torch.diag(2 * values.detach().cpu()))
+
+
 # --- modules --------------------------------------------------------------------------------------
 
 MODULE_MOVES = {
@@ -254,6 +311,20 @@ def test_meta_modules_become_real_on_a_gpu():
     assert layer.weight is not before
     assert str(layer.weight.device) == "cuda:0"
     assert str(torch.ones(2, device="cuda").to("meta").device) == "meta"
+
+
+def test_lazy_modules_load_what_has_no_shape_yet():
+    waiting, other = nn.LazyLinear(2, device="cuda"), nn.LazyLinear(2)
+    waiting.load_state_dict(other.state_dict())
+    assert waiting.has_uninitialized_params()
+    waiting.load_state_dict(nn.Linear(3, 2).cuda(1).state_dict())
+    assert (waiting.weight.shape, str(waiting.weight.device)) == ((2, 3), "cuda:0")
+
+
+def test_meta_parameters_draw_matrix_products_to_their_kernels():
+    """Shapes can be tried out before ``to_empty``: meta kernels compare no devices."""
+    (torch.ones(2, 3, device="cuda") @ torch.ones(3, 1, device="meta"))
+    nn.functional.embedding(torch.zeros(2, dtype=torch.int64, device="cuda"), torch.ones(3, 2, device="meta"))
 
 
 REGISTERED = {

@@ -1,0 +1,53 @@
+"""Where an experiment runs: on real GPUs where there are enough, on one where the pattern allows, else simulated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from placement_lint.probe.experiment import Experiment, Facts
+from placement_lint.probe.sandbox import Inventory
+
+AUTO, SIMULATED, GPU = "auto", "simulated", "gpu"
+MODES = (AUTO, SIMULATED, GPU)
+MOST_SIMULATED = 16
+
+
+@dataclass(frozen=True)
+class Ground:
+    """``simulate`` is how many GPUs are simulated, None for the machine as it is; ``facts`` are fitted to it."""
+
+    name: str
+    simulate: int | None
+    facts: Facts
+
+
+class TooFew(Exception):
+    """There are not the GPUs that the facts need."""
+
+
+def choose(mode: str, experiment: Experiment, facts: Facts, found: Inventory) -> Ground:
+    """The ground for an experiment; ``found`` says what this machine has."""
+    needed, real = experiment.gpus_for(facts), len(found.gpus)
+    if mode != SIMULATED:
+        if needed <= real:
+            return Ground(real_name(found), None, facts)
+        alone = experiment.on_one_gpu(facts) if real == 1 else None
+        if alone is not None:
+            return Ground(real_name(found), None, alone)
+    if mode == GPU:
+        raise TooFew(f"needs {counted(needed)}, found {real}")
+    if needed > MOST_SIMULATED:
+        raise TooFew(f"needs {counted(needed)}, and at most {MOST_SIMULATED} are simulated")
+    count = max(needed, 2)
+    return Ground(f"{count} simulated GPUs", count, facts)
+
+
+def real_name(found: Inventory) -> str:
+    """``2 × NVIDIA H200``, or ``CPU``."""
+    names = Counter(found.gpus)
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items()) or "CPU"
+
+
+def counted(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"

@@ -1,0 +1,160 @@
+"""A child process in which arms run, so that nothing they do can harm the tool: see worker.py.
+
+The process is started when it is first needed and kept for the next arm. One that hangs or dies is ended with its
+whole group and costs its own arm only; the next arm gets a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from placement_lint.errors import UsageError
+from placement_lint.probe.experiment import Arm, Facts
+
+LIMIT = 60.0  # seconds an arm
+START_LIMIT = 180.0  # seconds to import PyTorch
+COMMAND = (sys.executable, "-m", "placement_lint.probe.worker")
+QUIET = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"}
+BLIND = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class ArmLost(Exception):
+    """The process ended or was ended before the arm did; the message says why."""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What the worker found on this machine: PyTorch's version, and the name of each real GPU."""
+
+    torch: str
+    gpus: tuple[str, ...]
+
+
+class Sandbox:
+    """Runs arms in a worker; to be used in a ``with`` statement, at whose end nothing is left."""
+
+    def __init__(self, limit: float = LIMIT) -> None:
+        self.limit = limit
+        self._workers: dict[bool, _Worker] = {}
+        self._inventory: Inventory | None = None
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for blind in list(self._workers):
+            self._end(blind)
+
+    @property
+    def inventory(self) -> Inventory:
+        if self._inventory is None:
+            hello = self._started(blind=False).hello
+            self._inventory = Inventory(hello["torch"], tuple(hello["gpus"]))
+        return self._inventory
+
+    def run(self, arm: Arm, facts: Facts, simulate: int | None) -> Mapping[str, Any]:
+        """The worker's answer; ``simulate`` is the number of simulated GPUs, None for the machine as it is."""
+        name = f"{arm.__module__}:{arm.__qualname__}"
+        request = {"arm": name, "facts": dict(facts), "simulate": simulate, "limit": self.limit}
+        # GPUs are simulated in a process that sees no real ones.
+        blind = simulate is not None and not (self._inventory and not self._inventory.gpus)
+        worker = self._started(blind)
+        try:
+            return worker.ask(request, self.limit)
+        except BaseException:  # an interrupt must not leave a worker behind that still owes an answer
+            self._end(blind)
+            raise
+
+    def _started(self, blind: bool) -> _Worker:
+        if blind not in self._workers:
+            self._workers[blind] = _Worker(blind)
+            try:
+                self._workers[blind].greet()
+            except BaseException as error:
+                self._end(blind)
+                if isinstance(error, ArmLost):
+                    raise UsageError(f"no experiment can be run, since PyTorch does not start: {error}") from None
+                raise
+        return self._workers[blind]
+
+    def _end(self, blind: bool) -> None:
+        self._workers.pop(blind).end()
+
+
+class _Worker:
+    def __init__(self, blind: bool) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="placement-lint-", ignore_cleanup_errors=True)
+        self.process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self.folder.name,
+            env={**os.environ, **QUIET, **(BLIND if blind else {}), "TMPDIR": self.folder.name},
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        self.hello: Mapping[str, Any] = {}
+        self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def greet(self) -> None:
+        """Wait until PyTorch is imported."""
+        self.hello = self._heard(START_LIMIT)
+
+    def ask(self, request: Mapping[str, Any], limit: float) -> Mapping[str, Any]:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # a dead worker is noticed when it is listened to
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+        return self._heard(limit)
+
+    def _heard(self, limit: float) -> Mapping[str, Any]:
+        try:
+            line = self.lines.get(timeout=limit)
+        except queue.Empty:
+            raise ArmLost(f"no end after {limit:g} s") from None
+        if not line:
+            raise ArmLost(f"the process died ({self._cause()})")
+        answer: Mapping[str, Any] = json.loads(line)
+        return answer
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self.folder.cleanup()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            for line in stream:
+                self.lines.put(line)
+        self.lines.put("")
+
+    def _cause(self) -> str:
+        status = self.process.wait()
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-status).name
+        return f"exit status {status}"

@@ -1,0 +1,114 @@
+"""The process that runs arms: ``python -m placement_lint.probe.worker``, one JSON object a line in and out.
+
+It imports PyTorch once and serves one request after another until its input ends. Each arm runs in a folder of its
+own, and its output goes nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, TextIO
+
+import torch
+
+from placement_lint.probe.experiment import Arm, OutOfReach
+from placement_lint.simulate import NotSimulated, gpus
+
+SPARE_MEMORY = 4 * 2**30  # bytes that the arms may take beyond what PyTorch itself does
+GRACE = 5.0  # seconds after which a process that nobody ended ends itself
+UNABLE = (NotSimulated, ImportError, torch.cuda.OutOfMemoryError)
+NO_MEMORY = "can't allocate memory"  # in the RuntimeError of PyTorch's CPU allocator
+
+
+def serve(requests: TextIO, answers: TextIO) -> None:
+    _say(answers, {"torch": str(torch.__version__), "gpus": _real_gpus()})
+    for line in requests:
+        request = json.loads(line)
+        faulthandler.dump_traceback_later(request["limit"] + GRACE, exit=True)
+        _say(answers, _answer(request))
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _say(answers: TextIO, message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        arm = _find(request["arm"])
+        with _own_folder(), _on(request["simulate"]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.manual_seed(0)
+            return {"saw": arm(request["facts"])}
+    except OutOfReach as error:
+        return {"unable": str(error)}
+    except MemoryError:
+        return {"unable": "out of memory"}
+    except UNABLE as error:
+        return {"unable": f"{type(error).__name__}: {error}"}
+    except Exception as error:
+        if NO_MEMORY in str(error):
+            return {"unable": "out of memory"}
+        return {"raised": [cls.__name__ for cls in type(error).__mro__], "message": str(error)}
+
+
+def _find(name: str) -> Arm:
+    module, _, function = name.partition(":")
+    arm: Arm = getattr(import_module(module), function)
+    return arm
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[None]:
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(dir=before) as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+def _on(simulated: int | None) -> contextlib.AbstractContextManager[object]:
+    return contextlib.nullcontext() if simulated is None else gpus(simulated)
+
+
+def _real_gpus() -> list[str]:
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+def _limit_memory() -> None:
+    """Where the system can: an address space not much larger than now. CUDA reserves more than any such limit."""
+    try:
+        import resource
+        from pathlib import Path
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + SPARE_MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    torch.set_num_threads(1)
+    if not torch.cuda.is_available():
+        _limit_memory()
+    serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The texts of rewrites: small edits that leave everything around them, comments included, as it is written.
+
+Each function gives the replacements of a rewrite, or none where the source is not of a form that it can rewrite. A
+node's place does not include the parentheses around it; its text here does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import libcst as cst
+
+from placement_lint.finding import Applicability
+from placement_lint.flow.values import source_text
+from placement_lint.rule import Rewrite
+
+Replacements = tuple[tuple[cst.CSTNode, str], ...]
+NOTHING: Replacements = ()
+
+
+def safe(message: str, replacements: Replacements) -> Rewrite | None:
+    """A rewrite that keeps what worked, if there is anything to replace."""
+    return Rewrite(Applicability.SAFE, message, replacements) if replacements else None
+
+
+def unsafe(message: str, replacements: Replacements) -> Rewrite | None:
+    """A rewrite to be reviewed, if there is anything to replace."""
+    return Rewrite(Applicability.UNSAFE, message, replacements) if replacements else None
+
+
+# --- expressions ---------------------------------------------------------------------------------------------
+
+
+def receiver(node: cst.CSTNode) -> cst.CSTNode:
+    """``x`` of ``x.name``, ``x.name()`` and ``x[…]``; of anything else the node itself."""
+    if isinstance(node, cst.Call):
+        return receiver(node.func)
+    return node.value if isinstance(node, (cst.Attribute, cst.Subscript)) else node
+
+
+def is_path(node: cst.CSTNode) -> bool:
+    """Whether it is a name or an attribute reached from one: read twice, it is the same twice."""
+    return isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and is_path(node.value))
+
+
+def appended(node: str | cst.CSTNode, suffix: str) -> Replacements:
+    """``x`` becomes ``x.suffix``."""
+    return ((node, f"{_primary(node)}.{suffix}"),) if isinstance(node, cst.BaseExpression) else NOTHING
+
+
+def module_of(node: cst.CSTNode, always: bool) -> Replacements:
+    """``x`` becomes ``x.module``; where it may be bare, ``getattr(x, "module", x)``."""
+    return appended(node, "module") if always else module_or_itself(node, node)
+
+
+def module_or_itself(node: cst.CSTNode, model: cst.CSTNode) -> Replacements:
+    """A node becomes ``getattr(model, "module", model)``."""
+    text = source_text(model)
+    return ((node, f'getattr({text}, "module", {text})'),) if is_path(model) else NOTHING
+
+
+def moved_operand(operation: cst.CSTNode, operand: str | cst.CSTNode, device: str) -> Replacements:
+    """``y`` becomes ``y.to(device)``, unless the operation writes to it."""
+    written = operation.target if isinstance(operation, cst.AugAssign) else receiver(operation)
+    in_place = isinstance(operation, cst.AugAssign) or source_text(operation).partition("(")[0].endswith("_")
+    if not device or (in_place and written is operand):
+        return NOTHING
+    return appended(operand, f"to({device})")
+
+
+def renamed(call: cst.CSTNode, name: str) -> Replacements:
+    """``x.old()`` becomes ``x.name()``."""
+    if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+        return ((call.func.attr, name),)
+    return NOTHING
+
+
+def _primary(node: cst.CSTNode) -> str:
+    """A text of which an attribute can be read."""
+    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or _is_parenthesised(node)
+    return source_text(node) if simple else f"({source_text(node)})"
+
+
+def _is_parenthesised(node: cst.CSTNode) -> bool:
+    return bool(getattr(node, "lpar", ()))
+
+
+# --- arguments -----------------------------------------------------------------------------------------------
+
+# What takes ``device=``; whatever else makes a tensor is followed by a move.
+_TAKES_DEVICE = {
+    "zeros", "ones", "empty", "rand", "randn", "full", "randint", "arange", "range", "linspace", "logspace", "eye",
+    "tensor", "as_tensor", "randperm", "tril_indices", "triu_indices",
+}  # fmt: skip
+
+
+def on_device(call: cst.CSTNode, device: str) -> Replacements:
+    """A call that moves or makes a tensor does so on ``device``, instead of the one that it names, if any."""
+    if not isinstance(call, cst.Call) or not device:
+        return NOTHING
+    named = next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"), None)
+    if named is not None:
+        return ((named, f"device={device}"),)
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else source_text(call.func)
+    if method in ("to", "cuda"):
+        # What is where an input is, is not moved there: to leave the move out is no edit of its arguments.
+        return _moved_to(call, device) if device != f"{source_text(receiver(call))}.device" else NOTHING
+    if method not in _TAKES_DEVICE:
+        return appended(call, f"to({device})")
+    if not call.args or isinstance(call.args[-1].value, cst.GeneratorExp):
+        return NOTHING
+    return ((call.args[-1], f"{_argument_text(call.args[-1])}, device={device}"),)
+
+
+def _moved_to(call: cst.Call, device: str) -> Replacements:
+    """``x.cuda()`` and ``x.to("cuda:0")`` become ``x.to(device)``."""
+    if not call.args:
+        return ((call, f"{_primary(receiver(call))}.to({device})"),)
+    first = call.args[0]
+    if first.keyword is not None or first.star:
+        return NOTHING
+    return (*renamed(call, "to"), (first, device))
+
+
+def _argument_text(arg: cst.Arg) -> str:
+    return source_text(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=cst.SimpleWhitespace("")))
+
+
+# --- statements ----------------------------------------------------------------------------------------------
+
+
+def assigned_to_itself(call: cst.CSTNode) -> Replacements:
+    """The statement ``x.to(d)`` becomes ``x = x.to(d)``."""
+    target = receiver(call)
+    if _is_parenthesised(target) or _is_parenthesised(call):
+        return NOTHING
+    return ((target, f"{source_text(target)} = {source_text(target)}"),)
+
+
+def renamed_attribute(statement: cst.CSTNode, name: str) -> Replacements:
+    """``x.old = value`` becomes ``x.name = value``."""
+    target, _ = _assignment(statement)
+    return ((target.attr, name),) if target is not None else NOTHING
+
+
+def called_with_value(statement: cst.CSTNode, method: str) -> Replacements:
+    """``x.name = value`` becomes ``x.method(value)``."""
+    target, value = _assignment(statement)
+    if target is None or value is None:
+        return NOTHING
+    return ((statement, f"{_primary(target.value)}.{method}({source_text(value)})"),)
+
+
+def registered_as_buffer(statement: cst.CSTNode) -> Replacements:
+    """``self.x = value`` becomes ``self.register_buffer("x", value, persistent=False)``."""
+    target, value = _assignment(statement)
+    if target is None or value is None:
+        return NOTHING
+    arguments = f'"{target.attr.value}", {source_text(value)}, persistent=False'
+    return ((statement, f"{_primary(target.value)}.register_buffer({arguments})"),)
+
+
+def wrapped_in(statement: cst.CSTNode, container: str) -> Replacements:
+    """``self.x = [...]`` becomes ``self.x = container([...])``."""
+    target, value = _assignment(statement)
+    if target is None or value is None or not container:
+        return NOTHING
+    text = "" if source_text(value) in ("[]", "{}") else source_text(value)
+    if _is_parenthesised(value):
+        return ((statement, f"{source_text(target)} = {container}({text})"),)
+    return ((value, f"{container}({text})"),)
+
+
+# A Parameter that requires grad is of a floating type.
+_WHOLE_NUMBERS = re.compile(r"int|long|short|bool")
+_CONVERSIONS = {"to", "cuda", "cpu", "float", "double", "half", "bfloat16"}
+
+
+def converted_inside(statement: cst.CSTNode, conversion: cst.CSTNode, made: cst.CSTNode | None) -> Replacements:
+    """``x = Parameter(t).to(d)`` becomes ``x = Parameter(t.to(d))``; ``made`` is the call of Parameter."""
+    _, value = _assignment(statement)
+    if value is not conversion or not isinstance(conversion, cst.Call) or not isinstance(made, cst.Call):
+        return NOTHING
+    method, data = conversion.func, made.args[0] if made.args else None
+    if not isinstance(method, cst.Attribute) or method.value is not made or data is None or data.star:
+        return NOTHING
+    if method.attr.value not in _CONVERSIONS or _WHOLE_NUMBERS.search(_arguments_text(conversion.args)):
+        return NOTHING
+    if data.keyword is not None and data.keyword.value != "data":
+        return NOTHING
+    tensor = cst.parse_expression(_primary(data.value))
+    inside = conversion.with_changes(func=method.with_changes(value=tensor))
+    outside = made.with_changes(args=[data.with_changes(value=inside), *made.args[1:]])
+    return ((conversion, source_text(outside)),)
+
+
+def _arguments_text(arguments: Sequence[cst.Arg]) -> str:
+    return " ".join(map(_argument_text, arguments))
+
+
+def _assignment(statement: cst.CSTNode) -> tuple[cst.Attribute | None, cst.BaseExpression | None]:
+    """The target and the value of ``owner.name = value``."""
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0].target
+        if isinstance(target, cst.Attribute) and isinstance(statement.value, cst.BaseExpression):
+            return target, statement.value
+    return None, None

@@ -1,0 +1,188 @@
+"""The fixtures on which a rule keeps silent: an experiment with the facts of such a program is refuted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement_lint.finding import Outcome
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+
+REPAIRED = "it is what the control arm runs"
+
+LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
+    "device-choice-ignored": {
+        "default_cuda": {"choice": "cuda"},
+        "early_exit": {"choice": "cuda"},
+        "guarded": {"choice": "cuda"},
+        "no_choice": {"choice": "cuda"},
+        "seed_and_amp": {"asked": "cpu"},
+    },
+    "factory-without-device": {
+        "default_device": {"default_device": "cuda"},
+        "device_context": {"default_device": "cuda"},
+        "device_given": {"device": "that of the input"},
+        "index_only": {"operation": "indexing with it"},
+        "like_and_new": {"device": "that of the input"},
+        "shape_and_python": {"scalar": True},
+    },
+    "hardcoded-device-in-replica": {
+        "current_device": {"stray": "cuda"},
+        "follow_input": REPAIRED,
+        "not_wrapped": {"wrapper": ""},
+        "outside_forward": {"wrapper": ""},
+        "single_id": {"device_ids": [0]},
+    },
+    "module-attribute-on-unwrapped": {
+        "getattr": REPAIRED,
+        "implied": {"wrapper": "DataParallel"},
+        "own_module_attribute": {"own_attribute": True},
+        "same_condition": {"wrapper": "DataParallel"},
+        "unconditional": {"wrapper": "DataParallel"},
+    },
+    "module-not-on-first-device": {
+        "helpers_move": {"place": "cuda:0"},
+        "matching_ids": {"place": "cuda:1", "device_ids": [1, 0]},
+        "move_after": {"place": "cuda:0"},
+        "nothing_to_move": {"parameters": False},
+        "single_id": {"device_ids": [0]},
+        "use_cuda": {"place": "cuda:0"},
+    },
+    "move-result-discarded": {
+        "assigned": REPAIRED,
+        "batch_object": {"receiver": "module"},
+        "modules": {"receiver": "module"},
+        "unknown_receiver": {"receiver": "module"},
+        "walrus_and_nested": REPAIRED,
+    },
+    "numpy-on-cuda": {
+        "cpu_first": {"place": "cpu"},
+        "dataset_side": {"place": "cpu"},
+        "helper_checks": REPAIRED,
+        "host_model": {"place": "cpu"},
+        "python_values": {"reader": "tolist()"},
+    },
+    "operand-not-moved": {
+        "copy_and_slices": {"operation": "copy_"},
+        "criterion_moved": {"operation": "the weight of a loss", "stray": "cuda"},
+        "data_parallel_inputs": {"operation": "call", "through": "DataParallel"},
+        "host_scalars_and_indices": {"operation": "+", "scalar": True},
+        "prefetcher": {"stray": "cuda"},
+        "same_flag": {"stray": "cuda"},
+    },
+    "optimizer-stale-after-replacement": {
+        "add_param_group": {"added": True},
+        "best_snapshot": {"how": "copied aside"},
+        "ema_teacher": {"how": "copied aside"},
+        "folds_rebuilt": REPAIRED,
+        "in_place_init": {"how": "filled"},
+        "replace_then_build": REPAIRED,
+        "tied_and_stripped": {"how": "tied"},
+    },
+    "optimizer-state-before-move": {
+        "adagrad_after_move": REPAIRED,
+        "adam_before_move": {"optimizer": "Adam"},
+        "cpu_at_end": {"state": "stepped", "source": "cuda", "target": "cpu", "stepped_after": False},
+        "load_after_move": {"optimizer": "Adam", "state": "stepped", "loaded_after": True},
+        "other_module_moved": {"target": "cpu"},
+        "plain_sgd_stepped": {"optimizer": "SGD", "momentum": 0.0, "state": "stepped"},
+        "round_trip": {"state": "stepped", "target": "cpu"},
+        "state_reloaded": {"optimizer": "Adam", "state": "stepped", "loaded_after": True},
+    },
+    "parameter-lost-by-conversion": {
+        "buffer_from_parameter": "it is a buffer, and meant to be one",
+        "converted_in_forward": "it is stored nowhere",
+        "local_only": "it is stored nowhere",
+        "moved_inside": REPAIRED,
+        "requires_grad_off": {"conversion": ".requires_grad_()"},
+    },
+    "parameters-in-replica": {
+        "buffers_modules": {"method": "buffers"},
+        "named_weight": REPAIRED,
+        "never_wrapped": {"wrapper": ""},
+        "outside_forward": {"wrapper": ""},
+        "parameter_list": {"method": "ParameterList"},
+    },
+    "requires-grad-without-effect": {
+        "method": REPAIRED,
+        "other_objects": "its objects are neither modules nor tensors",
+        "own_attribute": "the module reads the attribute itself",
+        "parameters": {"module": False},
+    },
+    "state-rebound-in-replica": {
+        "buffer_in_place": {"buffer": True, "in_place": True},
+        "never_wrapped": {"wrapper": ""},
+        "scratch": "nothing reads the attribute afterwards",
+        "set_outside": {"wrapper": ""},
+        "single_id": {"device_ids": [0]},
+    },
+    "summed-replica-loss": {
+        "divided": {"divided": True},
+        "loss_outside": {"reduction": "none", "how": "mean"},
+        "mean_even": {"how": "mean"},
+        "per_sample": {"reduction": "none", "how": "mean"},
+        "sum_per_replica": {"reduction": "sum"},
+    },
+    "unreduced-replica-loss": {
+        "gradient_argument": {"use": "backward(gradient)"},
+        "loss_outside": {"reduced": True},
+        "mean": REPAIRED,
+        "module_called": {"wrapper": ""},
+        "never_wrapped": {"wrapper": ""},
+        "per_sample": {"reduced": True},
+    },
+    "unregistered-container": {
+        "aliases": {"registered_too": True},
+        "functions": "it holds neither modules nor Parameters",
+        "module_list": {"container": "ModuleList"},
+        "names": "it holds neither modules nor Parameters",
+        "nets_in_trainer": "its owner is no module",
+        "sequential_from_list": {"container": "ModuleList"},
+    },
+    "unregistered-tensor-attribute": {
+        "apply_overridden": "the module takes the tensor along itself",
+        "index_only": {"operation": "indexing with it"},
+        "moved_at_use": {"stray": "cuda"},
+        "registered": {"role": "buffer"},
+        "same_device": {"stray": "cuda"},
+        "zero_dim": {"scalar": True},
+    },
+    "wrapper-attribute-read": {
+        "compiled": "this wrapper passes attributes on",
+        "early_read": {"wrapper": ""},
+        "forwarding_subclass": "this wrapper passes attributes on",
+        "guards": REPAIRED,
+        "module": REPAIRED,
+        "own_fields": {"name": "device_ids"},
+    },
+    "wrapper-state-dict-prefix": {
+        "load_then_wrap": {"prefixed": False, "into_wrapper": False},
+        "module_state_dict": REPAIRED,
+        "strip_prefix": {"prefixed": False, "into_wrapper": False},
+        "symmetric": {"prefixed": True, "into_wrapper": True},
+        "unwrap_helper": {"prefixed": False, "into_wrapper": False},
+    },
+}
+"""By rule and fixture: the facts of the program, or why no experiment can have them."""
+
+CASES = [
+    pytest.param(rule, facts, id=f"{rule}/{fixture}")
+    for rule, fixtures in LOOK_ALIKES.items()
+    for fixture, facts in fixtures.items()
+    if isinstance(facts, dict)
+]
+
+
+@pytest.mark.parametrize(("rule", "facts"), CASES)
+def test_a_look_alike_is_refuted(rule: str, facts: dict[str, Any], probe) -> None:
+    verdict = probe(rule, **facts).verdict
+    assert verdict.outcome is Outcome.REFUTED, verdict.observed
+
+
+@pytest.mark.parametrize("rule", LOOK_ALIKES)
+def test_every_look_alike_is_here(rule: str) -> None:
+    there = {path.stem.removeprefix("silent_") for path in (FIXTURES / rule).glob("silent_*")}
+    assert set(LOOK_ALIKES[rule]) == there
