@@ -90,8 +90,10 @@ def _charges(rule: Rule, events: Iterable[Event]) -> Iterator[_Charge]:
 
 def _condition(wrong: Condition, reach: Condition) -> str | None:
     """When a problem holds, in words; empty where it always does, None where it cannot be said simply."""
-    if reach.implies(wrong):
+    if reach.implies(wrong) and not wrong.widened:
         return ""
+    if wrong.widened:
+        return None
     phrases = [phrase for cube in wrong.cubes if (phrase := _phrase(cube, reach)) is not None]
     return min(phrases, key=len, default=None)
 

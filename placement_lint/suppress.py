@@ -12,9 +12,7 @@ from placement_lint.source.suppressions import SKIP_FILE, VERBS, Suppression, Su
 from placement_lint.spelling import did_you_mean
 
 
-def without_suppressed(
-    findings: Sequence[Finding], suppressions: Suppressions
-) -> tuple[list[Finding], set[Range]]:
+def without_suppressed(findings: Sequence[Finding], suppressions: Suppressions) -> tuple[list[Finding], set[Range]]:
     """The findings that no comment speaks for, and the places of the comments' parts that were needed."""
     rules = {rule.code: rule for rule in registry.all_rules()}
     kept: list[Finding] = []
@@ -40,9 +38,7 @@ def idle_comments(
             message = "`skip-file` has no effect here: it counts only in a comment above the first statement"
             yield _finding(UNUSED_SUPPRESSION, message, path, misplaced.range)
         else:
-            message = (
-                f"`placement-lint: {misplaced.verb}` is no directive{did_you_mean(misplaced.verb, VERBS)}"
-            )
+            message = f"`placement-lint: {misplaced.verb}` is no directive{did_you_mean(misplaced.verb, VERBS)}"
             yield _finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, misplaced.range)
     for comment in suppressions.comments:
         if comment.accountable:
@@ -66,9 +62,7 @@ def _idle_parts(
 
 def _are_running(selector: str, running: Collection[Rule]) -> bool:
     """Whether every default rule that the selector speaks of ran, so that silence means something."""
-    return all(
-        rule in running for rule in registry.all_rules() if rule.default and registry.matches(rule, selector)
-    )
+    return all(rule in running for rule in registry.all_rules() if rule.default and registry.matches(rule, selector))
 
 
 def _places_speaking_for(rule: Rule, comment: Suppression) -> Iterator[Range]:

@@ -37,9 +37,7 @@ def test_a_problem_becomes_a_finding(job: Job, write: Write) -> None:
 @pytest.mark.usefixtures("fake_rules")
 def test_findings_are_ordered_by_place(job: Job, write: Write) -> None:
     files = [write(f"{name}.py", "import torch\nworse(); bad()\nbad()\n") for name in "ba"]
-    places = [
-        (finding.path, finding.range.line, finding.range.column) for finding in run(job, *files).findings
-    ]
+    places = [(finding.path, finding.range.line, finding.range.column) for finding in run(job, *files).findings]
     assert places == sorted(places)
     assert len(places) == 6
 
@@ -117,9 +115,7 @@ def test_long_chains_are_analysed(job: Job, write: Write) -> None:
 @pytest.mark.parametrize("chain", ["1 + ", "not ", "~", "-", "lambda: ", "1 if x else "])
 def test_endless_chains_are_refused_at_once(job: Job, write: Write, chain: str) -> None:
     done = run(job, write("a.py", "import torch\nx = " + chain * 20_000 + "1\n"))
-    assert [finding.message for finding in done.findings] == [
-        "an expression is nested too deeply to be analysed"
-    ]
+    assert [finding.message for finding in done.findings] == ["an expression is nested too deeply to be analysed"]
 
 
 def test_processes_give_the_same_result(job: Job, write: Write) -> None:
@@ -128,9 +124,7 @@ def test_processes_give_the_same_result(job: Job, write: Write) -> None:
     one, several = run(job, *files), run(job, *files, jobs=3)
     assert one.findings == several.findings
     assert len(one.findings) == 37
-    assert (
-        (one.summary.files, one.summary.skipped) == (several.summary.files, several.summary.skipped) == (8, 1)
-    )
+    assert (one.summary.files, one.summary.skipped) == (several.summary.files, several.summary.skipped) == (8, 1)
 
 
 def test_a_file_that_kills_its_process_costs_only_itself(

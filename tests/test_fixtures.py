@@ -28,9 +28,7 @@ def wanted(text: str) -> Due:
 
 
 def listed(due: Due, path: Path, said: dict[tuple[int, str], str]) -> str:
-    return "\n".join(
-        f"  {path}:{line}: {rule}  {said.get((line, rule), '')}" for line, rule in sorted(due.elements())
-    )
+    return "\n".join(f"  {path}:{line}: {rule}  {said.get((line, rule), '')}" for line, rule in sorted(due.elements()))
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +36,7 @@ def checker() -> Checker:
     return Checker(Job(Settings(root=FIXTURES)))
 
 
-@pytest.mark.parametrize(
-    "path", sorted(FIXTURES.rglob("*.py")), ids=lambda path: str(path.relative_to(FIXTURES))
-)
+@pytest.mark.parametrize("path", sorted(FIXTURES.rglob("*.py")), ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_findings_are_as_wanted(path: Path, checker: Checker) -> None:
     checked = checker.check_file(str(path))
     assert not checked.crashes, "\n".join(map(str, checked.crashes))

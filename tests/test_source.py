@@ -21,10 +21,7 @@ HERE = Path(__file__).parent
 STDLIB = Path(sysconfig.get_path("stdlib"))
 REAL_FILES = [
     *sorted((HERE.parent / "placement_lint").rglob("*.py"))[:12],
-    *(
-        STDLIB / name
-        for name in ("dataclasses.py", "argparse.py", "asyncio/tasks.py", "contextlib.py", "ast.py")
-    ),
+    *(STDLIB / name for name in ("dataclasses.py", "argparse.py", "asyncio/tasks.py", "contextlib.py", "ast.py")),
     *(STDLIB / "test" / name for name in ("test_fstring.py", "test_patma.py", "test_with.py")),
 ]
 
@@ -136,9 +133,7 @@ def test_positions_count_characters(newline: str) -> None:
 def test_comments_are_told_from_strings() -> None:
     text = "#!x\n\n  # top\n'''doc # no'''\nx = '#no'  # yes\n"
     text += "y = [  # in\n  1, \"it's # no\" # out\n]\nz = r'\\' # raw'\n"
-    found = [
-        (comment.text, comment.line, comment.column, comment.leading) for comment in Scan(text).comments()
-    ]
+    found = [(comment.text, comment.line, comment.column, comment.leading) for comment in Scan(text).comments()]
     assert found == [
         ("#!x", 1, 1, True),
         ("# top", 3, 3, True),

@@ -44,7 +44,7 @@ from placement_lint.flow.values import (
     alternatives,
     source_text,
 )
-from placement_lint.flow.vocabulary import CONTAINERS, GRAD_FLAGS, MODULE_ATTRIBUTES, canonical
+from placement_lint.flow.vocabulary import CONTAINER_METHODS, CONTAINERS, GRAD_FLAGS, MODULE_ATTRIBUTES, canonical
 from placement_lint.rule import Note
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -137,12 +137,12 @@ def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Att
 
 def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attribute) -> Value:
     if name == "module" and _surely_lacks(module, name):
-        wrapped = tuple(machine.wraps.get(module.id, ()))
+        wrapped = machine.wraps_here(module.id)
         cls = module.cls.name.rpartition(".")[2]
         if wrapped and not machine.expecting_attribute_errors:
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
             return machine.fresh(name)
-    if name in MODULE_ATTRIBUTES - {"module", "device"}:
+    if name in MODULE_ATTRIBUTES - {"module", "device"} or name in CONTAINER_METHODS:
         return Bound(module, name, node=node)
     if isinstance(module.cls, External) and name in ("weight", "bias"):
         return _weight(machine, module, name)
@@ -199,9 +199,9 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
     if value is not None:
         return value
     if modules.is_module(machine, owner):
-        if name == "module" and owner.id in machine.wraps and not machine.expecting_attribute_errors:
+        if name == "module" and machine.wraps_here(owner.id) and not machine.expecting_attribute_errors:
             # The program wraps this very value: unwrapped, it has no ``module`` of its own.
-            wrapped = tuple(machine.wraps[owner.id])
+            wrapped = machine.wraps_here(owner.id)
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped))
             return machine.fresh(name)
         if name in MODULE_ATTRIBUTES - {"module", "device"}:

@@ -101,9 +101,13 @@ def _agree(answers: Answers) -> bool:
 
 @dataclass(frozen=True)
 class Condition:
-    """A disjunction of cubes; no cube at all is the condition that never holds."""
+    """A disjunction of cubes; no cube at all is the condition that never holds.
+
+    ``widened`` where it was made of too many cases and says less than it should: what holds under it is not certain.
+    """
 
     cubes: frozenset[Cube]
+    widened: bool = False
 
     def __and__(self, other: Condition) -> Condition:
         if self is ALWAYS or self is other:
@@ -117,7 +121,7 @@ class Condition:
             return self
         if other is ALWAYS or not self.cubes:
             return other
-        return _simplified((*self.cubes, *other.cubes))
+        return _simplified((*self.cubes, *other.cubes), self.widened or other.widened)
 
     @property
     def possible(self) -> bool:
@@ -157,7 +161,7 @@ class Condition:
 def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
     met = (mine.meet(theirs) for mine in one.cubes for theirs in other.cubes)
-    return _simplified(cube for cube in met if cube is not None)
+    return _simplified((cube for cube in met if cube is not None), one.widened or other.widened)
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
@@ -182,7 +186,7 @@ def _negated(cube: Cube) -> Condition:
     return any_of(flipped)
 
 
-def _simplified(cubes: Iterable[Cube]) -> Condition:
+def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
     """Merge what differs in one respect only and drop what another cube covers, until nothing changes."""
     kept: list[Cube] = []
     waiting = list(cubes)
@@ -198,10 +202,10 @@ def _simplified(cubes: Iterable[Cube]) -> Condition:
         kept = [other for other in kept if not cube.covers(other)]
         kept.append(cube)
     if len(kept) > MAX_CUBES:
-        kept = [_widened(kept)]
-    if len(kept) == 1 and kept[0] == _EVERYTHING:
+        kept, widened = [_widened(kept)], True
+    if len(kept) == 1 and kept[0] == _EVERYTHING and not widened:
         return ALWAYS
-    return Condition(frozenset(kept))
+    return Condition(frozenset(kept), widened)
 
 
 def _union(one: Cube, other: Cube) -> Cube | None:

@@ -567,6 +567,7 @@ _HANDLERS: dict[str, Handler] = {
     "torch.amp.GradScaler": _scaler,
     "torch.compile": _identity,
     "torch.jit.script": _identity,
+    "torch.jit.trace": _identity,
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
     "torch.nn.utils.spectral_norm": _identity,
     "torch.nn.utils.weight_norm": _identity,

@@ -137,6 +137,8 @@ class Machine:
         # by the id of a module or class: where one was first moved to CUDA or wrapped
         self.moved: dict[int, Note] = {}
         self.wraps: dict[int, list[Note]] = {}
+        # by the id of a module: the functions that were running when it was wrapped
+        self.wrapped_in: dict[int, set[cst.CSTNode]] = {}
         # by the id of a module that took a variable's place: itself, the one before, and what is stale by that
         self.successors: dict[int, tuple[Object, int, object]] = {}
         # optimizers whose state stayed behind, until the end of the program or a load_state_dict says otherwise
@@ -458,6 +460,15 @@ class Machine:
         if isinstance(value, (Object, Symbol)):
             return source_text(self.labels.get(value.id, "")) or value.text or default
         return default
+
+    def wraps_here(self, identity: int) -> tuple[Note, ...]:
+        """Where this module is wrapped, if that says something of this place.
+
+        In a function that nobody calls, only what that same run did before: another method may not have run.
+        """
+        if self.standalone and not self.wrapped_in.get(identity, set()).intersection(self.running):
+            return ()
+        return tuple(self.wraps.get(identity, ()))
 
     def constructing(self, owner: Object) -> bool:
         """Whether the ``__init__`` of this object is running."""

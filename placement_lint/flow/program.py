@@ -16,7 +16,7 @@ from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.events import DevicesMixed, Event, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind
-from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor
+from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor, Value, alternatives
 from placement_lint.rule import Note
 
 # Nested expressions and calls of the program nest calls here, several to one.
@@ -124,7 +124,20 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
         for part in modules.reachable(machine, instance).values():
             machine.write(part.id, modules.PLACE, Placed(OWN, note))
         modules.settle_tensors(machine, instance, OWN)
+    else:
+        _forget_unmoved(machine, instance)
     return instance
+
+
+def _forget_unmoved(machine: Machine, instance: Object) -> None:
+    """Between ``__init__`` and a method that nobody calls here, whatever was not placed yet may be moved."""
+    for name in machine.store.names(instance.id):
+        value = machine.read(instance.id, name)
+        for _, held in alternatives(value) if value is not None else ():
+            if isinstance(held, Object) and modules.is_module(machine, held) and held.id not in machine.moved:
+                for part in modules.reachable(machine, held).values():
+                    machine.write(part.id, modules.PLACE, machine.fresh())
+                modules.settle_tensors(machine, held, machine.fresh())
 
 
 def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
@@ -140,7 +153,8 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
         arguments = replace(arguments, positional=inputs, spread=False)
         machine.in_forward.append(instance)
         machine.written = set()
-    calls.call_function(machine, method, arguments, method.node, instance if bound else None)
+    receiver: Value = instance.cls if "classmethod" in method.decorators else instance
+    calls.call_function(machine, method, arguments, method.node, receiver if bound else None)
     if is_forward:
         machine.in_forward.pop()
     machine.store.roll_back()

@@ -240,6 +240,7 @@ PARAMETRIC_LAYERS = {
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
 
 CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"}
+CONTAINER_METHODS = {"append", "extend", "insert", "pop", "values", "items", "keys", "update", "clear"}
 PARAMETER_CONTAINERS = {"torch.nn.ParameterList", "torch.nn.ParameterDict"}
 
 WRAPPERS = {

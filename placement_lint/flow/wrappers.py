@@ -66,6 +66,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
+    machine.wrapped_in.setdefault(inner.id, set()).update(machine.running)
     rumours.wrapped(machine, inner, name, node)
     for part in modules.reachable(machine, inner).values():
         machine.moved.setdefault(part.id, note)
@@ -397,7 +398,7 @@ def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNo
 
 def has_attribute(wrapper: Object, name: str) -> bool:
     known = MODULE_ATTRIBUTES_OF_DATA_PARALLEL if wrapper.cls == External(DATA_PARALLEL) else MODULE_ATTRIBUTES
-    return name in known or name.startswith("__")
+    return name in known or name.startswith("_")
 
 
 def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str) -> None:
