@@ -118,6 +118,8 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
     return feed
 
 
-needs_permissions = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="this user may read everything"
-)
+@pytest.fixture
+def needs_permissions() -> None:
+    """Only where a file can be kept from this user."""
+    if not hasattr(os, "geteuid") or os.geteuid() == 0:
+        pytest.skip("this user may read everything")

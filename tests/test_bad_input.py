@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import needs_permissions
 
 from placement_lint.report.formats import FORMATS
 
@@ -147,7 +146,7 @@ def test_a_folder_that_is_called_like_a_file(write: Write) -> None:
     assert check().stdout.startswith("1 file checked")
 
 
-@needs_permissions
+@pytest.mark.usefixtures("needs_permissions")
 @pytest.mark.parametrize("name", ["locked.py", "locked"])
 def test_what_may_not_be_read(write: Write, project: Path, name: str) -> None:
     path = write("locked.py") if name.endswith(".py") else write("locked/a.py").parent

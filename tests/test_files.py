@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import needs_permissions
 
 from placement_lint.errors import UsageError
 from placement_lint.files import Excludes, find_files, patterns
@@ -128,7 +127,7 @@ def test_a_bad_pattern_is_refused(project: Path) -> None:
         patterns(project, ["!"])
 
 
-@needs_permissions
+@pytest.mark.usefixtures("needs_permissions")
 def test_a_folder_that_cannot_be_listed_is_kept_in_mind(write: Write) -> None:
     folder = write("pkg/a.py").parent
     folder.chmod(0)

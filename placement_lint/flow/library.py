@@ -517,11 +517,12 @@ def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls at once, and moves nothing."""
     module, ids = arguments.get(0, "module") or NONE, arguments.get(2, "device_ids") or NONE
+    output = arguments.get(3, "output_device") or NONE
 
     def call_parallel(inner: Value, chosen: Value) -> Value:
         if not isinstance(inner, (Object, Symbol)):
             return machine.fresh()
-        wrapper = wrappers.around(machine, inner, chosen, arguments, node)
+        wrapper = wrappers.around(machine, inner, chosen, output, node)
         return calling.call_object(machine, wrapper, Arguments((arguments.get(1, "inputs") or NONE,)), node)
 
     return machine.lift(call_parallel, module, ids)

@@ -62,7 +62,8 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     modules.treat_as_module(machine, inner)
     if not isinstance(inner, (Object, Symbol)):
         return machine.fresh()
-    wrapper = around(machine, inner, ids, arguments, node, name)
+    output = arguments.get(2, "output_device") or NONE
+    wrapper = around(machine, inner, ids, output, node, name)
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
@@ -81,7 +82,7 @@ def around(
     machine: Machine,
     inner: Object | Symbol,
     ids: Value,
-    arguments: Arguments,
+    output: Value,
     node: cst.Call,
     name: str = DATA_PARALLEL,
 ) -> Object:
@@ -90,7 +91,7 @@ def around(
     wrapper = machine.new_object(Kind.WRAPPER, External(name), node)
     machine.write(wrapper.id, modules.INNER, inner)
     machine.write(wrapper.id, _IDS, ids)
-    machine.write(wrapper.id, _OUTPUT, arguments.keyword("output_device") or NONE)
+    machine.write(wrapper.id, _OUTPUT, output)
     return wrapper
 
 
