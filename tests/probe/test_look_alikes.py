@@ -70,6 +70,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "criterion_moved": {"operation": "the weight of a loss", "stray": "cuda"},
         "data_parallel_inputs": {"operation": "call", "through": "DataParallel"},
         "host_scalars_and_indices": {"operation": "+", "scalar": True},
+        "output_device": {"stray": "cuda"},
         "prefetcher": {"stray": "cuda"},
         "same_flag": {"stray": "cuda"},
     },
