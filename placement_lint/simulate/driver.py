@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+# Every optimizer imports it. While it is imported, older versions look for streams and attributes of their own kind.
+import torch._dynamo
+
 from .machine import NO_DRIVER, Device, NotSimulated, here, wake_driver
 from .streams import Event, ExternalStream, Stream, current_stream, default_stream, set_stream, sleep, wait_for_all
 
@@ -272,7 +275,7 @@ def install(patches: Patches) -> None:
     patches.set_all(torch.cuda, TORCH_CUDA)
     patches.set_all(torch.cuda, {"_queued_calls": [], "_lazy_seed_tracker": type(torch.cuda._lazy_seed_tracker)()})
     patches.set_all(torch.cuda.streams, {"Stream": Stream, "Event": Event})
-    patches.set_all(torch.cuda.graphs, {"CUDAGraph": Graph})
+    patches.set_all(torch.cuda.graphs, {"CUDAGraph": Graph, "_cuda_isCurrentStreamCapturing": lambda: False})
     patches.set(torch.cuda.random, "_lazy_call", call_at_once)
     patches.set_existing(torch, {"Stream": Stream, "Event": Event})
     # `torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, of which the CPU has none.

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .machine import Device
     from .patches import Patches
 
-_apply = Function.apply.__func__  # type: ignore[attr-defined]
+# Bound by hand, for it is written in Python in some versions and in C in others.
+_apply: Any = vars(Function)["apply"]
 _run_backward: Any = BackwardCFunction.apply
 _run_engine: Any = autograd._engine_run_backward  # type: ignore[attr-defined]
 
@@ -66,7 +67,7 @@ def devices_of(values: Iterable[Any]) -> Devices:
 
 
 def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
-    result = _apply(kind, *args, **kwargs)
+    result = _apply.__get__(None, kind)(*args, **kwargs)
     outputs = result if isinstance(result, tuple) else (result,)
     tensors: list[Any] = [output for output in outputs if isinstance(output, Tensor)]
     node: Any = next((tensor.grad_fn for tensor in tensors if isinstance(tensor.grad_fn, BackwardCFunction)), None)
