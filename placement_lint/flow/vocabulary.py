@@ -183,7 +183,7 @@ FUNCTIONAL_LOSSES: dict[str, tuple[int, ...]] = {
         ),
         (0, 1, 2),
     ),
-    "ctc_loss": (0, 1),  # the lengths may stay on the CPU
+    "ctc_loss": (0,),  # it moves targets and lengths itself (aten/src/ATen/native/LossCTC.cpp, `ctc_loss`)
 }  # fmt: skip
 
 # Losses with a weight that is a buffer of the criterion (and so moves with it).
@@ -203,7 +203,7 @@ LOSS_MODULES = {
         for name in (
             "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "PoissonNLLLoss", "SoftMarginLoss",
             "HingeEmbeddingLoss", "MultiLabelMarginLoss", "GaussianNLLLoss", "CosineEmbeddingLoss",
-            "MarginRankingLoss", "TripletMarginLoss", "CTCLoss",
+            "MarginRankingLoss", "TripletMarginLoss",
         )
     ),
 }  # fmt: skip

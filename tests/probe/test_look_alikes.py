@@ -68,6 +68,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "operand-not-moved": {
         "copy_and_slices": {"operation": "copy_"},
         "criterion_moved": {"operation": "the weight of a loss", "stray": "cuda"},
+        "ctc_targets": "ctc_loss moves its targets itself",
         "data_parallel_inputs": {"operation": "call", "through": "DataParallel"},
         "host_scalars_and_indices": {"operation": "+", "scalar": True},
         "output_device": {"stray": "cuda"},
