@@ -68,6 +68,8 @@ class gpus(contextlib.ContextDecorator):
             stack.callback(patches.undo)
             for room in ROOMS:
                 room.install(patches)
+            # Compiled models run as they are written; older versions would trace the simulation itself.
+            stack.enter_context(torch._dynamo.config.patch(disable=True))
             stack.enter_context(SimulatedKernels())
             self._open.append(stack.pop_all())
         return machine
