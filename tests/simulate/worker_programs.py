@@ -1,5 +1,6 @@
 """Programs that run in processes of their own, started by the tests."""
 
+import gc
 import os
 import sys
 
@@ -100,6 +101,8 @@ def run_rank(rank, world_size, path):
     dist.init_process_group("nccl", rank=rank, world_size=world_size)
     torch.cuda.set_device(rank)
     answers = {name: outcome(lambda ask=ask: ask(rank)) for name, ask in QUESTIONS.items()}
+    # Wrappers are cyclic and hold the group, whose threads should end before the interpreter does.
+    gc.collect()
     dist.destroy_process_group()
     if rank == 0:
         with open(path, "w") as file:
