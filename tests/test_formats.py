@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -113,9 +114,13 @@ def schema() -> Any:
 
 
 @pytest.fixture(scope="module")
-def of_fixtures() -> str:
-    run = check_files(Selection(files=FIXTURES), Job(Settings(select=("ALL",))), jobs=1)
-    return rendered("sarif", run)
+def run_of_fixtures() -> Run:
+    return check_files(Selection(files=FIXTURES), Job(Settings(select=("ALL",))), jobs=1)
+
+
+@pytest.fixture(scope="module")
+def of_fixtures(run_of_fixtures: Run) -> str:
+    return rendered("sarif", run_of_fixtures)
 
 
 class TestSarif:
@@ -194,6 +199,23 @@ def test_gitlab_has_what_a_code_quality_report_needs() -> None:
         assert issue["severity"] in {"info", "minor", "major", "critical", "blocker"}
         assert issue["location"]["lines"]["begin"] >= 1
         assert issue.keys() >= {"description", "check_name"}
+
+
+def test_gitlab_says_what_another_program_makes_of_the_sarif(
+    run_of_fixtures: Run, of_fixtures: str, tmp_path: Path
+) -> None:
+    converter = pytest.importorskip("sarif.operations.codeclimate_op")
+    loader = pytest.importorskip("sarif.loader")
+    (tmp_path / "report.sarif").write_text(of_fixtures, encoding="utf-8")
+    converter.generate(loader.load_sarif_files(str(tmp_path / "report.sarif")), str(tmp_path / "report.json"), False)
+    theirs = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    ours = json.loads(rendered("gitlab", run_of_fixtures))
+    assert places_of(ours) == places_of(theirs)
+
+
+def places_of(issues: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
+    places = [issue["location"] for issue in issues]
+    return Counter((os.path.relpath(place["path"]), place["lines"]["begin"]) for place in places)
 
 
 def test_junit_is_read_by_another_program() -> None:
