@@ -27,6 +27,7 @@ from placement_lint.suppress import idle_comments, without_suppressed
 if TYPE_CHECKING:
     import libcst as cst
 
+    from placement_lint.listen import Hearing
     from placement_lint.rule import Problem, Rule
 
 Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
@@ -57,11 +58,29 @@ class Checked:
     skipped: bool = False
 
 
+class Reading:
+    """How a text becomes a tree, the tree what rules say of it, and nodes places; a language server does it its way."""
+
+    def parse(self, text: str) -> cst.Module:
+        return parse(text)
+
+    def hear(self, program: cst.Module, rules: Sequence[Rule]) -> Hearing:
+        from placement_lint.listen import problems_in
+
+        return problems_in(program, rules)
+
+    def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+        from placement_lint.source.positions import positions
+
+        return positions(module, nodes)
+
+
 class Checker:
     """Checks one file after another for a job."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, reading: Reading | None = None) -> None:
         self.job = job
+        self.reading = reading or Reading()
         self.rules = registry.select(job.select, job.ignore, job.extend_select)
         self.exemptions = [
             (patterns(job.settings.root, [pattern]), selectors) for pattern, selectors in job.settings.exemptions
@@ -127,7 +146,7 @@ class Checker:
         found: list[Finding] = []
         crashes: list[Crash] = []
         if TRIGGER.search(text):
-            found, crashes = _analyse(parse(text), path, rules, notebook)
+            found, crashes = self._analyse(self.reading.parse(text), path, rules, notebook)
         else:
             check_syntax(text)
         kept, used = without_suppressed(found, suppressions)
@@ -140,22 +159,29 @@ class Checker:
         anchored = [replace(finding, anchor=anchors.at(finding.range.line)) for finding in kept]
         return Checked(path, self._shown(anchored), tuple(crashes))
 
+    def _analyse(
+        self, module: cst.Module, path: str, rules: Sequence[Rule], notebook: Notebook | None
+    ) -> tuple[list[Finding], list[Crash]]:
+        listening = [rule for rule in rules if rule.listens]
+        program, texts = _as_run(module, notebook)
+        hearing = self.reading.hear(program, listening)
+        crashes = [_crash(path, rule, error) for rule, error in hearing.crashes]
+        found = self._place(module, path, hearing.problems, texts) if hearing.problems else []
+        return found, crashes
+
+    def _place(
+        self, module: cst.Module, path: str, problems: Sequence[tuple[Rule, Problem]], texts: Texts
+    ) -> list[Finding]:
+        """Findings from problems, each once however often a function was interpreted."""
+        nodes = [node for _, problem in problems for node in _nodes(problem)]
+        places = self.reading.place(module, [texts.get(node, node) for node in nodes])
+        places |= {node: places[texts[node]] for node in nodes if node in texts}
+        findings = (_finding(rule, problem, path, places) for rule, problem in problems)
+        return list({(finding.code, finding.range, finding.message): finding for finding in findings}.values())
+
     def _shown(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         severe = (finding for finding in findings if finding.severity >= self.job.severity)
         return tuple(sorted(severe, key=lambda finding: finding.sort_key))
-
-
-def _analyse(
-    module: cst.Module, path: str, rules: Sequence[Rule], notebook: Notebook | None
-) -> tuple[list[Finding], list[Crash]]:
-    from placement_lint.listen import problems_in
-
-    listening = [rule for rule in rules if rule.listens]
-    program, texts = _as_run(module, notebook)
-    hearing = problems_in(program, listening)
-    crashes = [_crash(path, rule, error) for rule, error in hearing.crashes]
-    found = _place(module, path, hearing.problems, texts) if hearing.problems else []
-    return found, crashes
 
 
 def _as_run(module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, Texts]:
@@ -164,17 +190,6 @@ def _as_run(module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, 
     from placement_lint.source.display import with_displays
 
     return with_displays(module, notebook)
-
-
-def _place(module: cst.Module, path: str, problems: Sequence[tuple[Rule, Problem]], texts: Texts) -> list[Finding]:
-    """Findings from problems, each once however often a function was interpreted."""
-    from placement_lint.source.positions import positions
-
-    nodes = [node for _, problem in problems for node in _nodes(problem)]
-    places = positions(module, [texts.get(node, node) for node in nodes])
-    places |= {node: places[texts[node]] for node in nodes if node in texts}
-    findings = (_finding(rule, problem, path, places) for rule, problem in problems)
-    return list({(finding.code, finding.range, finding.message): finding for finding in findings}.values())
 
 
 def _nodes(problem: Problem) -> Iterator[cst.CSTNode]:

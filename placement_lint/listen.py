@@ -14,6 +14,7 @@ import libcst as cst
 
 from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
 from placement_lint.flow.events import Event
+from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.program import analyse
 from placement_lint.rule import Problem, Rule
 
@@ -35,11 +36,11 @@ class _Charge:
     reach: Condition = NEVER
 
 
-def problems_in(module: cst.Module, rules: Sequence[Rule]) -> Hearing:
+def problems_in(module: cst.Module, rules: Sequence[Rule], log: PlacementLog | None = None) -> Hearing:
     """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
     hearing = Hearing()
     try:
-        events = analyse(module)
+        events = analyse(module, log)
     except RecursionError:
         raise
     except Exception as error:
@@ -95,7 +96,7 @@ def _condition(wrong: Condition, reach: Condition) -> str | None:
     if wrong.widened:
         return None
     phrases = [phrase for cube in wrong.cubes if (phrase := _phrase(cube, reach)) is not None]
-    return min(phrases, key=len, default=None)
+    return min(phrases, key=lambda phrase: (len(phrase), phrase), default=None)
 
 
 def _phrase(cube: Cube, reach: Condition) -> str | None:
@@ -121,7 +122,7 @@ def _without_rivals(decisions: list[Answer]) -> list[Answer]:
     """Of questions that exclude each other one counts: the one answered yes, or any where all are answered no."""
     winners = {answer.question.rivals for answer in decisions if answer.given}
     kept: dict[object, Answer] = {}
-    for answer in sorted(decisions, key=lambda answer: not answer.given):
+    for answer in sorted(decisions, key=lambda answer: (not answer.given, answer.question.text)):
         rivals = answer.question.rivals
         if rivals is None:
             kept[answer] = answer

@@ -103,6 +103,8 @@ def call_function(
     frame = Frame(machine.new_frame(function.frame), function, receiver)
     with _running(machine, frame, function, node):
         _bind_parameters(machine, function.node.params, arguments)
+        if machine.log is not None:
+            machine.log.entered(machine, function.node.params, function.node)
         if isinstance(function.node, cst.Lambda):
             return expressions.evaluate(machine, function.node.body)
         body = function.node.body

@@ -299,6 +299,8 @@ def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst
         attributes.write_item(machine, owner, key, value, node, target)
     elif isinstance(target, (cst.Tuple, cst.List)):
         _unpack(machine, list(target.elements), value, node)
+    if machine.log is not None and isinstance(target, (cst.Name, cst.Attribute)):
+        machine.log.assigned(machine, target, value, node)
 
 
 def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node: cst.CSTNode) -> None:

@@ -49,6 +49,7 @@ from placement_lint.rule import Note
 
 if TYPE_CHECKING:
     from placement_lint.flow.choices import Chosen, Request
+    from placement_lint.flow.placements import PlacementLog
 
 # Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
 MAX_CALL_DEPTH = 12
@@ -92,7 +93,8 @@ class Frame:
 class Machine:
     """State of one analysis; see the module's docstring."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: PlacementLog | None = None) -> None:
+        self.log = log
         self.store = Store()
         self.path: Condition = ALWAYS
         self.reach: Condition = ALWAYS

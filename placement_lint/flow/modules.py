@@ -255,6 +255,8 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
             if isinstance(part, Object) and isinstance(part.cls, Class):
                 machine.moved.setdefault(part.cls.id, note)
         machine.write(part.id, PLACE, Placed(place, note))
+        if machine.log is not None:
+            machine.log.moved(part.id, note)
         if isinstance(part, Object):
             _move_tensors(machine, part, place, note)
             _run_own_apply(machine, part, node)

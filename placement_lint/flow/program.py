@@ -16,6 +16,7 @@ from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.events import DevicesMixed, Event, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind
+from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor, Value, alternatives
 from placement_lint.rule import Note
 
@@ -25,12 +26,12 @@ _RECURSION_LIMIT = 12_000
 _FUEL_EACH = 2_000
 
 
-def analyse(module: cst.Module) -> list[Event]:
-    """All that happens in a program, as far as it can be known.
+def analyse(module: cst.Module, log: PlacementLog | None = None) -> list[Event]:
+    """All that happens in a program, as far as it can be known; ``log`` is told of every assignment.
 
     Raises RecursionError where expressions nest too deep.
     """
-    machine = Machine()
+    machine = Machine(log)
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
@@ -40,7 +41,10 @@ def analyse(module: cst.Module) -> list[Event]:
     machine.events.extend(event for _, event in machine.pending)
     wrappers.resolve_loads(machine)
     ignoring = choices.resolve(machine)
-    return [_settled(machine, event) for event in machine.events if not _follows_from(event, ignoring)]
+    events = [_settled(machine, event) for event in machine.events if not _follows_from(event, ignoring)]
+    if log is not None:
+        log.ended(machine, events)
+    return events
 
 
 def _settled(machine: Machine, event: Event) -> Event:

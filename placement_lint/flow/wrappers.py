@@ -132,6 +132,11 @@ def is_single(machine: Machine, ids: Value) -> bool:
     return items is not None and items.exact and len(items.items) == 1
 
 
+def literal_ids(machine: Machine, wrapper: Object) -> tuple[object, ...]:
+    """The ``device_ids`` of a wrapper, empty where they are not given or not known."""
+    return _literal_ids(machine, machine.read(wrapper.id, _IDS) or NONE)
+
+
 def _literal_ids(machine: Machine, ids: Value) -> tuple[object, ...]:
     items = content(machine, ids)
     if items is None or not all(isinstance(item, Const) for item in items.items):
