@@ -138,6 +138,17 @@ class WrapperAttributeRead(Event):
 
 
 @dataclass(frozen=True)
+class WrappedTwice(Event):
+    """What is wrapped is a wrapper already: ``node`` is the second wrapping, or the one that a loop repeats."""
+
+    label: str
+    wrapper: str
+    already: str
+    first: Note
+    repeated: bool
+
+
+@dataclass(frozen=True)
 class BareModuleRead(Event):
     """``.module`` is read from a module that is not wrapped and has no such attribute."""
 

@@ -27,6 +27,8 @@ from placement_lint.flow.store import Delta, Store
 from placement_lint.flow.values import (
     ABSENT,
     NONE,
+    AtLeast,
+    Bound,
     Choice,
     Class,
     Const,
@@ -173,6 +175,8 @@ class Machine:
         self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
         # the loops that are running, inside each other
         self.loops: list[cst.For] = []
+        # for each of the running loops the last id given before it began: what has a later one may change each round
+        self.rounds: list[int] = []
         # attributes and items that were read, at least once, of something else than a wrapper
         self.read_of_others: set[cst.CSTNode] = set()
         self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
@@ -479,6 +483,18 @@ class Machine:
             for frame in self.frames
         )
 
+    @contextmanager
+    def round_by_round(self) -> Iterator[None]:
+        """While a loop runs."""
+        self.rounds.append(self._last_id)
+        yield
+        self.rounds.pop()
+
+    def same_each_round(self) -> bool:
+        """Whether what decides that this statement is reached was known before the innermost loop began."""
+        asked = {answer.question.subject for cube in self.reach.cubes for answer in cube.answers}
+        return not self.rounds or all(_older(subject, self.rounds[-1]) for subject in asked)
+
     @staticmethod
     def text(node: cst.CSTNode) -> str:
         """A node's source, without the whitespace and comments around it."""
@@ -497,6 +513,17 @@ class Machine:
         before, self.testing = self.testing, tested or self.testing
         yield
         self.testing = before
+
+
+def _older(subject: Hashable, limit: int) -> bool:
+    """Whether all that a question is about has an id up to ``limit``."""
+    if isinstance(subject, tuple):
+        return all(_older(part, limit) for part in subject)
+    if isinstance(subject, Symbol):
+        return subject.id <= limit or (subject.parent is not None and _older(subject.parent, limit))
+    if isinstance(subject, (Object, Bound)):
+        return _older(subject.receiver, limit) if isinstance(subject, Bound) else subject.id <= limit
+    return isinstance(subject, (str, Const, AtLeast))
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:

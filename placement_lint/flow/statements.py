@@ -159,19 +159,20 @@ _ROUNDS = 2
 
 
 def _for(machine: Machine, node: cst.For) -> None:
-    iterable = expressions.evaluate(machine, node.iter)
-    known = iteration.each(machine, iterable)
+    with machine.round_by_round():
+        iterable = expressions.evaluate(machine, node.iter)
+        known = iteration.each(machine, iterable)
 
-    def rounds() -> None:
-        if known is not None:
-            for item in known:
-                _iteration(machine, node, partial(_same, item))
-        else:
-            for _ in range(_ROUNDS):
-                _iteration(machine, node, lambda: iteration.element(machine, iterable, node.iter))
+        def rounds() -> None:
+            if known is not None:
+                for item in known:
+                    _iteration(machine, node, partial(_same, item))
+            else:
+                for _ in range(_ROUNDS):
+                    _iteration(machine, node, lambda: iteration.element(machine, iterable, node.iter))
 
-    if not machine.dead:
-        machine.scope("loop", rounds)
+        if not machine.dead:
+            machine.scope("loop", rounds)
     if node.orelse is not None and not machine.dead:
         execute_body(machine, node.orelse.body)
 
@@ -198,7 +199,8 @@ def _while(machine: Machine, node: cst.While) -> None:
                 expressions.evaluate(machine, node.test)
                 machine.scope("iteration", lambda: execute_body(machine, node.body))
 
-    machine.scope("loop", rounds)
+    with machine.round_by_round():
+        machine.scope("loop", rounds)
 
 
 def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:

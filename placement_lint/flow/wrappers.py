@@ -17,7 +17,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, Condition, any_of, machines
 from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place
-from placement_lint.flow.events import FirstDeviceMissed, StateLoaded, WrapperAttributeRead
+from placement_lint.flow.events import FirstDeviceMissed, StateLoaded, WrappedTwice, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     NONE,
@@ -60,6 +60,7 @@ def _ids(arguments: Arguments) -> Value:
 
 def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call) -> Value:
     modules.treat_as_module(machine, inner)
+    inner = _once(machine, name, inner, node)
     if not isinstance(inner, (Object, Symbol)):
         return machine.fresh()
     output = arguments.get(2, "output_device") or NONE
@@ -76,6 +77,19 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     if name == DATA_PARALLEL:
         _move_to_only_device(machine, inner, ids, node)
     return wrapper
+
+
+def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
+    """What a wrapper is put around, if it were not a wrapper already: what that leads to is no fault of its own."""
+    if not isinstance(inner, Object) or inner.kind is not Kind.WRAPPER:
+        return inner
+    repeated = inner.node is node
+    if not repeated or machine.same_each_round():
+        kind, already = WRAPPERS[name], WRAPPERS[inner.cls.name]
+        first = Note(inner.node, f"wrapped in {already} here, in an earlier round" if repeated else "wrapped here")
+        label = machine.text(node.args[0].value) if node.args else machine.label(inner)
+        machine.emit(WrappedTwice(node, machine.scene, label, kind, already, first, repeated))
+    return machine.read(inner.id, modules.INNER) or machine.fresh()
 
 
 def around(

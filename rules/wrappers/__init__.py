@@ -6,6 +6,7 @@ from placement_lint.rules.wrappers import (
     parameters_in_replica,
     summed_replica_loss,
     unreduced_replica_loss,
+    wrapped_twice,
     wrapper_attribute_read,
     wrapper_state_dict_prefix,
 )
@@ -20,4 +21,5 @@ RULES: tuple[Rule, ...] = (
     hardcoded_device_in_replica.RULE,
     parameters_in_replica.RULE,
     module_attribute_on_unwrapped.RULE,
+    wrapped_twice.RULE,
 )

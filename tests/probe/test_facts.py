@@ -24,6 +24,8 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
         ("DPL119", {"method": method})
         for method in ("named_parameters", "state_dict", "isinstance", "requires_grad_", "zero_grad")
     ),
+    ("DPL122", {"wrapper": "DistributedDataParallel", "already": "DistributedDataParallel"}),
+    ("DPL122", {"wrapper": "DistributedDataParallel"}),
     *(
         ("DPL201", {"optimizer": name, "state": "stepped"})
         for name in (
@@ -99,6 +101,7 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL119", {"device_ids": [0]}),
     ("DPL121", {"wrapper": "DataParallel"}),
     ("DPL121", {"wrapper": "DistributedDataParallel"}),
+    ("DPL122", {"already": ""}),
     *(("DPL201", {"optimizer": name}) for name in ("Adam", "AdamW", "SGD", "RMSprop", "LBFGS")),
     ("DPL201", {"optimizer": "SGD", "momentum": 0.0, "state": "stepped"}),
     ("DPL201", {"optimizer": "Adam", "state": "stepped", "loaded_after": True}),

@@ -152,6 +152,13 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "same_device": {"stray": "cuda"},
         "zero_dim": {"scalar": True},
     },
+    "wrapped-twice": {
+        "first_epoch_only": REPAIRED,
+        "fresh_model": {"already": ""},
+        "guards": {"already": ""},
+        "other_name": {"already": ""},
+        "unwrapped_first": {"already": ""},
+    },
     "wrapper-attribute-read": {
         "compiled": "this wrapper passes attributes on",
         "early_read": {"wrapper": ""},
