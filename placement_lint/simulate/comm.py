@@ -81,8 +81,9 @@ def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffe
                 for copy in unflatten(sent, chunk):
                     # What is empty has no part in the buffer: C++ makes it anew.
                     settle(copy, target)
-                    # A version counter of its own for each (comm.cpp: "Version Counter in comm.*_coalesced").
-                    copies.append(copy.data)
+                    # A version counter of its own for each (comm.cpp: "Version Counter in comm.*_coalesced");
+                    # a tensor of inference mode has none.
+                    copies.append(copy if copy.is_inference() else copy.data)
     return [list(tensors)] + [list(coalescing._reorder_tensors_as(copies, tensors)) for copies in outputs]
 
 

@@ -114,8 +114,8 @@ def ordinary(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
         _check_generator(kwargs["generator"], where)
     try:
         result = func(*args, **kwargs)
-    except NotImplementedError as error:
-        if where is ON_CPU:
+    except RuntimeError as error:
+        if where is ON_CPU or not _has_no_kernel(error):
             raise
         raise NotSimulated(f"{func._schema.name} on a GPU, for the CPU's kernel says: {error}") from error
     if where is not ON_CPU or len(seen) > 1 or here().observer is not None:
@@ -206,6 +206,11 @@ def untouched(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
 def decomposed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     """Inference mode hands composite operators over whole; their parts are what kernels see."""
     raise AssertionError("the mode itself runs the parts")
+
+
+def _has_no_kernel(error: RuntimeError) -> bool:
+    """Older versions raise a plain RuntimeError where a kernel lacks the dtype."""
+    return isinstance(error, NotImplementedError) or " not implemented for '" in str(error)
 
 
 def _check_generator(generator: Any, where: int | None) -> None:

@@ -1,24 +1,20 @@
 """Which mixtures of devices PyTorch refuses, in which words, and which it takes."""
 
+import re
+
 import numpy
 import pytest
 import torch
+from releases import SAME_DEVICE, odd_operand
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from placement_lint.simulate import gpus
 
-SAME = "Expected all tensors to be on the same device, but "
-
-
-def odd(name, device, common, method):
-    where = f"got {name} is on {device}, different from other tensors on {common}"
-    return f"{SAME}{where} (when checking argument in method {method})"
-
 
 def two(first, second):
-    return f"{SAME}found at least two devices, {first} and {second}!"
+    return f"{SAME_DEVICE}found at least two devices, {first} and {second}!"
 
 
 def gpu(*shape, index=0):
@@ -36,15 +32,15 @@ def labels(*values, device="cpu"):
 REFUSED = {
     "linear with bias": (
         lambda: F.linear(host(4, 3), gpu(2, 3), gpu(2)),
-        odd("mat1", "cpu", "cuda:0", "wrapper_CUDA_addmm"),
+        odd_operand("mat1", "cpu", "cuda:0", "wrapper_CUDA_addmm"),
     ),
     "linear without bias": (
         lambda: F.linear(host(4, 3), gpu(2, 3)),
-        odd("mat2", "cuda:0", "cpu", "wrapper_CUDA_mm"),
+        odd_operand("mat2", "cuda:0", "cpu", "wrapper_CUDA_mm"),
     ),
     "matmul of batches": (
         lambda: gpu(2, 3, 4) @ host(2, 4, 3),
-        odd("mat2", "cpu", "cuda:0", "wrapper_CUDA_bmm"),
+        odd_operand("mat2", "cpu", "cuda:0", "wrapper_CUDA_bmm"),
     ),
     "add": (lambda: gpu(2) + host(2), two("cuda:0", "cpu")),
     "add, CPU first": (lambda: host(2) + gpu(2), two("cuda:0", "cpu")),
@@ -62,11 +58,11 @@ REFUSED = {
     "mse_loss": (lambda: F.mse_loss(gpu(2), host(2)), two("cuda:0", "cpu")),
     "cat": (
         lambda: torch.cat([gpu(2), host(2)]),
-        odd("tensors", "cpu", "cuda:0", "wrapper_CUDA_cat"),
+        odd_operand("tensors", "cpu", "cuda:0", "wrapper_CUDA_cat"),
     ),
     "stack": (
         lambda: torch.stack([gpu(2), host(2)]),
-        odd("tensors", "cpu", "cuda:0", "wrapper_CUDA_cat"),
+        odd_operand("tensors", "cpu", "cuda:0", "wrapper_CUDA_cat"),
     ),
     "convolution": (
         lambda: F.conv2d(host(1, 1, 4, 4), gpu(1, 1, 3, 3)),
@@ -82,34 +78,34 @@ REFUSED = {
     ),
     "convolution across GPUs": (
         lambda: F.conv2d(gpu(1, 1, 4, 4), gpu(1, 1, 3, 3, index=1)),
-        odd("weight", "cuda:1", "cuda:0", "wrapper_CUDA__cudnn_convolution"),
+        odd_operand("weight", "cuda:1", "cuda:0", "wrapper_CUDA__cudnn_convolution"),
     ),
     "embedding": (
         lambda: F.embedding(labels(1), gpu(3, 2)),
-        odd("index", "cpu", "cuda:0", "wrapper_CUDA__index_select"),
+        odd_operand("index", "cpu", "cuda:0", "wrapper_CUDA__index_select"),
     ),
     "index_select": (
         lambda: gpu(3).index_select(0, labels(1)),
-        odd("index", "cpu", "cuda:0", "wrapper_CUDA__index_select"),
+        odd_operand("index", "cpu", "cuda:0", "wrapper_CUDA__index_select"),
     ),
     "gather": (
         lambda: gpu(3).gather(0, labels(1)),
-        odd("index", "cpu", "cuda:0", "wrapper_CUDA_gather"),
+        odd_operand("index", "cpu", "cuda:0", "wrapper_CUDA_gather"),
     ),
     "cross entropy": (
         lambda: F.cross_entropy(gpu(2, 3), labels(0, 1)),
-        odd("target", "cpu", "cuda:0", "wrapper_CUDA_nll_loss_forward"),
+        odd_operand("target", "cpu", "cuda:0", "wrapper_CUDA_nll_loss_forward"),
     ),
     "class weights of a loss": (
         lambda: nn.CrossEntropyLoss(weight=host(3))(gpu(2, 3), labels(0, 1, device="cuda")),
-        odd("weight", "cpu", "cuda:0", "wrapper_CUDA_nll_loss_forward"),
+        odd_operand("weight", "cpu", "cuda:0", "wrapper_CUDA_nll_loss_forward"),
     ),
     "layer norm": (
         lambda: F.layer_norm(gpu(2, 3), (3,), host(3)),
-        odd("weight", "cpu", "cuda:0", "wrapper_CUDA__native_layer_norm"),
+        odd_operand("weight", "cpu", "cuda:0", "wrapper_CUDA__native_layer_norm"),
     ),
     "allclose": (lambda: torch.allclose(gpu(2), host(2)), two("cuda:0", "cpu")),
-    "equal": (lambda: torch.equal(gpu(2), host(2)), odd("other", "cpu", "cuda:0", "wrapper_CUDA__equal")),
+    "equal": (lambda: torch.equal(gpu(2), host(2)), odd_operand("other", "cpu", "cuda:0", "wrapper_CUDA__equal")),
     "attention": (
         lambda: F.scaled_dot_product_attention(gpu(1, 1, 4, 8), host(1, 1, 4, 8), gpu(1, 1, 4, 8)),
         "Expected query, key, and value to have the same device type, but got query.device: cuda:0",
@@ -250,5 +246,6 @@ def test_what_was_mixed_in_an_own_function_backward_is_refused():
 
 
 def test_inference_mode_compares_devices_too():
-    with gpus(1), torch.inference_mode(), pytest.raises(RuntimeError, match="mat1 is on cpu"):
+    words = odd_operand("mat1", "cpu", "cuda:0")
+    with gpus(1), torch.inference_mode(), pytest.raises(RuntimeError, match=re.escape(words)):
         nn.Linear(3, 2).cuda()(torch.ones(4, 3))

@@ -1,0 +1,25 @@
+"""In what the versions of torch differ that the simulation runs on."""
+
+import torch
+from packaging.version import Version
+
+RELEASE = Version(torch.__version__).release[:2]
+SAME_DEVICE = "Expected all tensors to be on the same device, but "
+
+# How `DataParallel` copies parameters: until these releases, what is empty lost its shape, and complex numbers
+# arrived as pairs of real ones.
+EMPTY_KEEPS_ITS_SHAPE = RELEASE >= (2, 5)
+COMPLEX_ARRIVES = RELEASE >= (2, 5)
+
+
+def odd_operand(name, device, common, method=""):
+    """The words of a kernel's own check, up to the method where none is given."""
+    if RELEASE >= (2, 8):
+        where = (
+            f"got {name} is on {device}, different from other tensors on {common} (when checking argument in method "
+        )
+    else:
+        where = (
+            f"found at least two devices, {common} and {device}! (when checking argument for argument {name} in method "
+        )
+    return f"{SAME_DEVICE}{where}{method}"
