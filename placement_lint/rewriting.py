@@ -76,6 +76,21 @@ def renamed(call: cst.CSTNode, name: str) -> Replacements:
     return NOTHING
 
 
+def is_call_of(node: cst.CSTNode, method: str) -> bool:
+    """Whether it is ``x.method(…)``."""
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == method
+
+
+def called_instead(call: cst.CSTNode, name: str) -> Replacements:
+    """``x.old(…)`` becomes ``x.name()``."""
+    return ((call, f"{_primary(receiver(call))}.{name}()"),) if isinstance(call, cst.Call) else NOTHING
+
+
+def replaced_by(node: cst.CSTNode, text: str) -> Replacements:
+    """An expression becomes another one."""
+    return ((node, text),) if isinstance(node, cst.BaseExpression) else NOTHING
+
+
 def _primary(node: cst.CSTNode) -> str:
     """A text of which an attribute can be read."""
     simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or _is_parenthesised(node)

@@ -76,6 +76,10 @@ def changes(path: Path, fixer: Fixer) -> list[str]:
                 "+        bias = th.ones(x.size(-1)).to(x.device)",
             ],
         ),
+        (
+            "non-tensor-output/accuracy",
+            ["-        return loss, accuracy.item()", "+        return loss, accuracy.detach()"],
+        ),
         ("numpy-on-cuda/helpers", ["-    return t.detach().numpy()", "+    return t.detach().cpu().numpy()"]),
         # the file has no name for the device
         ("operand-not-moved/data_parallel_target", []),

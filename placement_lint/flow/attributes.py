@@ -44,7 +44,14 @@ from placement_lint.flow.values import (
     alternatives,
     source_text,
 )
-from placement_lint.flow.vocabulary import CONTAINER_METHODS, CONTAINERS, GRAD_FLAGS, MODULE_ATTRIBUTES, canonical
+from placement_lint.flow.vocabulary import (
+    CONTAINER_METHODS,
+    CONTAINERS,
+    GRAD_FLAGS,
+    ITEM_TYPES,
+    MODULE_ATTRIBUTES,
+    canonical,
+)
 from placement_lint.rule import Note
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -398,7 +405,9 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
             if any(module_base(base) in CONTAINERS for base in foreign_bases(receiver.cls)):
                 machine.write(receiver.id, modules.ITEMS, methods.items_of_container(machine, arguments))
             return NONE
-        if modules.is_module(machine, receiver) and name != "forward":
+        if modules.is_module(machine, receiver):
+            if name == "forward":
+                return calls.library_forward(machine, receiver, arguments, node)
             return library.call_module_method(machine, receiver, name, arguments, node)
     return machine.fresh(f"super().{name}()")
 
@@ -425,7 +434,7 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         return _item_of_sequence(machine, owner, key)
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
-        part = machine.part(owner.id, ("item", name), node, owner)
+        part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
         stored = machine.read(owner.id, f"[{name!r}]")
         return stored if stored is not None else part
     return machine.fresh()

@@ -150,13 +150,13 @@ def _super(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
     def convert(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
         def one(value: Value) -> Value:
-            if isinstance(value, Tensor):
-                if value.per_replica and name in ("float", "int", "bool"):
-                    source = node.args[0].value
-                    how = f"{name}({machine.text(source)})"
-                    machine.emit(ReplicaLossUsed(node, machine.scene, source, how, name, value))
-                return machine.fresh(f"{name}()")
-            return value if isinstance(value, (Const, AtLeast, Symbol)) else machine.fresh()
+            if isinstance(value, Tensor) and value.per_replica and name in ("float", "int", "bool"):
+                source = node.args[0].value
+                how = f"{name}({machine.text(source)})"
+                machine.emit(ReplicaLossUsed(node, machine.scene, source, how, name, value))
+            if isinstance(value, Symbol):
+                return replace(value, type=name)
+            return value if isinstance(value, (Const, AtLeast)) else machine.fresh(f"{name}()", name)
 
         given = arguments.get(0)
         if isinstance(given, Const) and name in ("int", "str"):
@@ -170,7 +170,8 @@ def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     items = content(machine, arguments.get(0) or NONE)
     if items is not None and items.exact:
         return Const(len(items.items))
-    return machine.part(_owner(arguments), "len", node) if _owner(arguments) else machine.fresh()
+    owner = _owner(arguments)
+    return machine.part(owner, "len", node, type="int") if owner else machine.fresh(node, "int")
 
 
 def _owner(arguments: Arguments) -> int:

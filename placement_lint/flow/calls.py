@@ -292,6 +292,11 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     )
     if isinstance(method, Function) and isinstance(module, Object):
         return _user_forward(machine, module, method, arguments, node)
+    return library_forward(machine, module, arguments, node)
+
+
+def library_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    """The forward that a module has, or inherits, from a library."""
     _check_registered(machine, module, node)
     library_class = _library_class(module)
     if library_class == "torch.nn.Sequential" and isinstance(module, Object):

@@ -195,6 +195,24 @@ class ReplicaLossReduced(Event):
 
 
 @dataclass(frozen=True)
+class Returned:
+    """An expression in a ``return`` statement, or all of it, and the type of its value, which is no tensor."""
+
+    node: cst.BaseExpression
+    type: str
+
+
+@dataclass(frozen=True)
+class NonTensorReturned(Event):
+    """The forward of a DataParallel model returns something that its outputs cannot be gathered from."""
+
+    returned: tuple[Returned, ...]
+    # arguments of the forward that are surely tensors, and how this file writes ``torch.tensor``
+    inputs: tuple[str, ...]
+    maker: str
+
+
+@dataclass(frozen=True)
 class ParametersRead(Event):
     """``parameters()`` or its kind is called on a module while a replica runs."""
 

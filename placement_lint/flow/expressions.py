@@ -30,6 +30,7 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
 )
+from placement_lint.flow.vocabulary import ITEM_TYPES
 
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
@@ -87,7 +88,7 @@ def _formatted_string(machine: Machine, node: cst.FormattedString) -> Value:
     return (
         machine.lift(lambda *parts: methods.formatted(machine, prefix, parts), *values)
         if len(values) == 1
-        else machine.fresh("text")
+        else machine.fresh("text", "str")
     )
 
 
@@ -322,7 +323,7 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
             return items.items[place]
         return machine.fresh() if items.exact else items.items[-1]
     if isinstance(value, Symbol):
-        return machine.part(value.id, ("part", place), "", None)
+        return machine.part(value.id, ("part", place), "", None, ITEM_TYPES.get(value.type, ""))
     return machine.fresh()
 
 
@@ -332,7 +333,7 @@ _EVALUATE: dict[type, Callable[..., Value]] = {
     cst.Integer: _integer,
     cst.Float: _float,
     cst.SimpleString: _string,
-    cst.ConcatenatedString: lambda machine, node: machine.fresh("text"),
+    cst.ConcatenatedString: lambda machine, node: machine.fresh("text", "str"),
     cst.FormattedString: _formatted_string,
     cst.Tuple: _tuple,
     cst.List: _list,

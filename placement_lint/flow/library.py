@@ -40,6 +40,7 @@ from placement_lint.flow.vocabulary import (
     CONTAINERS,
     CUDA_CONSTRUCTORS,
     FACTORIES,
+    FUNCTION_TYPES,
     FUNCTIONAL_LOSSES,
     FUNCTIONAL_SAME_DEVICE,
     HOST_READERS,
@@ -85,8 +86,8 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return calling.foreign(machine, arguments, node)
     if name.startswith("torch."):
         return _on_operands(machine, _torch_function, name, arguments, node)
-    if name.partition(".")[0] in _HARMLESS:
-        return machine.fresh(f"{name}()")
+    if (module := name.partition(".")[0]) in _HARMLESS:
+        return machine.fresh(f"{name}()", FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, ""))
     return calling.foreign(machine, arguments, node)
 
 
@@ -265,6 +266,8 @@ def call_module_method(
         _move_module(machine, module, name, arguments, node)
     elif name in ("parameters", "named_parameters"):
         return Parameters(module, node, named=name == "named_parameters")
+    elif name in ("train", "eval"):
+        modules.set_mode(machine, module, name == "train", arguments)
     elif name == "state_dict":
         return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node)
     elif name == "load_state_dict":

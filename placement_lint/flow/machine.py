@@ -111,6 +111,8 @@ class Machine:
         self.calls: list[Note] = []
         self.replica: tuple[Note, ...] = ()
         self.replica_ids: tuple[object, ...] = ()
+        # the frames that were running when the replica began
+        self.replica_depth = 0
         self.standalone = False
         self.parents: dict[int, int | None] = {}
         self.homes: dict[tuple[int, str], int] = {}
@@ -195,15 +197,22 @@ class Machine:
         self.parents[frame] = parent
         return frame
 
-    def fresh(self, text: str | cst.CSTNode = "") -> Symbol:
-        """A value of which nothing is known."""
-        return Symbol(self.new_id(), text)
+    def fresh(self, text: str | cst.CSTNode = "", type: str = "") -> Symbol:
+        """A value of which nothing is known, but perhaps its type."""
+        return Symbol(self.new_id(), text, type=type)
 
-    def part(self, owner: int, key: object, text: str | cst.CSTNode, parent: Symbol | Object | None = None) -> Symbol:
+    def part(
+        self,
+        owner: int,
+        key: object,
+        text: str | cst.CSTNode,
+        parent: Symbol | Object | None = None,
+        type: str = "",
+    ) -> Symbol:
         """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
         symbol = self._symbols.get((owner, key))
         if symbol is None:
-            symbol = self._symbols[(owner, key)] = Symbol(self.new_id(), text, parent)
+            symbol = self._symbols[(owner, key)] = Symbol(self.new_id(), text, parent, type)
         return symbol
 
     def parts(self, owner: int) -> list[Symbol]:

@@ -176,4 +176,4 @@ def formatted(machine: Machine, prefix: str, values: tuple[Value, ...]) -> Value
             return Device("cuda", value)
         if isinstance(value, Const) and type(value.value) is int:
             return Device("cuda", value.value)
-    return machine.fresh("text")
+    return machine.fresh("text", "str")

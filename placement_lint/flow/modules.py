@@ -25,6 +25,7 @@ from placement_lint.flow.values import (
     Choice,
     Class,
     Comparison,
+    Const,
     Device,
     External,
     Function,
@@ -349,6 +350,14 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
 
 def provably_off(place: Place, device: Place) -> bool:
     return compare(place, device) is Comparison.DIFFERENT
+
+
+def set_mode(machine: Machine, module: Object | Symbol, training: bool, arguments: Arguments) -> None:
+    """``module.train()``, ``module.train(mode)`` and ``module.eval()`` say what ``self.training`` is."""
+    given = arguments.get(0, "mode") if training else None
+    for part in reachable(machine, module).values():
+        if isinstance(part, Object) and part.kind is Kind.MODULE:
+            machine.write(part.id, "training", given or Const(training))
 
 
 # --- use ---------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from placement_lint.flow.values import (
     compare,
 )
 from placement_lint.flow.values import Comparison as Placed
+from placement_lint.flow.vocabulary import NUMBER_TYPES
 
 # --- truth -------------------------------------------------------------------------------------------------
 
@@ -278,7 +279,12 @@ def arithmetic(
             return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
         if isinstance(left, Const) and isinstance(left.value, str):
             return methods.formatted(machine, left.value, (right,))
-    return machine.fresh(node)
+    return machine.fresh(node, "number" if _is_number(left) and _is_number(right) else "")
+
+
+def _is_number(value: Value) -> bool:
+    known = isinstance(value, Const) and isinstance(value.value, (int, float))
+    return known or isinstance(value, AtLeast) or (isinstance(value, Symbol) and value.type in NUMBER_TYPES)
 
 
 def _tensor_arithmetic(
@@ -335,6 +341,7 @@ def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode
             return Const(left - right)
         if isinstance(operator, (cst.Multiply, cst.MultiplyAssign)):
             return Const(left * right)
+        return machine.fresh(type="number")
     return machine.fresh()
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import calls, devices, expressions, iteration, operators
+from placement_lint.flow import calls, devices, expressions, gathering, iteration, operators
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
@@ -82,6 +82,8 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
 def _return(machine: Machine, node: cst.Return) -> None:
     value = expressions.evaluate(machine, node.value) if node.value is not None else NONE
     if not machine.dead:
+        if node.value is not None and len(machine.frames) == machine.replica_depth + 1:
+            gathering.check(machine, value, node.value)
         machine.jump("function", value)
 
 

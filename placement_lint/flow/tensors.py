@@ -55,6 +55,7 @@ from placement_lint.flow.vocabulary import (
     HOST_FACTORIES,
     HOST_VALUE_ATTRIBUTES,
     HOST_VALUE_METHODS,
+    HOST_VALUE_TYPES,
     NEW_METHODS,
     REDUCTIONS,
     SAME_DEVICE,
@@ -261,14 +262,18 @@ def _name_of_place(machine: Machine, tensor: Tensor) -> str:
 
 def _note_inputs(machine: Machine, node: cst.Call) -> None:
     """A forward makes or moves a tensor: which arguments of the running function are tensors as well?"""
+    if machine.in_forward and node not in machine.inputs:
+        machine.inputs[node] = sure_tensors(machine)
+
+
+def sure_tensors(machine: Machine) -> tuple[str, ...]:
+    """The required arguments of the running function that are surely tensors."""
     function = machine.frame.function
-    if not machine.in_forward or node in machine.inputs or function is None:
-        return
+    if function is None:
+        return ()
     parameters = function.node.params
     required = [param for param in (*parameters.posonly_params, *parameters.params) if param.default is None]
-    machine.inputs[node] = tuple(
-        param.name.value for param in required if _is_surely_tensor(machine, function.node, param)
-    )
+    return tuple(param.name.value for param in required if _is_surely_tensor(machine, function.node, param))
 
 
 def _is_surely_tensor(machine: Machine, function: cst.CSTNode, param: cst.Param) -> bool:
@@ -374,7 +379,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda"):
         return Const(tensor.place.kind == "cuda")
     if name in HOST_VALUE_ATTRIBUTES:
-        return machine.fresh(name)
+        return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""))
     if name in ("data", "T", "mT", "H", "real", "imag"):
         return derive(tensor, f".{name}", node, tensor.scalar)
     if name == "grad":
@@ -422,7 +427,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "numpy":
         if arguments.keyword("force") != Const(True):
             read_on_host(machine, Operand(receiver, tensor), node)
-        return machine.fresh("ndarray")
+        return machine.fresh("ndarray", HOST_VALUE_TYPES[name])
     as_number = name in ("item", "backward", "__float__", "__int__", "__bool__")
     if tensor.per_replica and as_number and not (name == "backward" and arguments.has(0, "gradient")):
         machine.emit(
@@ -431,7 +436,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "backward":
         optimizers.backward(machine, tensor)
     if name in HOST_VALUE_METHODS:
-        return machine.fresh(node)
+        type_ = "int" if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
+        return machine.fresh(node, type_)
     if name in NEW_METHODS:
         return build_like(machine, arguments.with_receiver(tensor), node)
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:

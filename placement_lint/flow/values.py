@@ -49,6 +49,8 @@ class Symbol:
     source: str | cst.CSTNode = field(default="", compare=False)
     # A symbol that the program has treated as a module may be read as one: attribute chains keep the root.
     parent: Symbol | Object | None = field(default=None, compare=False)
+    # the Python type that it surely has: ``float``, ``str``, ``torch.Size``; empty where that is not known
+    type: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:

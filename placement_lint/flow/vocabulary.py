@@ -125,6 +125,24 @@ HOST_VALUE_METHODS = {
     "share_memory_", "record_stream", "register_post_accumulate_grad_hook", "is_shared", "hasattr",
 }  # fmt: skip
 
+# The types of what some of them return.
+HOST_VALUE_TYPES = {
+    "size": "torch.Size", "shape": "torch.Size", "item": "number", "tolist": "list", "numpy": "numpy.ndarray",
+    **dict.fromkeys(("dim", "ndimension", "numel", "nelement", "get_device", "ndim", "itemsize", "nbytes"), "int"),
+    **dict.fromkeys(("is_contiguous", "is_floating_point", "is_complex", "is_cuda", "is_pinned"), "bool"),
+}  # fmt: skip
+
+# The types of what some functions of Python's library return, by function or by module.
+FUNCTION_TYPES = {
+    "math": "float", "time.time": "float", "time.perf_counter": "float", "time.monotonic": "float",
+    "random.random": "float", "random.uniform": "float", "random.randint": "int", "time.strftime": "str",
+    "json.dumps": "str",
+}  # fmt: skip
+
+# Of a value with such a type each item is of this one.
+ITEM_TYPES = {"torch.Size": "int", "str": "str"}
+NUMBER_TYPES = {"int", "float", "bool", "number"}
+
 HOST_VALUE_ATTRIBUTES = {
     "shape", "dtype", "ndim", "layout", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "names", "is_sparse",
     "is_meta", "itemsize", "nbytes", "is_quantized",

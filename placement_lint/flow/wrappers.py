@@ -254,6 +254,7 @@ def _in_replicas(
     built = Note(wrapper.node, f"{f'`{label}`' if label else 'the module'} is wrapped in DataParallel here")
     called = Note(node, "called here: each replica runs the forward on its own GPU")
     machine.replica, machine.replica_ids = (built, called), _literal_ids(machine, ids)
+    machine.replica_depth = len(machine.frames)
     machine.replicated = frozenset(modules.reachable(machine, inner))
     machine.store.begin()
     try:
@@ -263,6 +264,7 @@ def _in_replicas(
         # What a replica assigns to its attributes goes with the replica.
         machine.store.roll_back()
         machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
+        machine.replica_depth = 0
     return _thawed(machine, gathered, node)
 
 

@@ -3,6 +3,7 @@
 from placement_lint.rules.wrappers import (
     hardcoded_device_in_replica,
     module_attribute_on_unwrapped,
+    non_tensor_output,
     parameters_in_replica,
     summed_replica_loss,
     unreduced_replica_loss,
@@ -18,6 +19,7 @@ RULES: tuple[Rule, ...] = (
     wrapper_state_dict_prefix.RULE,
     unreduced_replica_loss.RULE,
     summed_replica_loss.RULE,
+    non_tensor_output.RULE,
     hardcoded_device_in_replica.RULE,
     parameters_in_replica.RULE,
     module_attribute_on_unwrapped.RULE,

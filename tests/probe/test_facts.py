@@ -16,6 +16,10 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     *(("DPL104", {"use": use}) for use in ("backward", "item", "float", "int", "bool", "format")),
     ("DPL105", {"device_ids": [1, 0, 2]}),
     ("DPL105", {"how": "mean", "uneven": True}),
+    *(
+        ("DPL107", {"type": name})
+        for name in ("number", "int", "bool", "str", "list", "torch.Size", "torch.device", "numpy.ndarray", "Output")
+    ),
     ("DPL118", {"stray": "cuda:1"}),
     ("DPL118", {"device_ids": [1, 0]}),
     ("DPL118", {"operation": "call", "layer": "Embedding"}),
@@ -92,6 +96,8 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL105", {"reduction": "sum"}),
     ("DPL105", {"how": "mean"}),
     ("DPL105", {"device_ids": [1]}),
+    *(("DPL107", {"type": name}) for name in ("None", "dict", "tensor")),
+    ("DPL107", {"device_ids": [1]}),
     ("DPL118", {"stray": "cuda"}),
     ("DPL118", {"device_ids": [0]}),
     ("DPL118", {"wrapper": ""}),

@@ -58,6 +58,13 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_receiver": {"receiver": "module"},
         "walrus_and_nested": REPAIRED,
     },
+    "non-tensor-output": {
+        "never_wrapped": {"wrapper": ""},
+        "none": {"type": "None"},
+        "reduced_outside": REPAIRED,
+        "single_id": {"device_ids": [0]},
+        "tensors": {"type": "dict"},
+    },
     "numpy-on-cuda": {
         "cpu_first": {"place": "cpu"},
         "dataset_side": {"place": "cpu"},

@@ -1,0 +1,154 @@
+"""A DataParallel model returns something that is no tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import NonTensorReturned, Returned
+from placement_lint.flow.facts import replica_facts
+from placement_lint.flow.values import source_text
+from placement_lint.flow.vocabulary import NUMBER_TYPES
+from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
+from placement_lint.rewriting import NOTHING, Replacements, called_instead, is_call_of, replaced_by, unsafe
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a number, text, NumPy array or object of a class of one's own that the `forward` of a `DataParallel` model
+returns, by itself or inside a tuple, list or dict.
+""",
+    why="""\
+`gather` (torch/nn/parallel/scatter_gather.py) concatenates the tensors that the replicas return, goes into dicts,
+and takes everything else but None for a list or tuple. Of a number it says
+`TypeError: 'float' object is not iterable`, of a dataclass likewise, a NumPy array raises TypeError as well, and
+of a text the caller silently gets another one, `<map object at 0x...>`. With 0 or 1 GPU there is no gather, and
+what forward returns arrives as it is.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+
+
+class Scored(nn.Linear):
+    def forward(self, x):
+        logits = super().forward(x)
+        return logits, logits.abs().max().item()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(Scored(8, 4).to(device))
+logits, largest = model(torch.randn(16, 8))
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+
+
+class Scored(nn.Linear):
+    def forward(self, x):
+        logits = super().forward(x)
+        return logits, logits.abs().max().detach()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(Scored(8, 4).to(device))
+logits, largest = model(torch.randn(16, 8))
+largest = largest.max().item()
+""",
+    silent="""\
+- None, alone or beside tensors; tuples, lists, dicts, named tuples and `ModelOutput`s of tensors.
+- `device_ids` has a single entry, so that there is no gather. A batch of one row is no such case: it is gathered too.
+- The class is never wrapped in `DataParallel`, or only in DistributedDataParallel, which gathers nothing.
+""",
+    fix="""\
+Return a tensor: `.detach()` instead of `.item()`, and `torch.tensor(value, device=x.device)` for a number that is
+computed otherwise. Review it: the caller gets a vector with one entry for each replica, to be reduced there. What is
+the same in all replicas (a name, a size) is better kept on the module and read from it.
+""",
+)
+
+
+def check(event: NonTensorReturned) -> Iterator[Problem]:
+    what = " and ".join(f"`{source_text(one.node)}` ({_kind(one)})" for one in event.returned)
+    raises = any(one.type != "str" for one in event.returned)
+    effect = "a call raises TypeError" if raises else "the caller gets the text of a `map` object"
+    yield Problem(
+        event.node,
+        f"forward returns {what}, and DataParallel gathers nothing but tensors: {effect}",
+        event.scene.replica,
+        advice="return a tensor, and reduce it outside",
+        rewrite=unsafe("return a tensor", _as_tensors(event)),
+        facts={"type": event.returned[0].type, **replica_facts(event.scene)},
+    )
+
+
+def _kind(returned: Returned) -> str:
+    return "a number" if returned.type == "number" else returned.type
+
+
+def _as_tensors(event: NonTensorReturned) -> Replacements:
+    edits = [_as_tensor(one, event) for one in event.returned]
+    return tuple(edit for replacements in edits for edit in replacements) if all(edits) else NOTHING
+
+
+def _as_tensor(returned: Returned, event: NonTensorReturned) -> Replacements:
+    if is_call_of(returned.node, "item"):
+        return called_instead(returned.node, "detach")
+    if returned.type not in NUMBER_TYPES or not event.inputs or not event.maker:
+        return NOTHING
+    return replaced_by(returned.node, f"{event.maker}({source_text(returned.node)}, device={event.inputs[0]}.device)")
+
+
+def flagged(facts: Facts) -> str:
+    return _returned(facts, facts["type"])
+
+
+def control(facts: Facts) -> str:
+    return _returned(facts, "tensor")
+
+
+class _Output:
+    """What a user's own class is to ``gather``."""
+
+
+def _returned(facts: Facts, type_: str) -> str:
+    from placement_lint.probe.bench import in_replicas
+
+    values: dict[str, Callable[[Any], object]] = {
+        "tensor": lambda x: x.sum(),
+        "None": lambda x: None,
+        "dict": lambda x: {"sum": x.sum(), "rows": x},
+        "int": lambda x: x.size(0),
+        "bool": lambda x: True,
+        "str": lambda x: "rows",
+        "list": lambda x: x.tolist(),
+        "torch.Size": lambda x: x.shape,
+        "torch.device": lambda x: x.device,
+        "numpy.ndarray": lambda x: x.cpu().numpy(),
+        "float": lambda x: x.sum().item(),
+        "number": lambda x: x.sum().item(),
+    }
+    make = values.get(type_, lambda x: _Output())
+    _, got = in_replicas(lambda model, x: (x, make(x)), facts)
+    return f"the caller gets the text '{got}'" if isinstance(got, str) and got != "rows" else "it is gathered"
+
+
+EXPERIMENT = Experiment(
+    claim="DataParallel gathers tensors, and takes anything else for a list of them",
+    flagged=flagged,
+    control=control,
+    symptoms=(
+        Raises("TypeError", "object is not iterable"),
+        Raises("TypeError", "cannot be interpreted as an integer"),
+        Raises("TypeError", "expected a sequence of integers"),
+        Sees("<map object"),
+    ),
+    facts={"type": "float", "device_ids": [0, 1]},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule("DPL107", "non-tensor-output", Severity.ERROR, PAGE, {NonTensorReturned: check}, experiment=EXPERIMENT)
