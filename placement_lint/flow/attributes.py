@@ -345,11 +345,27 @@ def _report_lost_parameter(
         return
 
     def report(option: Value) -> Value:
-        if isinstance(option, Tensor) and option.lost is not None and option.role is not Role.PARAMETER:
+        if not isinstance(option, Tensor) or option.lost is None or option.role is Role.PARAMETER:
+            return NONE
+        if not _registered_elsewhere(machine, owner, name, option):
             machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option))
         return NONE
 
     machine.lift(report, value)
+
+
+def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: Tensor) -> bool:
+    """Whether the Parameter that a tensor was computed from belongs to the module under another name."""
+    assert computed.lost is not None
+    parts = modules.reachable(machine, owner)
+    if computed.modules & parts.keys():
+        return True
+    return any(
+        isinstance(child, Tensor) and child.uid == computed.lost.uid and (part, attribute) != (owner, name)
+        for part in parts.values()
+        if isinstance(part, Object)
+        for attribute, child in modules.children(machine, part)
+    )
 
 
 def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:

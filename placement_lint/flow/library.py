@@ -57,6 +57,7 @@ from placement_lint.flow.vocabulary import (
     SAME_DEVICE,
     WEIGHTED_LOSSES,
     WRAPPERS,
+    Shape,
 )
 
 Handler = Callable[[Machine, str, Arguments, cst.Call], Value]
@@ -381,6 +382,13 @@ def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Po
     return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
 
 
+def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.normal(0, 1, (2, 3))`` builds a tensor; without a size it samples where its means or deviations are."""
+    if arguments.get(2, "size") is not None:
+        return tensors.build(machine, name, Shape.LAST_SIZE, arguments, node)
+    return _on_operands(machine, _torch_function, name, arguments, node)
+
+
 # --- loaders and files -----------------------------------------------------------------------------------------
 
 
@@ -541,6 +549,7 @@ _HANDLERS: dict[str, Handler] = {
     "torch.cuda.set_device": _set_device,
     "torch.set_default_device": _set_default_device,
     "torch.set_default_tensor_type": _set_default_tensor_type,
+    "torch.normal": _normal,
     "torch.nn.Parameter": _parameter,
     "torch.nn.Buffer": _buffer,
     "copy.deepcopy": _deepcopy,

@@ -330,7 +330,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
 
 def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = None) -> Tensor:
     """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
-    lost = Lost(how, node, tensor.place) if tensor.role is Role.PARAMETER else tensor.lost
+    lost = Lost(how, node, tensor.place, tensor.uid) if tensor.role is Role.PARAMETER else tensor.lost
     role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
     return replace(tensor, role=role, lost=lost, scalar=scalar, uid=0)
 
@@ -391,14 +391,15 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
     """The tensor on another device: itself where it is there already."""
     place = as_place(target)
     if place is None:
-        return replace(tensor, lost=Lost(".to(dtype)", node, tensor.place)) if _converts(tensor, target) else tensor
+        converted = Lost(".to(dtype)", node, tensor.place, tensor.uid)
+        return replace(tensor, lost=converted) if _converts(tensor, target) else tensor
     place = resolve(machine, place)
     require(machine, place)
     if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
         return tensor
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
     if tensor.role is Role.PARAMETER:
-        return replace(moved, role=Role.PLAIN, lost=Lost(how, node, tensor.place))
+        return replace(moved, role=Role.PLAIN, lost=Lost(how, node, tensor.place, tensor.uid))
     return moved
 
 

@@ -171,11 +171,12 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lost:
-    """What was done to a Parameter that made it an ordinary tensor, and where it was before."""
+    """What was done to a Parameter that made it an ordinary tensor, and where and which it was before."""
 
     how: str
     node: cst.CSTNode
     place: Place
+    uid: int
 
 
 @dataclass(frozen=True)

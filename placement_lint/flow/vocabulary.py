@@ -77,7 +77,6 @@ FACTORIES = {
     "torch.rand": Shape.SIZES,
     "torch.randn": Shape.SIZES,
     "torch.full": Shape.SIZE,
-    "torch.normal": Shape.LAST_SIZE,
     "torch.randint": Shape.LAST_SIZE,
     "torch.arange": Shape.ALWAYS_DIMENSIONS,
     "torch.range": Shape.ALWAYS_DIMENSIONS,

@@ -81,6 +81,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "output_device": {"stray": "cuda"},
         "prefetcher": {"stray": "cuda"},
         "same_flag": {"stray": "cuda"},
+        "noise_like_its_scale": {"stray": "cuda:0"},
     },
     "optimizer-stale-after-replacement": {
         "add_param_group": {"added": True},
@@ -103,6 +104,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "parameter-lost-by-conversion": {
         "buffer_from_parameter": "it is a buffer, and meant to be one",
+        "computed_from_registered": "the Parameter is registered under another name",
         "converted_in_forward": "it is stored nowhere",
         "local_only": "it is stored nowhere",
         "moved_inside": REPAIRED,
