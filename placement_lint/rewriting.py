@@ -214,6 +214,14 @@ def _arguments_text(arguments: Sequence[cst.Arg]) -> str:
     return " ".join(map(_argument_text, arguments))
 
 
+def moved_below(statements: Sequence[cst.CSTNode], name: str) -> Replacements:
+    """The first of some statements in a row goes below the last, unless one of them mentions ``name``."""
+    texts = [source_text(statement) for statement in statements]
+    if len(texts) < 2 or any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts[1:]):
+        return NOTHING
+    return tuple(zip(statements, (*texts[1:], texts[0]), strict=True))
+
+
 def _assignment(statement: cst.CSTNode) -> tuple[cst.Attribute | None, cst.BaseExpression | None]:
     """The target and the value of ``owner.name = value``."""
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:

@@ -262,7 +262,9 @@ class UnregisteredUsed(Event):
 class OptimizerStale(Event):
     """An optimizer steps whose parameters were replaced. ``node`` is the replacement.
 
-    ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``.
+    ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``;
+    or what was done to the model as a whole: the name of a function of torch, ``materialized`` where it had no
+    data before, ``converted`` where conversions are asked to make new Parameters.
     """
 
     optimizer: str
@@ -271,6 +273,8 @@ class OptimizerStale(Event):
     how: str
     built: Note
     stepped: Note
+    # from the statement that builds the optimizer to the last replacement, where they follow each other in a block
+    statements: tuple[cst.CSTNode, ...] = ()
 
 
 @dataclass(frozen=True)

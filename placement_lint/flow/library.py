@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import builtins, choices, devices, methods, modules, optimizers, tensors, wrappers
+from placement_lint.flow import builtins, choices, devices, methods, modules, optimizers, surgery, tensors, wrappers
 from placement_lint.flow import calls as calling
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
@@ -23,6 +23,7 @@ from placement_lint.flow.values import (
     Const,
     Device,
     External,
+    Function,
     Kind,
     Loaded,
     Object,
@@ -46,6 +47,7 @@ from placement_lint.flow.vocabulary import (
     HOST_READERS,
     LIKE_FACTORIES,
     LOSS_MODULES,
+    MODULE_CONVERSIONS,
     MODULE_FACTORIES,
     MODULE_MOVES,
     MODULE_SELF_METHODS,
@@ -55,6 +57,8 @@ from placement_lint.flow.vocabulary import (
     PARAMETER_READS,
     REDUCTIONS,
     SAME_DEVICE,
+    SHARDING,
+    SURGERY,
     WEIGHTED_LOSSES,
     WRAPPERS,
     Shape,
@@ -169,6 +173,15 @@ def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     return machine.lift(make, given) if given is not None else machine.fresh()
 
 
+def _meta(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``with init_empty_weights():`` builds on the meta device."""
+    return Device("meta")
+
+
+def _xla_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return Device("xla")
+
+
 def _current_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     place = devices.resolve(machine, Device("cuda"))
     return Const(place.index) if isinstance(place, Device) and isinstance(place.index, int) else place
@@ -263,8 +276,14 @@ def call_module_method(
     """A method of nn.Module."""
     if name in PARAMETER_READS and machine.replica and module.id in machine.replicated:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
+    if name in MODULE_CONVERSIONS:
+        surgery.converted(machine, module, None, node)
     if name in MODULE_MOVES:
         _move_module(machine, module, name, arguments, node)
+    elif name == "apply":
+        _apply(machine, module, arguments, node)
+    elif name == "add_adapter":
+        return surgery.adapted(machine, module, node)
     elif name in ("parameters", "named_parameters"):
         return Parameters(module, node, named=name == "named_parameters")
     elif name in ("train", "eval"):
@@ -272,8 +291,8 @@ def call_module_method(
     elif name == "state_dict":
         return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node)
     elif name == "load_state_dict":
-        if arguments.keyword("assign") == Const(True):
-            optimizers.reassigned(machine, module, node)
+        if arguments.get(2, "assign") == Const(True):
+            surgery.assigned(machine, module, node)
         wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
         return machine.fresh()
     elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
@@ -325,11 +344,26 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
     return NONE
 
 
+def _apply(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> None:
+    """``module.apply(f)`` calls ``f`` with each part."""
+    function = arguments.get(0, "fn")
+    if isinstance(function, Function):
+        for part in _parts(machine, module):
+            calling.call(machine, function, Arguments((part,)), node)
+
+
+def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
+    """A module and what is registered below it, those inside before those around them; of very many, the first."""
+    return list(modules.reachable(machine, module).values())[: methods.LONGEST][::-1]
+
+
 def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call) -> Value:
     """Iterating over the parts of a module."""
     if not isinstance(module, Object):
         return machine.fresh()
-    parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
+    parts: list[Value] = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
+    if name in ("modules", "named_modules"):
+        parts = list(_parts(machine, module))
     if name in ("items", "named_children", "named_modules"):
         parts = [Sequence((machine.fresh("name"), part)) for part in parts]
     return Sequence(tuple(parts), exact=False) if parts and name != "keys" else machine.fresh()
@@ -571,6 +605,8 @@ _HANDLERS: dict[str, Handler] = {
     "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
     "dataclasses.field": _field,
     "torch.cuda.device": _identity,
+    "accelerate.init_empty_weights": _meta,
+    "accelerate.big_modeling.init_empty_weights": _meta,
     "torch.multiprocessing.spawn": _spawn,
     "sys.exit": _exit,
     "os._exit": _exit,
@@ -583,9 +619,13 @@ _HANDLERS: dict[str, Handler] = {
     "torch.jit.trace": _identity,
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
     "torch.nn.utils.spectral_norm": _identity,
-    "torch.nn.utils.weight_norm": _identity,
     "torch.nn.utils.parametrizations.spectral_norm": _identity,
-    "torch.nn.utils.parametrizations.weight_norm": _identity,
+    **dict.fromkeys(SHARDING, surgery.shard),
+    **dict.fromkeys(SURGERY, surgery.operate),
+    "torch.__future__.set_overwrite_module_params_on_conversion": surgery.set_overwriting,
+    "torch.__future__.set_swap_module_params_on_conversion": surgery.set_swapping,
+    "torch_xla.core.xla_model.xla_device": _xla_device,
+    "torch_xla.device": _xla_device,
     "torch.nn.parallel.data_parallel": _parallel_call,
     "tqdm.tqdm": _identity,
     "tqdm.auto.tqdm": _identity,

@@ -175,6 +175,8 @@ class Machine:
         self.requests: list[Request] = []
         # by the node that makes or moves a tensor in a forward: the arguments around it that are tensors as well
         self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
+        # the block of the simple statement that is running, and its place there
+        self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
         # the loops that are running, inside each other
         self.loops: list[cst.For] = []
         # for each of the running loops the last id given before it began: what has a later one may change each round

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, optimizers
+from placement_lint.flow import calls, optimizers, surgery
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.containers import content
@@ -250,6 +250,7 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
     require(machine, place)
     note = Note(node, f"moved to {describe(place)} here")
     optimizers.before_move(machine, module, place, note)
+    surgery.converted(machine, module, place, node)
     for part in reachable(machine, module).values():
         if place != Device("cpu"):
             machine.moved.setdefault(part.id, note)
@@ -468,10 +469,10 @@ def registered_below(machine: Machine, root: Object) -> frozenset[int]:
 # --- copies ------------------------------------------------------------------------------------------------
 
 
-def copied(machine: Machine, module: Object, node: cst.CSTNode) -> Object:
+def copied(machine: Machine, module: Object, node: cst.CSTNode, how: str = "copied") -> Object:
     """``copy.deepcopy(module)``: a module of its own, with parameters of its own."""
     twin = _copied(machine, module, node, {})
-    optimizers.note_copy(machine, module, twin, node)
+    optimizers.note_copy(machine, module, twin, how, node)
     return twin
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
 import libcst as cst
@@ -43,16 +44,23 @@ _STRANDED = "#stranded"  # Fact: the state stayed behind at a move
 _GRADIENTS = "#gradients"  # of the module frame: Const of the ids that the last backward reached
 _STEPPED = "#stepped"
 _STALE = "#stale"  # Sequence of Facts: what was replaced since
+_BLOCK = "#block"  # Fact: the statement that builds it
+
+
+# Where a simple statement is: the block, and its place there.
+Block = tuple[Many[cst.CSTNode], int]
 
 
 @dataclass(frozen=True)
 class _Stale:
-    """Held parameters were replaced: ``node`` did it, ``fresh`` are the ids that took their place."""
+    """Held parameters were replaced: ``node`` did it, ``fresh`` are the ids that took the place of ``touched``."""
 
     node: cst.CSTNode
     replaced: str
     how: str
     fresh: frozenset[int]
+    touched: frozenset[int] = frozenset()
+    block: Block = ((), 0)
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     held = frozenset(_held(machine, arguments.get(0, "params")))
     machine.write(optimizer.id, _COVERED, Const(held))
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
+    machine.write(optimizer.id, _BLOCK, Fact("block", machine.block))
     machine.optimizers.append(optimizer)
     if OPTIMIZERS[name].eager:
         note = Note(node, f"`{_short(name)}` makes its state here, where the parameters are now")
@@ -145,8 +154,9 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         step(machine, optimizer, node)
         return NONE
     if name == "add_param_group":
-        held = _covered(machine, optimizer) | frozenset(_held(machine, arguments.get(0, "param_group")))
-        machine.write(optimizer.id, _COVERED, Const(held))
+        added = frozenset(_held(machine, arguments.get(0, "param_group")))
+        machine.write(optimizer.id, _COVERED, Const(_covered(machine, optimizer) | added))
+        _refresh(machine, optimizer, added)
         return NONE
     if name == "load_state_dict":
         machine.write(optimizer.id, _STRANDED, ABSENT)
@@ -259,15 +269,29 @@ def replaced(
         _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(node, label, "replaced", fresh))
 
 
-def reassigned(machine: Machine, module: Object | Symbol, node: cst.CSTNode) -> None:
-    """``load_state_dict(assign=True)``: every parameter is a new object."""
-    what = _Stale(
-        node,
-        machine.label(module, "the model"),
-        "assigned",
-        frozenset({machine.new_id()}),
-    )
-    _mark_stale(machine, frozenset(modules.reachable(machine, module)), what)
+def renewed(
+    machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, touched: frozenset[int] = frozenset()
+) -> None:
+    """The parameters of a module, or those among them that are ``touched``, are new objects from here on."""
+    label, fresh = machine.label(module, "the model"), frozenset({machine.new_id()})
+    parts = touched or frozenset(modules.reachable(machine, module))
+    _mark_stale(machine, parts, _Stale(node, label, how, fresh, parts, machine.block))
+
+
+def _refresh(machine: Machine, optimizer: Object, added: frozenset[int]) -> None:
+    """A param group brings what was replaced back in."""
+
+    def remaining(facts: Value) -> Value:
+        items = facts.items if isinstance(facts, Sequence) else ()
+        return Sequence(tuple(fact for fact in items if not _touched(fact) & added))
+
+    stale = machine.read(optimizer.id, _STALE)
+    if stale is not None:
+        machine.write(optimizer.id, _STALE, machine.lift(remaining, stale))
+
+
+def _touched(fact: Value) -> frozenset[int]:
+    return fact.details.touched if isinstance(fact, Fact) and isinstance(fact.details, _Stale) else frozenset()
 
 
 def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None:
@@ -298,17 +322,37 @@ def _ids(machine: Machine, value: Value) -> Iterator[int]:
 
 def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: Note) -> Value:
     covered = _covered(machine, optimizer)
-    for fact in facts.items if isinstance(facts, Sequence) else ():
-        if isinstance(fact, Fact) and isinstance(fact.details, _Stale) and not fact.details.fresh & covered:
-            _emit_stale(machine, optimizer, fact.details, stepped)
+    known = [fact.details for fact in facts.items if isinstance(fact, Fact)] if isinstance(facts, Sequence) else []
+    stale = [what for what in known if isinstance(what, _Stale) and not what.fresh & covered]
+    for what in stale:
+        moved = _statements_between(machine, optimizer, [other.block for other in stale])
+        _emit_stale(machine, optimizer, what, stepped, moved)
     return NONE
 
 
-def _emit_stale(machine: Machine, optimizer: Object, what: _Stale, stepped: Note) -> None:
+def _emit_stale(
+    machine: Machine, optimizer: Object, what: _Stale, stepped: Note, statements: tuple[cst.CSTNode, ...] = ()
+) -> None:
     label = machine.label(optimizer, "the optimizer")
     built = Note(optimizer.node, f"`{label}` takes the parameters here")
     cls = _short(optimizer.cls.name)
-    machine.emit(OptimizerStale(what.node, machine.scene, label, cls, what.replaced, what.how, built, stepped))
+    machine.emit(
+        OptimizerStale(what.node, machine.scene, label, cls, what.replaced, what.how, built, stepped, statements)
+    )
+
+
+def _statements_between(machine: Machine, optimizer: Object, changes: list[Block]) -> tuple[cst.CSTNode, ...]:
+    """From the statement that builds the optimizer to the last change, where these are simple ones of one block."""
+    fact = machine.read(optimizer.id, _BLOCK)
+    if not isinstance(fact, Fact) or not isinstance(fact.details, tuple):
+        return ()
+    lines, first = fact.details
+    last = max(place for _, place in changes)
+    between = lines[first : last + 1]
+    if any(block is not lines or place <= first for block, place in changes):
+        return ()
+    alone = [line.body[0] for line in between if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1]
+    return tuple(alone) if len(alone) == len(between) else ()
 
 
 # --- a new model under the old optimizer -------------------------------------------------------------------------
@@ -331,13 +375,15 @@ def succeeded(machine: Machine, name: str, before: Value | None, after: Value, n
             and before.id not in modules.reachable(machine, after)
         )
     ):
-        what = _Stale(node, name, "succeeded", frozenset())
-        machine.successors[after.id] = (after, before.id, what)
+        known = machine.successors.get(after.id)
+        if known is None or known[1] != before.id:
+            what = _Stale(node, name, "succeeded", frozenset())
+            machine.successors[after.id] = (after, before.id, what)
 
 
-def note_copy(machine: Machine, original: Object, twin: Object, node: cst.CSTNode) -> None:
+def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
-    what = _Stale(node, machine.label(original, "the model"), "copied", frozenset())
+    what = _Stale(node, machine.label(original, "the model"), how, frozenset())
     machine.successors[twin.id] = (twin, original.id, what)
 
 

@@ -19,6 +19,7 @@ from placement_lint.flow.values import (
     NONE,
     Class,
     Const,
+    Device,
     Function,
     Partial,
     Tensor,
@@ -32,16 +33,19 @@ def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
 
 
 def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
-    for line in lines:
+    outer = machine.block
+    for place, line in enumerate(lines):
         if machine.dead:
-            return
+            break
         if isinstance(line, cst.SimpleStatementLine):
+            machine.block = (lines, place)
             execute_all(machine, line.body)
         else:
             machine.fuel -= 1
             handler = _EXECUTE.get(type(line))
             if handler is not None:
                 handler(machine, line)
+    machine.block = outer
 
 
 # --- simple statements -----------------------------------------------------------------------------------------
@@ -258,7 +262,7 @@ def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite
     value = expressions.evaluate(machine, first.item)
     if first.asname is not None and isinstance(first.asname.name, cst.BaseExpression):
         expressions.assign(machine, first.asname.name, value, first)
-    manager = _device_manager(first.item)
+    manager = _device_manager(first.item, value)
     if manager is not None:
         with manager(machine, value):
             _with_items(machine, others, body)
@@ -266,14 +270,14 @@ def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite
         _with_items(machine, others, body)
 
 
-def _device_manager(node: cst.BaseExpression) -> Callable[..., AbstractContextManager[None]] | None:
+def _device_manager(
+    node: cst.BaseExpression, value: Value
+) -> Callable[[Machine, Value], AbstractContextManager[None]] | None:
     """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means."""
-    if not isinstance(node, cst.Call):
-        return None
-    name = Machine.text(node.func)
+    name = Machine.text(node.func) if isinstance(node, cst.Call) else ""
     if name.endswith("cuda.device"):
         return devices.current_device
-    return devices.default_device if name in ("torch.device", "device") else None
+    return devices.default_device if name in ("torch.device", "device") or isinstance(value, Device) else None
 
 
 def _match(machine: Machine, node: cst.Match) -> None:

@@ -28,6 +28,13 @@ _ALIASES = (
     ),
     (re.compile(r"torch\.(?:functional|_C|_VF)\.(\w+)"), r"torch.\1"),
     (re.compile(r"torch\.linalg\.(norm|matmul)"), r"torch.\1"),
+    (
+        re.compile(r"torch\.distributed\.(?:fsdp|_composable)\.(?:\w+\.)*(FullyShardedDataParallel|fully_shard)"),
+        r"torch.distributed.fsdp.\1",
+    ),
+    (re.compile(r"torch\.distributed\._tensor\.(?:api\.)?(distribute_module)"), r"torch.distributed.tensor.\1"),
+    (re.compile(r"torch\.nn\.utils\.(?:weight_norm|spectral_norm)\.(\w+)"), r"torch.nn.utils.\1"),
+    (re.compile(r"torch\.quantization\.(?:\w+\.)*(\w+)"), r"torch.ao.quantization.\1"),
     (re.compile(r"torch\.autograd\.variable\.Variable"), "torch.autograd.Variable"),
     (re.compile(r"torch\._tensor\.Tensor"), "torch.Tensor"),
     (re.compile(r"np\.(\w+)"), r"numpy.\1"),
@@ -300,6 +307,8 @@ GRAD_FLAGS = {
 PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", "requires_grad_"}
 
 MODULE_MOVES = {"to", "cuda", "cpu", "to_empty"}
+# What converts the parameters where they are.
+MODULE_CONVERSIONS = {"half", "float", "double", "bfloat16", "type"}
 
 # Methods of a module that return the module itself.
 MODULE_SELF_METHODS = {
@@ -346,6 +355,40 @@ OPTIMIZERS = {
     "transformers.AdamW": OptimizerFacts(),
     "transformers.optimization.AdamW": OptimizerFacts(),
 }  # fmt: skip
+
+# What puts new Parameter objects into a module that it is given: sharded tensors or one flat Parameter.
+SHARDING = {
+    "torch.distributed.fsdp.FullyShardedDataParallel": "FullyShardedDataParallel",
+    "torch.distributed.fsdp.fully_shard": "fully_shard",
+    "torch.distributed.tensor.parallel.parallelize_module": "parallelize_module",
+    "torch.distributed.tensor.distribute_module": "distribute_module",
+    "fairscale.nn.FullyShardedDataParallel": "FullyShardedDataParallel",
+    "fairscale.nn.data_parallel.FullyShardedDataParallel": "FullyShardedDataParallel",
+}
+
+
+class Surgery(Enum):
+    """What an operation on a module replaces; those that keep the Parameter objects are none."""
+
+    SPLITS = auto()  # one Parameter of the module becomes several
+    JOINS = auto()  # what was split becomes one Parameter again
+    JOINS_SPLIT = auto()  # the same, but what was never split stays what it is
+    ADDS = auto()  # the Parameters that there are get frozen, and others are added
+    REPLACES = auto()
+    COPIES = auto()  # the result is a copy, unless it is asked to work in place
+
+
+SURGERY = {
+    "torch.nn.utils.weight_norm": Surgery.SPLITS,
+    "torch.nn.utils.parametrizations.weight_norm": Surgery.SPLITS,
+    "torch.nn.utils.remove_weight_norm": Surgery.JOINS,
+    "torch.nn.utils.remove_spectral_norm": Surgery.JOINS,
+    "torch.nn.utils.parametrize.remove_parametrizations": Surgery.JOINS_SPLIT,
+    "peft.get_peft_model": Surgery.ADDS,
+    "peft.inject_adapter_in_model": Surgery.ADDS,
+    "torchao.quantization.quantize_": Surgery.REPLACES,
+    "torch.ao.quantization.prepare_qat": Surgery.COPIES,
+}
 
 # --- host --------------------------------------------------------------------------------------------------
 

@@ -228,8 +228,19 @@ def in_wrapper(model: nn.Module, wrapper: str) -> Any:
         return nn.DataParallel(model)
     if wrapper != "DistributedDataParallel":
         return model
+    in_process_group()
+    return nn.parallel.DistributedDataParallel(model)
+
+
+def in_process_group() -> None:
+    """A process group of this process alone."""
     dist: Any = torch.distributed
     if not dist.is_initialized():
         # Never ended: ending it waits for Gloo's thread, which may wait for the interpreter to let go of a tensor.
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    return nn.parallel.DistributedDataParallel(model)
+
+
+def local(parameter: Any) -> Tensor:
+    """What this rank has of a Parameter that may be sharded."""
+    shard: Tensor = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+    return shard.detach()

@@ -1,6 +1,9 @@
 """DPL2xx: optimizers and the parameters they hold."""
 
 from placement_lint.rules.optimizers import (
+    optimizer_before_materialize,
+    optimizer_before_model_surgery,
+    optimizer_before_sharding,
     optimizer_stale_after_replacement,
     optimizer_state_before_move,
 )
@@ -9,5 +12,8 @@ from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     optimizer_state_before_move.RULE,
+    optimizer_before_materialize.RULE,
+    optimizer_before_sharding.RULE,
+    optimizer_before_model_surgery.RULE,
     optimizer_stale_after_replacement.RULE,
 )

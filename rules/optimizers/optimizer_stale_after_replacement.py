@@ -72,14 +72,15 @@ _HOW = {
 
 
 def check(event: OptimizerStale) -> Iterator[Problem]:
-    yield Problem(
-        event.node,
-        f"`{event.replaced}` {_HOW[event.how]}, but `{event.optimizer}` holds the parameters from before: "
-        "the new ones are never trained, silently",
-        (event.built, event.stepped),
-        advice="build the optimizer afterwards or call `add_param_group`",
-        facts={"how": event.how, "optimizer": event.cls},
-    )
+    if event.how in _HOW:
+        yield Problem(
+            event.node,
+            f"`{event.replaced}` {_HOW[event.how]}, but `{event.optimizer}` holds the parameters from before: "
+            "the new ones are never trained, silently",
+            (event.built, event.stepped),
+            advice="build the optimizer afterwards or call `add_param_group`",
+            facts={"how": event.how, "optimizer": event.cls},
+        )
 
 
 def flagged(facts: Facts) -> str:

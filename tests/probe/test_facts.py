@@ -39,6 +39,13 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("DPL201", {"source": "cuda:0", "target": "cpu"}),
     ("DPL201", {"optimizer": "Adam", "state": "loaded"}),
+    ("DPL202", {"how": "converted"}),
+    ("DPL202", {"optimizer": "AdamW"}),
+    *(("DPL203", {"how": how}) for how in ("FullyShardedDataParallel", "parallelize_module", "distribute_module")),
+    *(
+        ("DPL204", {"how": how})
+        for how in ("remove_weight_norm", "remove_spectral_norm", "remove_parametrizations", "prepare_qat")
+    ),
     *(("DPL205", {"how": how}) for how in ("assigned", "succeeded", "copied", "weight_norm")),
     ("DPL205", {"optimizer": "Adam"}),
     *(
@@ -112,6 +119,13 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL201", {"optimizer": "SGD", "momentum": 0.0, "state": "stepped"}),
     ("DPL201", {"optimizer": "Adam", "state": "stepped", "loaded_after": True}),
     ("DPL201", {"target": "cpu"}),
+    ("DPL202", {"how": "of another type"}),
+    ("DPL202", {"swapping": True}),
+    ("DPL202", {"home": "cpu"}),
+    ("DPL203", {"how": "FullyShardedDataParallel", "use_orig_params": True}),
+    ("DPL203", {"how": "DistributedDataParallel"}),
+    *(("DPL204", {"how": how}) for how in ("spectral_norm", "orthogonal", "prune", "prepare_qat in place")),
+    ("DPL204", {"added": True}),
     *(("DPL205", {"how": how}) for how in ("spectral_norm", "loaded", "filled", "moved")),
     ("DPL205", {"added": True}),
     ("DPL301", {"target": "cpu"}),

@@ -83,6 +83,28 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "same_flag": {"stray": "cuda"},
         "noise_like_its_scale": {"stray": "cuda:0"},
     },
+    "optimizer-before-materialize": {
+        "built_afterwards": REPAIRED,
+        "real_tensors": {"home": "cpu"},
+        "rebuilt": REPAIRED,
+        "shapes_only": "the optimizer takes no step",
+        "swapped": {"swapping": True},
+    },
+    "optimizer-before-model-surgery": {
+        "compiled_and_synced": {"how": "prepare_qat in place"},
+        "float_model_goes_on": "the copy is not trained",
+        "group_added": {"added": True},
+        "norm_first": REPAIRED,
+        "remove_for_export": "the optimizer takes no step afterwards",
+        "spectral_norm": {"how": "spectral_norm"},
+    },
+    "optimizer-before-sharding": {
+        "ddp": {"how": "DistributedDataParallel"},
+        "original_parameters": {"how": "FullyShardedDataParallel", "use_orig_params": True},
+        "rebuilt": REPAIRED,
+        "sharded_first": REPAIRED,
+        "teacher_sharded": "the optimizer holds other parameters",
+    },
     "optimizer-stale-after-replacement": {
         "add_param_group": {"added": True},
         "best_snapshot": {"how": "copied aside"},

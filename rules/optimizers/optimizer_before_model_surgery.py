@@ -1,0 +1,143 @@
+"""An optimizer takes parameters that a utility replaces afterwards."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import OptimizerStale
+from placement_lint.flow.vocabulary import SURGERY
+from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
+from placement_lint.rewriting import moved_below, safe
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports an optimizer that takes the parameters of a model before a utility puts others in their place:
+`weight_norm` (either of the two), `remove_weight_norm`, `remove_spectral_norm`, `remove_parametrizations` of what
+`weight_norm` made, `get_peft_model`, `add_adapter`, `quantize_`, or `prepare_qat` without `inplace=True`.
+""",
+    why="""\
+`weight_norm` splits one Parameter in two new ones (`torch/nn/utils/parametrizations.py`, `_WeightNorm`), and
+its removal makes one new Parameter of them; adapters freeze the Parameters that there are and add their own;
+`prepare_qat` works on a copy. The optimizer holds what was there before: it gets no gradient any more, and
+`step()` skips it.
+
+With 0, 1 or more GPUs alike nothing raises: the new parameters keep their initial values.
+""",
+    example="""\
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+weight_norm(model[0])
+
+model(torch.randn(16, 4)).square().mean().backward()
+optimizer.step()
+""",
+    instead="""\
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+weight_norm(model[0])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+model(torch.randn(16, 4)).square().mean().backward()
+optimizer.step()
+""",
+    silent="""\
+- The optimizer is built, or built anew, afterwards, or gets the new parameters with `add_param_group`.
+- `spectral_norm`, `orthogonal`, a parametrization of one tensor, and pruning keep the Parameter object
+  (`torch/nn/utils/parametrize.py`, `ParametrizationList`); so do `SyncBatchNorm.convert_sync_batchnorm`,
+  `torch.compile` and `prepare_qat(..., inplace=True)`.
+- The optimizer takes no `step()` afterwards, as where `remove_weight_norm` prepares an export.
+""",
+    fix="""\
+Build the optimizer below the utility. Offered where no statement between the two mentions the optimizer; safe,
+for the parameters in question were not trained before.
+""",
+)
+
+_UTILITIES = {name.rpartition(".")[2] for name in SURGERY} | {"add_adapter"}
+
+
+def check(event: OptimizerStale) -> Iterator[Problem]:
+    if event.how in _UTILITIES:
+        yield Problem(
+            event.built.node,
+            f"`{event.optimizer}` takes the parameters of `{event.replaced}` before `{event.how}` puts others in "
+            "their place, which are never trained, silently",
+            (Note(event.node, f"`{event.how}` is called here"), event.stepped),
+            advice="build the optimizer afterwards",
+            rewrite=safe("build the optimizer afterwards", moved_below(event.statements, event.optimizer)),
+            facts={"how": event.how, "optimizer": event.cls},
+        )
+
+
+def flagged(facts: Facts) -> str:
+    return _train(facts, built_first=True)
+
+
+def control(facts: Facts) -> str:
+    return _train(facts, built_first=False)
+
+
+def _train(facts: Facts, built_first: bool) -> str:
+    from placement_lint.probe.bench import optimizer, step, trainable, unchanged
+
+    model, change = _prepared(trainable(facts), facts["how"])
+    held = optimizer(model, facts)
+    model = change(model) or model
+    if not built_first:
+        held = optimizer(model, facts)
+    elif facts["added"]:
+        held.add_param_group({"params": model.parameters()})
+    return "parameters are never trained" if unchanged(model, lambda: step(model, held)) else "all parameters change"
+
+
+def _prepared(model: Any, how: str) -> tuple[Any, Callable[[Any], Any]]:
+    """The model as the utility finds it, and the utility."""
+    from torch import nn
+    from torch.nn.utils import parametrizations, parametrize
+
+    quantization: Any = importlib.import_module("torch.ao.quantization")
+    pruning: Any = importlib.import_module("torch.nn.utils.prune")
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    ways: dict[str, tuple[Callable[[Any], Any] | None, Callable[[Any], Any]]] = {
+        "weight_norm": (None, parametrizations.weight_norm),
+        "remove_weight_norm": (nn.utils.weight_norm, nn.utils.remove_weight_norm),
+        "remove_spectral_norm": (nn.utils.spectral_norm, nn.utils.remove_spectral_norm),
+        "remove_parametrizations": (
+            parametrizations.weight_norm,
+            lambda layer: parametrize.remove_parametrizations(layer, "weight"),
+        ),
+        "prepare_qat": (None, lambda layer: quantization.prepare_qat(nn.Sequential(layer))),
+        "prepare_qat in place": (None, lambda layer: quantization.prepare_qat(nn.Sequential(layer), inplace=True)),
+        "spectral_norm": (None, parametrizations.spectral_norm),
+        "orthogonal": (None, parametrizations.orthogonal),
+        "prune": (None, lambda layer: pruning.identity(layer, "weight")),
+    }
+    if how not in ways:
+        raise OutOfReach(f"no experiment with {how!r}")
+    before, change = ways[how]
+    return (before(model) if before else model), change
+
+
+EXPERIMENT = Experiment(
+    claim="utilities that put other Parameters into a model leave an optimizer from before without them",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("never trained"),),
+    facts={"optimizer": "SGD", "momentum": 0.0, "how": "weight_norm", "added": False},
+)
+
+
+RULE = Rule(
+    "DPL204", "optimizer-before-model-surgery", Severity.ERROR, PAGE, {OptimizerStale: check}, experiment=EXPERIMENT
+)

@@ -1,0 +1,144 @@
+"""An optimizer takes parameters that are sharded afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import OptimizerStale
+from placement_lint.flow.vocabulary import SHARDING
+from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
+from placement_lint.rewriting import moved_below, unsafe
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports an optimizer that takes the parameters of a model before `FullyShardedDataParallel`, `fully_shard`,
+`parallelize_module` or `distribute_module` makes sharded ones of them.
+""",
+    why="""\
+FSDP puts one flat Parameter in the place of those it finds (`torch/distributed/fsdp/_flat_param.py`,
+`FlatParamHandle`), the others put DTensor Parameters there (`torch/distributed/tensor/_api.py`,
+`distribute_module`). The optimizer holds the old objects: they get no gradient, and `step()` skips them.
+
+On any number of GPUs, and on the CPU, nothing raises, and nothing is trained.
+""",
+    example="""\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+fully_shard(model)
+
+model(torch.randn(16, 4)).square().mean().backward()
+optimizer.step()
+""",
+    instead="""\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+model(torch.randn(16, 4)).square().mean().backward()
+optimizer.step()
+""",
+    silent="""\
+- The optimizer is built, or built anew, once the model is sharded.
+- `FullyShardedDataParallel(..., use_orig_params=True)`: the Parameter objects stay.
+- `DistributedDataParallel` and `replicate` keep the Parameter objects as well.
+- The optimizer takes no `step()` afterwards.
+""",
+    fix="""\
+Build the optimizer below the statement that shards the model. Offered where no statement between the two
+mentions the optimizer. Review it: the optimizer then keeps the state of one rank's shard, and `state_dict()` of
+both has to be gathered for a checkpoint.
+""",
+)
+
+
+def check(event: OptimizerStale) -> Iterator[Problem]:
+    if event.how in SHARDING.values():
+        yield Problem(
+            event.built.node,
+            f"`{event.optimizer}` takes the parameters of `{event.replaced}` before `{event.how}` replaces them "
+            "with sharded ones: `step()` trains nothing, silently",
+            (Note(event.node, "sharded here"), event.stepped),
+            advice="build the optimizer afterwards",
+            rewrite=unsafe("build the optimizer afterwards", moved_below(event.statements, event.optimizer)),
+            facts={"how": event.how, "optimizer": event.cls},
+        )
+
+
+def flagged(facts: Facts) -> str:
+    return _train(facts, built_first=True)
+
+
+def control(facts: Facts) -> str:
+    return _train(facts, built_first=False)
+
+
+def _train(facts: Facts, built_first: bool) -> str:
+    import torch
+
+    from placement_lint.probe.bench import SIDE, in_process_group, local, optimizer, trainable
+
+    in_process_group()
+    whole = trainable(facts)
+    held = optimizer(whole, facts)
+    model = _sharded(whole, facts)
+    if not built_first:
+        held = optimizer(model, facts)
+    before = [local(parameter).clone() for parameter in model.parameters()]
+    model(torch.ones(SIDE, SIDE)).sum().backward()
+    held.step()
+    same = all(torch.equal(old, local(new)) for old, new in zip(before, model.parameters(), strict=True))
+    return "parameters are never trained" if same else "all parameters change"
+
+
+def _sharded(model: Any, facts: Facts) -> Any:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+    from torch.distributed.tensor import DTensor, distribute_module
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (1,))
+    ways: dict[str, Callable[[], Any]] = {
+        "FullyShardedDataParallel": lambda: FullyShardedDataParallel(
+            model, device_id=torch.device("cpu"), use_orig_params=facts["use_orig_params"]
+        ),
+        "fully_shard": lambda: fully_shard(model, mesh=mesh),
+        "parallelize_module": lambda: parallelize_module(model, mesh, ColwiseParallel()),
+        "distribute_module": lambda: distribute_module(
+            model,
+            mesh,
+            input_fn=lambda _, inputs, mesh: (DTensor.from_local(inputs[0], mesh),),
+            output_fn=lambda _, output, mesh: output.to_local(),
+        ),
+        "DistributedDataParallel": lambda: torch.nn.parallel.DistributedDataParallel(model),
+    }
+    if facts["how"] not in ways:
+        raise OutOfReach(f"no experiment with {facts['how']!r}")
+    return ways[facts["how"]]()
+
+
+EXPERIMENT = Experiment(
+    claim="sharding puts new Parameters into a model, and an optimizer from before trains none of them",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("never trained"),),
+    facts={"optimizer": "SGD", "momentum": 0.0, "how": "fully_shard", "use_orig_params": False},
+)
+
+
+RULE = Rule("DPL203", "optimizer-before-sharding", Severity.ERROR, PAGE, {OptimizerStale: check}, experiment=EXPERIMENT)
