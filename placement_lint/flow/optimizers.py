@@ -34,6 +34,7 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
     compare,
+    source_text,
 )
 from placement_lint.flow.vocabulary import OPTIMIZERS
 from placement_lint.rule import Note
@@ -273,7 +274,8 @@ def renewed(
     machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, touched: frozenset[int] = frozenset()
 ) -> None:
     """The parameters of a module, or those among them that are ``touched``, are new objects from here on."""
-    label, fresh = machine.label(module, "the model"), frozenset({machine.new_id()})
+    written = source_text(node.args[0].value) if isinstance(node, cst.Call) and node.args else "the model"
+    label, fresh = machine.label(module, written), frozenset({machine.new_id()})
     parts = touched or frozenset(modules.reachable(machine, module))
     _mark_stale(machine, parts, _Stale(node, label, how, fresh, parts, machine.block))
 

@@ -98,7 +98,24 @@ def _train(facts: Facts, built_first: bool) -> str:
         held = optimizer(model, facts)
     elif facts["added"]:
         held.add_param_group({"params": model.parameters()})
-    return "parameters are never trained" if unchanged(model, lambda: step(model, held)) else "all parameters change"
+    same = unchanged(model, lambda: step(model, held))
+    left = [name for name in same if model.get_parameter(name).requires_grad]
+    return "parameters are never trained" if left else "all parameters change"
+
+
+def _adapted(layer: Any) -> Any:
+    """What adapters come down to: the Parameters that there are get frozen, others are added."""
+    from torch import nn
+
+    from placement_lint.probe.bench import SIDE
+
+    return nn.Sequential(layer.requires_grad_(False), nn.Linear(SIDE, SIDE, bias=False))
+
+
+def _quantized(layer: Any) -> None:
+    from torch import nn
+
+    layer.weight = nn.Parameter((layer.weight * 8).round() / 8)
 
 
 def _prepared(model: Any, how: str) -> tuple[Any, Callable[[Any], Any]]:
@@ -117,6 +134,9 @@ def _prepared(model: Any, how: str) -> tuple[Any, Callable[[Any], Any]]:
             parametrizations.weight_norm,
             lambda layer: parametrize.remove_parametrizations(layer, "weight"),
         ),
+        "get_peft_model": (None, _adapted),
+        "add_adapter": (None, _adapted),
+        "quantize_": (None, _quantized),
         "prepare_qat": (None, lambda layer: quantization.prepare_qat(nn.Sequential(layer))),
         "prepare_qat in place": (None, lambda layer: quantization.prepare_qat(nn.Sequential(layer), inplace=True)),
         "spectral_norm": (None, parametrizations.spectral_norm),

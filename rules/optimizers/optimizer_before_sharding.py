@@ -105,11 +105,21 @@ def _train(facts: Facts, built_first: bool) -> str:
     return "parameters are never trained" if same else "all parameters change"
 
 
+def _enter(module: Any, inputs: Any, mesh: Any) -> Any:
+    from torch.distributed.tensor import DTensor
+
+    return (DTensor.from_local(inputs[0], mesh),)
+
+
+def _leave(module: Any, output: Any, mesh: Any) -> Any:
+    return output.to_local()
+
+
 def _sharded(model: Any, facts: Facts) -> Any:
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-    from torch.distributed.tensor import DTensor, distribute_module
+    from torch.distributed.tensor import distribute_module
     from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
     mesh = init_device_mesh("cpu", (1,))
@@ -119,12 +129,7 @@ def _sharded(model: Any, facts: Facts) -> Any:
         ),
         "fully_shard": lambda: fully_shard(model, mesh=mesh),
         "parallelize_module": lambda: parallelize_module(model, mesh, ColwiseParallel()),
-        "distribute_module": lambda: distribute_module(
-            model,
-            mesh,
-            input_fn=lambda _, inputs, mesh: (DTensor.from_local(inputs[0], mesh),),
-            output_fn=lambda _, output, mesh: output.to_local(),
-        ),
+        "distribute_module": lambda: distribute_module(model, mesh, input_fn=_enter, output_fn=_leave),
         "DistributedDataParallel": lambda: torch.nn.parallel.DistributedDataParallel(model),
     }
     if facts["how"] not in ways:

@@ -44,7 +44,10 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     *(("DPL203", {"how": how}) for how in ("FullyShardedDataParallel", "parallelize_module", "distribute_module")),
     *(
         ("DPL204", {"how": how})
-        for how in ("remove_weight_norm", "remove_spectral_norm", "remove_parametrizations", "prepare_qat")
+        for how in (
+            *("remove_weight_norm", "remove_spectral_norm", "remove_parametrizations", "prepare_qat"),
+            *("get_peft_model", "quantize_"),
+        )
     ),
     *(("DPL205", {"how": how}) for how in ("assigned", "succeeded", "copied", "weight_norm")),
     ("DPL205", {"optimizer": "Adam"}),
