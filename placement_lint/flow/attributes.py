@@ -451,7 +451,7 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
         part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
-        stored = machine.read(owner.id, f"[{name!r}]")
+        stored = machine.read(owner.id, f"[{name!r}]") if isinstance(key, Const) else None
         return stored if stored is not None else part
     return machine.fresh()
 

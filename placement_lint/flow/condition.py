@@ -44,8 +44,8 @@ class Question:
         self.subject: Hashable = None
         self.rivals = rivals
         self.source = source
-        self.yes = Answer(self, True)
-        self.no = Answer(self, False)
+        self.yes, self.no = Answer(self, True), Answer(self, False)
+        self.yes.opposite, self.no.opposite = self.no, self.yes
 
     @property
     def text(self) -> str:
@@ -56,13 +56,11 @@ class Question:
 class Answer:
     """A question together with yes or no."""
 
+    opposite: Answer
+
     def __init__(self, question: Question, given: bool) -> None:
         self.question = question
         self.given = given
-
-    @property
-    def opposite(self) -> Answer:
-        return self.question.no if self.given else self.question.yes
 
 
 Answers = frozenset[Answer]
@@ -80,23 +78,27 @@ class Cube:
             return None
         if self.answers >= other.answers:
             return self if machines == self.machines else Cube(machines, self.answers)
-        answers = self.answers | other.answers
-        return Cube(machines, answers) if _agree(answers) else None
+        return Cube(machines, self.answers | other.answers) if self._agrees(other) else None
+
+    def excludes(self, other: Cube) -> bool:
+        """Whether both cannot be at once."""
+        return not self.machines & other.machines or not self._agrees(other)
+
+    def _agrees(self, other: Cube) -> bool:
+        """Whether no question is answered in two ways, and of rivals one at most with yes."""
+        mine = self.answers
+        for answer in other.answers:
+            if answer.opposite in mine:
+                return False
+            rivals = answer.question.rivals
+            if answer.given and rivals is not None:
+                for known in mine:
+                    if known.given and known is not answer and known.question.rivals == rivals:
+                        return False
+        return True
 
     def covers(self, other: Cube) -> bool:
         return self.machines & other.machines == other.machines and self.answers <= other.answers
-
-
-def _agree(answers: Answers) -> bool:
-    rivals = set()
-    for answer in answers:
-        if answer.opposite in answers:
-            return False
-        if answer.given and answer.question.rivals is not None:
-            if answer.question.rivals in rivals:
-                return False
-            rivals.add(answer.question.rivals)
-    return True
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ class Condition:
         return bool(self.cubes)
 
     def excludes(self, other: Condition) -> bool:
-        return not (self & other).possible
+        if self is ALWAYS or other is ALWAYS:
+            return not (self.cubes and other.cubes)
+        return all(mine.excludes(theirs) for mine in self.cubes for theirs in other.cubes)
 
     def implies(self, other: Condition) -> bool:
         """Whether every cube here lies inside ``other`` (sound; may miss a cover by several cubes)."""
@@ -190,17 +194,23 @@ def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
     """Merge what differs in one respect only and drop what another cube covers, until nothing changes."""
     kept: list[Cube] = []
     waiting = list(cubes)
+    if len(waiting) == 1:
+        kept, waiting = waiting, kept
     while waiting:
         cube = waiting.pop()
-        if any(other.covers(cube) for other in kept):
-            continue
-        merged = next(((other, union) for other in kept if (union := _union(cube, other))), None)
-        if merged is not None:
-            kept.remove(merged[0])
-            waiting.append(merged[1])
-            continue
-        kept = [other for other in kept if not cube.covers(other)]
-        kept.append(cube)
+        partner, union = None, None
+        for other in kept:
+            if other.covers(cube):
+                break
+            if union is None:
+                partner, union = other, _union(cube, other)
+        else:
+            if partner is not None and union is not None:
+                kept.remove(partner)
+                waiting.append(union)
+            else:
+                kept = [other for other in kept if not cube.covers(other)]
+                kept.append(cube)
     if len(kept) > MAX_CUBES:
         kept, widened = [_widened(kept)], True
     if len(kept) == 1 and kept[0] == _EVERYTHING and not widened:

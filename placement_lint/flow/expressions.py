@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import libcst as cst
 
@@ -56,16 +58,14 @@ def _attribute(machine: Machine, node: cst.Attribute) -> Value:
     return attributes.read(machine, evaluate(machine, node.value), node.attr.value, node)
 
 
-def _integer(machine: Machine, node: cst.Integer) -> Value:
-    return Const(node.evaluated_value)
+def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString) -> Value:
+    return _constant(node.value)
 
 
-def _float(machine: Machine, node: cst.Float) -> Value:
-    return Const(node.evaluated_value)
-
-
-def _string(machine: Machine, node: cst.SimpleString | cst.ConcatenatedString) -> Value:
-    return Const(node.evaluated_value)
+@lru_cache(maxsize=8192)
+def _constant(text: str) -> Const:
+    """A literal's value; compiling it costs more than all else that happens to it."""
+    return Const(literal_eval(text))
 
 
 def _formatted_string(machine: Machine, node: cst.FormattedString) -> Value:
@@ -330,9 +330,9 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
 _EVALUATE: dict[type, Callable[..., Value]] = {
     cst.Name: _name,
     cst.Attribute: _attribute,
-    cst.Integer: _integer,
-    cst.Float: _float,
-    cst.SimpleString: _string,
+    cst.Integer: _literal,
+    cst.Float: _literal,
+    cst.SimpleString: _literal,
     cst.ConcatenatedString: lambda machine, node: machine.fresh("text", "str"),
     cst.FormattedString: _formatted_string,
     cst.Tuple: _tuple,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import libcst as cst
 
@@ -239,6 +240,7 @@ def _as_buffer(value: Value) -> Value:
     return replace(value, role=Role.BUFFER, holder=None) if isinstance(value, Tensor) else value
 
 
+@lru_cache(maxsize=8192)
 def _builds_module(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in MODULE_FACTORIES) and not NOT_MODULE_FACTORIES.fullmatch(name)
 

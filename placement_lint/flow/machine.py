@@ -121,7 +121,8 @@ class Machine:
         self.in_default_context = 0
         self.labels: dict[int, str | cst.CSTNode] = {}
         self._questions: dict[Hashable, Question] = {}
-        self._symbols: dict[tuple[int, object], Symbol] = {}
+        # by owner and key
+        self._parts: dict[int, dict[object, Symbol]] = {}
         self._last_id = 0
         self._visit = 0
         self._lifting = 0
@@ -212,13 +213,14 @@ class Machine:
         type: str = "",
     ) -> Symbol:
         """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
-        symbol = self._symbols.get((owner, key))
+        parts = self._parts.setdefault(owner, {})
+        symbol = parts.get(key)
         if symbol is None:
-            symbol = self._symbols[(owner, key)] = Symbol(self.new_id(), text, parent, type)
+            symbol = parts[key] = Symbol(self.new_id(), text, parent, type)
         return symbol
 
     def parts(self, owner: int) -> list[Symbol]:
-        return [symbol for (parent, _), symbol in self._symbols.items() if parent == owner]
+        return list(self._parts.get(owner, {}).values())
 
     def new_object(self, kind: Kind, cls: Class | External, node: cst.CSTNode, text: str = "") -> Object:
         return Object(self.new_id(), kind, cls, node, text)
@@ -286,7 +288,7 @@ class Machine:
         ``asks`` where the program itself tests the condition: then it is part of what reaches the branch.
         ``decides`` where a value does that the program chose earlier.
         """
-        feasible = [(guard, run) for guard, run in branches if (self.path & guard).possible]
+        feasible = [(guard, run) for guard, run in branches if not self.path.excludes(guard)]
         path, reach, tested = self.path, self.reach, self.tested
         decided = self.decided
         exits = []
@@ -439,7 +441,7 @@ class Machine:
                 (both, (*chosen, option))
                 for guard, chosen in found
                 for condition, option in alternatives(value)
-                if (self.path & (both := guard & condition)).possible
+                if not self.path.excludes(both := guard & condition)
             ]
             if len(found) > MAX_COMBINATIONS:
                 return None

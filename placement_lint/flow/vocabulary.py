@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 
 # --- names ---------------------------------------------------------------------------------------------
 
@@ -41,6 +42,7 @@ _ALIASES = (
 )
 
 
+@lru_cache(maxsize=8192)
 def canonical(name: str) -> str:
     """The public name of a thing that torch defines elsewhere."""
     if not name.startswith(("torch.", "np.")):
