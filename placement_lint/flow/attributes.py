@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, library, methods, modules, optimizers, tensors, wrappers
+from placement_lint.flow import calls, creation, library, methods, modules, optimizers, tensors, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.condition import answered
@@ -111,6 +111,8 @@ _TENSOR_ATTRIBUTES = {"device", "is_cuda", "shape", "dtype", "data", "grad", "T"
 def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attribute) -> Value:
     if owner.kind is Kind.WRAPPER:
         return _read_of_wrapper(machine, owner, name, node)
+    if name in ("weight", "bias"):
+        creation.forget(machine, owner.id)
     value = machine.read(owner.id, name)
     if value is not None:
         _note_read(machine, owner, name, node)
@@ -272,6 +274,10 @@ def _write(
         machine.gradients_by_hand = True
     if name in GRAD_FLAGS:
         _check_grad_flag(machine, owner, name, value, node)
+    if isinstance(owner, Object):
+        if not machine.constructing(owner):
+            creation.forget(machine, owner.id)
+        creation.note_keeping(machine, value)
     if isinstance(owner, Object):
         if owner.kind in (Kind.MODULE, Kind.WRAPPER):
             _write_of_module(machine, owner, name, value, node, text)
@@ -520,6 +526,7 @@ def _write_item(
         machine.write(owner.id, f"[{key.value!r}]", value)
     if not isinstance(owner, Object):
         return NONE
+    creation.note_keeping(machine, value)
     if owner.kind is Kind.MODULE:
         optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     mapping = machine.read(owner.id, "#map")

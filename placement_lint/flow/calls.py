@@ -10,6 +10,7 @@ import libcst as cst
 
 from placement_lint.flow import (
     attributes,
+    creation,
     expressions,
     library,
     methods,
@@ -287,6 +288,8 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     """Call a bare module."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return call_object(machine, module, arguments, node)
+    if isinstance(module, Object):
+        creation.note_module_use(machine, module)
     method = (
         find(machine, module.cls, "forward") if isinstance(module, Object) and isinstance(module.cls, Class) else None
     )
@@ -345,7 +348,10 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
     machine.in_forward.append(module)
     written, machine.written = machine.written, machine.written if not outermost else set()
     try:
-        result = call_function(machine, method, entering, node, module)
+        if outermost:
+            result = creation.run_forward(machine, lambda: call_function(machine, method, entering, node, module))
+        else:
+            result = call_function(machine, method, entering, node, module)
     finally:
         machine.in_forward.pop()
         machine.written = written

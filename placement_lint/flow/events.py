@@ -259,12 +259,21 @@ class UnregisteredUsed(Event):
 
 
 @dataclass(frozen=True)
+class MadeInForward(Event):
+    """Each call of a forward makes a new module or Parameter and computes with it. ``kept``: and stores it."""
+
+    cls: str
+    kept: bool
+
+
+@dataclass(frozen=True)
 class OptimizerStale(Event):
     """An optimizer steps whose parameters were replaced. ``node`` is the replacement.
 
     ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``;
     or what was done to the model as a whole: the name of a function of torch, ``materialized`` where it had no
-    data before, ``converted`` where conversions are asked to make new Parameters.
+    data before, ``converted`` where conversions are asked to make new Parameters, ``made in forward`` where the first
+    call adds to the model.
     """
 
     optimizer: str

@@ -8,7 +8,18 @@ from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.flow import builtins, choices, devices, methods, modules, optimizers, surgery, tensors, wrappers
+from placement_lint.flow import (
+    builtins,
+    choices,
+    creation,
+    devices,
+    methods,
+    modules,
+    optimizers,
+    surgery,
+    tensors,
+    wrappers,
+)
 from placement_lint.flow import calls as calling
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
@@ -19,7 +30,9 @@ from placement_lint.flow.operands import Positioned, with_operands
 from placement_lint.flow.values import (
     ARRAY,
     CPU,
+    FALSE,
     NONE,
+    TRUE,
     AtLeast,
     Const,
     Device,
@@ -219,6 +232,8 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
         return module
     if name in LOSS_MODULES:
         _criterion(machine, module, name, arguments, node)
+    if FALSE in (arguments.keyword("affine"), arguments.keyword("elementwise_affine")):
+        machine.write(module.id, modules.PLAIN, TRUE)
     return module
 
 
@@ -254,7 +269,10 @@ def _foreign_model(machine: Machine, name: str, arguments: Arguments, node: cst.
 
 def _parameter(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     data = arguments.get(0, "data") or NONE
-    return machine.lift(lambda tensor: modules.parameter(tensor, machine, node), data)
+    parameter = machine.lift(lambda tensor: modules.parameter(tensor, machine, node), data)
+    if isinstance(parameter, Tensor) and arguments.get(1, "requires_grad") not in (None, TRUE):
+        creation.forget(machine, parameter.uid)
+    return parameter
 
 
 def _buffer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -278,6 +296,8 @@ def call_module_method(
     """A method of nn.Module."""
     if name in PARAMETER_READS and machine.replica and module.id in machine.replicated:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
+    if name in ("parameters", "named_parameters", "load_state_dict", "requires_grad_"):
+        creation.forget(machine, module.id)
     if name in MODULE_CONVERSIONS:
         surgery.converted(machine, module, None, node)
     if name in MODULE_MOVES:
@@ -340,6 +360,7 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
     if isinstance(module, Object) and value is not None:
         part = str(label.value) if isinstance(label, Const) else f"part {machine.new_id()}"
         stored = machine.lift(_as_buffer, value) if name == "register_buffer" else value
+        creation.note_keeping(machine, value)
         if name != "register_buffer":
             optimizers.replaced(machine, module, part, None, value, node)
         machine.write(module.id, part, stored)

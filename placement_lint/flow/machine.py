@@ -84,6 +84,17 @@ class Scope:
 
 
 @dataclass
+class Made:
+    """A module or Parameter that a running forward made: whether it took part in it, and whether it is kept."""
+
+    node: cst.CSTNode
+    scene: Scene
+    cls: str
+    used: bool = False
+    kept: bool = False
+
+
+@dataclass
 class Frame:
     """A running function (or the module): its variables are cells of ``id``."""
 
@@ -158,6 +169,11 @@ class Machine:
         # the modules whose forward is running, and the attributes written since the outermost one began
         self.in_forward: list[Object] = []
         self.written: set[tuple[int, str]] = set()
+        # by the id of a module or Parameter that a forward made: what is known of it, until that forward ends
+        self.made: dict[int, Made] = {}
+        # all modules and Parameters that some forward made, whether it has ended or not
+        self.made_in_forward: set[int] = set()
+        self.rehearsing = False
         # by class (or object) and attribute: who reads a value written earlier; True where it only updates it
         self.reads: dict[tuple[int, str], dict[cst.CSTNode, bool]] = {}
         self.rebinds: list[tuple[AttributeRebound, int]] = []

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, expressions, library, modules, optimizers
+from placement_lint.flow import attributes, calls, creation, expressions, library, modules, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.machine import Machine
@@ -47,6 +47,7 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
         more = content(machine, added[0])
         added = more.items if more is not None else ()
     for value in added:
+        creation.note_keeping(machine, value)
         optimizers.replaced(machine, module, name, None, value, module.node)
     machine.write(module.id, modules.ITEMS, Sequence((*known.items, *added), known.exact))
 
@@ -92,6 +93,8 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
     elif name in ("clear", "remove", "sort", "reverse"):
         kept = () if name == "clear" else known.items
         machine.write(target.id, "#items", Sequence(kept, exact=name == "clear"))
+    for value in added:
+        creation.note_keeping(machine, value)
     if added:
         room = known.items if len(known.items) < LONGEST else known.items[:-1]
         exact = known.exact and len(known.items) < LONGEST

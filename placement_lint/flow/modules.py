@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, optimizers, surgery
+from placement_lint.flow import calls, creation, optimizers, surgery
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.containers import content
@@ -85,6 +85,7 @@ def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, devic
 
     target = device if device is not None and device != NONE else default_place(machine)
     machine.write(module.id, PLACE, machine.lift(put, target))
+    creation.note_module(machine, module)
     return module
 
 
@@ -169,6 +170,23 @@ def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
     if isinstance(module.cls, Class) and not _fully_known(module.cls):
         return None
     return False
+
+
+# Of a layer that was asked for none of the parameters that it might have.
+PLAIN = "#plain"
+
+
+def learns(machine: Machine, root: Object) -> bool:
+    """Whether there are, in sight, layers or Parameters with something to learn."""
+    return any(_learns(machine, part) for part in reachable(machine, root).values() if isinstance(part, Object))
+
+
+def _learns(machine: Machine, part: Object) -> bool:
+    if any(isinstance(child, Tensor) and child.role is Role.PARAMETER for _, child in children(machine, part)):
+        return True
+    if isinstance(part.cls, Class):
+        return _extends_layer(part.cls)
+    return part.cls.name in PARAMETRIC_LAYERS and machine.read(part.id, PLAIN) is None
 
 
 def _extends_layer(cls: Class) -> bool:
@@ -338,7 +356,7 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
     if not isinstance(tensor, Tensor):
         return Tensor(machine.fresh(), None, Role.PARAMETER, created=node, uid=machine.new_id())
     note = Note(node, f"Parameter on {describe(tensor.place)} made here")
-    return Tensor(
+    made = Tensor(
         tensor.place,
         tensor.scalar,
         Role.PARAMETER,
@@ -347,6 +365,8 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
         history=(*tensor.history, note),
         uid=machine.new_id(),
     )
+    creation.note_parameter(machine, made, tensor, node)
+    return made
 
 
 def provably_off(place: Place, device: Place) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import modules, rumours
+from placement_lint.flow import creation, modules, rumours
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import OptimizerStale, OptimizerStateStranded
@@ -267,7 +267,9 @@ def replaced(
         part = name if name.startswith("[") else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
-        _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(node, label, "replaced", fresh))
+        made = creation.was_made_here(machine, after)
+        how = "made in forward" if made is not None else "replaced"
+        _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(made or node, label, how, fresh))
 
 
 def renewed(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, choices, modules, statements, wrappers
+from placement_lint.flow import calls, choices, creation, modules, statements, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.condition import ALWAYS
@@ -158,9 +158,15 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
         machine.in_forward.append(instance)
         machine.written = set()
     receiver: Value = instance.cls if "classmethod" in method.decorators else instance
-    calls.call_function(machine, method, arguments, method.node, receiver if bound else None)
+
+    def run() -> Value:
+        return calls.call_function(machine, method, arguments, method.node, receiver if bound else None)
+
     if is_forward:
+        creation.run_forward(machine, run)
         machine.in_forward.pop()
+    else:
+        run()
     machine.store.roll_back()
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
 

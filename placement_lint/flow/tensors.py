@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import choices, modules, optimizers
+from placement_lint.flow import choices, creation, modules, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import answered
 from placement_lint.flow.containers import content
@@ -178,6 +178,7 @@ def operate(
         return None
     for operand in tensors:
         modules.report_unregistered(machine, operand.tensor.uid, node)
+        creation.note_use(machine, operand.tensor.uid)
     home = tensors[0]
     for other in tensors[1:]:
         home = _meet(machine, operation, home, other, node)
@@ -216,8 +217,10 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
 
 
 def _blamed_elsewhere(machine: Machine, stray: Tensor) -> bool:
-    """Whether the tensor is out of place because a move was thrown away, or a Parameter is none any more."""
+    """Whether a tensor is out of place as a move was thrown away, a Parameter is none, or a forward made a layer."""
     if (stray.created or stray.uid) in machine.discarded:
+        return True
+    if not machine.made_in_forward.isdisjoint({*stray.modules, stray.uid}):
         return True
     return stray.lost is not None and not stray.modules
 

@@ -1,6 +1,7 @@
 """DPL3xx: module state."""
 
 from placement_lint.rules.state import (
+    module_created_in_forward,
     parameter_lost_by_conversion,
     requires_grad_without_effect,
     state_rebound_in_replica,
@@ -15,5 +16,6 @@ RULES: tuple[Rule, ...] = (
     unregistered_tensor_attribute.RULE,
     unregistered_container.RULE,
     state_rebound_in_replica.RULE,
+    module_created_in_forward.RULE,
     requires_grad_without_effect.RULE,
 )

@@ -43,6 +43,14 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "same_condition": {"wrapper": "DataParallel"},
         "unconditional": {"wrapper": "DataParallel"},
     },
+    "module-created-in-forward": {
+        "called_once_before": {"kept": "once", "called_before": True},
+        "factory_from_init": REPAIRED,
+        "fixed_filter": "its weights are given",
+        "lazy_layers": "the Parameters are there from the beginning",
+        "modules_in_functions": REPAIRED,
+        "without_parameters": {"made": "Softmax"},
+    },
     "module-not-on-first-device": {
         "helpers_move": {"place": "cuda:0"},
         "matching_ids": {"place": "cuda:1", "device_ids": [1, 0]},

@@ -1,0 +1,164 @@
+"""A forward makes the layer that it computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import MadeInForward, OptimizerStale
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a layer with parameters, or an `nn.Parameter`, that `forward` (or a method that it calls) makes and
+computes with: on each call anew, or in the first call where an optimizer was built before.
+""",
+    why="""\
+A layer begins with random weights (`reset_parameters` in `torch/nn/modules/linear.py`). Made on each call it
+has others each time, and what it learns is thrown away. Made in the first call it stays, but an optimizer that
+was built before holds `model.parameters()` as they were then, without it.
+
+- 0 GPUs: nothing raises; the layer is never trained, and is not in the `state_dict()` of a fresh model.
+- 1 GPU or more: besides, it is made on the CPU, and meets an input on a GPU: `RuntimeError: Expected all
+  tensors to be on the same device, ...`, unless it is moved there.
+""",
+    example="""\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+
+    def forward(self, x):
+        features = torch.relu(self.body(x))
+        return nn.Linear(16, 2)(features)
+
+
+print(Net()(torch.randn(4, 8)).shape)
+""",
+    instead="""\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x):
+        features = torch.relu(self.body(x))
+        return self.head(features)
+
+
+print(Net()(torch.randn(4, 8)).shape)
+""",
+    silent="""\
+- The module has no parameters: `nn.ReLU()`, `nn.Softmax(dim=1)`, a loss, a norm with `affine=False`.
+- Its weights are set, loaded or frozen where it is made: a fixed filter.
+- It is made once, before the optimizer takes the parameters, as by a call with a sample, or no optimizer is
+  seen to step.
+- `nn.LazyLinear` and its kind: the Parameter objects are there from the beginning.
+- It is made by a method that `__init__` calls.
+""",
+    fix="""\
+Make the layer in `__init__`; where its size is known in the first call only, take `nn.LazyLinear` or its kind,
+or call the model with a sample before the optimizer is built.
+""",
+)
+
+
+def check(event: MadeInForward) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"each call of `forward` makes a new {event.cls} here, whose weights begin afresh and are never trained",
+        advice="make it in `__init__`",
+        facts={"made": event.cls, "kept": "each time" if event.kept else ""},
+    )
+
+
+def check_first_call(event: OptimizerStale) -> Iterator[Problem]:
+    if event.how == "made in forward":
+        yield Problem(
+            event.node,
+            f"the first call makes `{event.replaced}` here, and `{event.optimizer}` took the parameters before: "
+            "it is never trained, silently",
+            (event.built, event.stepped),
+            advice="make it in `__init__`, or call the model once before the optimizer is built",
+            severity=Severity.WARNING,
+            facts={"kept": "once"},
+        )
+
+
+def flagged(facts: Facts) -> str:
+    return _train(facts)
+
+
+def control(facts: Facts) -> str:
+    return _train({**facts, "kept": "in __init__"})
+
+
+def _train(facts: Facts) -> str:
+    import torch
+    from torch import Tensor, nn
+
+    from placement_lint.probe.bench import SIDE, Model
+
+    used: list[Tensor] = []
+
+    def made() -> Any:
+        if facts["made"] == "Parameter":
+            return nn.ParameterList([nn.Parameter(torch.randn(SIDE))])
+        return nn.Softmax(dim=1) if facts["made"] == "Softmax" else nn.Linear(SIDE, SIDE)
+
+    def part_of(self: Any) -> Any:
+        if not facts["kept"]:
+            return made()
+        if facts["kept"] == "each time" or not hasattr(self, "part"):
+            self.part = made()
+        return self.part
+
+    def forward(self: Any, x: Tensor) -> Any:
+        part = part_of(self)
+        used.extend(part.parameters())
+        return x * self.weight.sum() * part[0] if isinstance(part, nn.ParameterList) else part(x * self.weight.sum())
+
+    model = Model(forward)
+    x = torch.randn(SIDE, SIDE)
+    if facts["kept"] == "in __init__":
+        part_of(model)
+    if facts["called_before"]:
+        model(x)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    used.clear()
+    for _ in range(2):
+        model(x).square().sum().backward()
+        optimizer.step()
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    missed = [parameter for parameter in used if id(parameter) not in held]
+    return "it computes with parameters that are never trained" if missed else "all that it computes with is trained"
+
+
+EXPERIMENT = Experiment(
+    claim="a layer that forward makes is not what the optimizer holds, and is never trained",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("never trained"),),
+    facts={"made": "Linear", "kept": "", "called_before": False},
+)
+
+
+RULE = Rule(
+    "DPL308",
+    "module-created-in-forward",
+    Severity.ERROR,
+    PAGE,
+    {MadeInForward: check, OptimizerStale: check_first_call},
+    experiment=EXPERIMENT,
+)
