@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from placement_lint import __version__
-from placement_lint.errors import UsageError, require_torch
+from placement_lint.errors import UsageError, require_pygls, require_torch
 from placement_lint.finding import Severity
 from placement_lint.outputs import Output
 from placement_lint.report.formats import FORMATS
@@ -183,6 +183,16 @@ def probe(rules: tuple[str, ...], mode: str, form: str) -> int:
         table = measure(chosen, mode, advance)
     click.echo(FORMATS[form](table))
     return int(table.surprises)
+
+
+@commands.command()
+@click.option("--stdio", is_flag=True, hidden=True, help="What many editors add; there is nothing else.")
+def server(stdio: bool) -> int:
+    """Serve an editor by the language server protocol, on standard input and output."""
+    require_pygls()
+    from placement_lint.server.features import serve
+
+    return serve()
 
 
 @commands.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -42,10 +42,11 @@ class Fixed:
 
 
 class Fixer:
-    """Applies safe fixes, and unsafe ones where they are wanted."""
+    """Applies safe fixes, and unsafe ones where they are wanted; with a ``code`` those of one rule alone."""
 
-    def __init__(self, job: Job, unsafe: bool) -> None:
+    def __init__(self, job: Job, unsafe: bool, code: str | None = None) -> None:
         self.checker = Checker(job)
+        self.code = code
         self.wanted = set(Applicability) if unsafe else {Applicability.SAFE}
 
     def fix(self, data: bytes, path: str) -> Fixed:
@@ -58,7 +59,9 @@ class Fixer:
         return Fixed(path, data, now, tuple(fixed), checked.findings)
 
     def fixable(self, finding: Finding) -> bool:
-        return finding.fix is not None and bool(finding.fix.edits) and finding.fix.applicability in self.wanted
+        fix = finding.fix
+        asked = self.code in (None, finding.code)
+        return asked and fix is not None and bool(fix.edits) and fix.applicability in self.wanted
 
     def _better(self, data: bytes, checked: Checked) -> tuple[bytes, Checked, Sequence[Finding]] | None:
         """The file after all fixes that go together, or if that is no good, after the first that is."""

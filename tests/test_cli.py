@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint import __version__
+from placement_lint import __version__, errors
 from placement_lint.check import Check
 from placement_lint.cli import main
 
@@ -275,3 +275,11 @@ def test_a_reader_that_leaves_early_costs_no_traceback(write: Write) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
+
+
+def test_a_server_without_its_libraries_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    assert main(["server"]) == 2
+    assert "pip install 'placement-lint[server]'" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -41,3 +42,9 @@ def test_every_entry_point_leads_somewhere(group: str) -> None:
         home = ROOT / "rules" if package == "rules" else ROOT / "placement_lint" / package
         place = home.joinpath(*rest)
         assert place.with_suffix(".py").exists() or (place / "__init__.py").exists(), target
+
+
+@pytest.mark.parametrize("module", ["pygls", "lsprotocol", "rich", "torch"])
+def test_the_command_line_loads_nothing_that_linting_does_not_need(module: str) -> None:
+    program = f"import sys, placement_lint.cli, placement_lint.check; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

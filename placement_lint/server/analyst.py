@@ -1,0 +1,129 @@
+"""The worker as seen from the server: one request at a time, the urgent ones first, and a new one where it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from placement_lint import __file__ as package
+from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Request
+from placement_lint.server.frames import packed, received
+
+COMMAND = (sys.executable, "-m", "placement_lint.server.worker")
+# `-m` puts the working directory on the import path, where a project's own files would shadow libraries.
+FOLDER = Path(package).parents[1]
+LIMIT = 60.0  # seconds an answer
+START_LIMIT = 60.0
+URGENT, PATIENT = 0, 1
+
+
+class Lost(Exception):
+    """The worker ended, or was ended, before it answered; the message says why."""
+
+
+@dataclass(order=True)
+class _Turn:
+    """A request waiting for its turn; of equal urgency the earlier goes first."""
+
+    urgency: int
+    number: int
+    request: Request = field(compare=False)
+    answer: asyncio.Future[Any] = field(compare=False)
+
+
+class Analyst:
+    """To be started in the event loop, and to be ended."""
+
+    def __init__(self, limit: float = LIMIT) -> None:
+        self.limit = limit
+        self._process: asyncio.subprocess.Process | None = None
+        self._turns: asyncio.PriorityQueue[_Turn] = asyncio.PriorityQueue()
+        self._numbers = itertools.count()
+        self._serving: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._serving = asyncio.create_task(self._serve())
+
+    async def analyse(self, request: Analyse, urgency: int = URGENT) -> Analysis:
+        analysis: Analysis = await self._ask(request, urgency)
+        return analysis
+
+    async def mend(self, request: Mend) -> bytes:
+        data: bytes = await self._ask(request, URGENT)
+        return data
+
+    async def close(self, path: str) -> None:
+        await self._ask(Close(path), URGENT)
+
+    def end(self) -> None:
+        """At once, whatever it is doing."""
+        if self._serving is not None:
+            self._serving.cancel()
+        self._kill()
+
+    async def _ask(self, request: Request, urgency: int) -> Any:
+        """What nobody waits for any more when its turn comes is passed over."""
+        turn = _Turn(urgency, next(self._numbers), request, asyncio.get_running_loop().create_future())
+        self._turns.put_nowait(turn)
+        return await turn.answer
+
+    async def _serve(self) -> None:
+        with contextlib.suppress(Lost):  # the first request says it again
+            await self._started()
+        while True:
+            turn = await self._turns.get()
+            if turn.answer.done():
+                continue
+            try:
+                answer = await self._answered(turn.request)
+            except Lost as error:
+                answer = error
+            if turn.answer.done():
+                continue
+            if isinstance(answer, Exception):
+                turn.answer.set_exception(answer)
+            else:
+                turn.answer.set_result(answer)
+
+    async def _answered(self, request: Request) -> Any:
+        process = await self._started()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(packed(request))
+            return await self._heard(process, self.limit)
+        except BaseException:  # a worker that still owes an answer is of no use for the next request
+            self._kill()
+            raise
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=FOLDER
+            )
+            try:
+                await self._heard(self._process, START_LIMIT)
+            except BaseException:
+                self._kill()
+                raise
+        return self._process
+
+    async def _heard(self, process: asyncio.subprocess.Process, limit: float) -> Any:
+        assert process.stdout is not None
+        try:
+            return await asyncio.wait_for(received(process.stdout), limit)
+        except asyncio.TimeoutError:
+            raise Lost(f"the analysis had not ended after {limit:g} s") from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            status = await process.wait()
+            raise Lost(f"the process that analyses has died (exit status {status})") from None
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process = None

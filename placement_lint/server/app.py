@@ -1,0 +1,223 @@
+"""The server itself: what the protocol asks, handed to the rooms that know."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls.exceptions import FeatureRequestError, JsonRpcException
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol, default_converter
+from pygls.workspace import Workspace
+
+from placement_lint import __version__
+from placement_lint.errors import UsageError
+from placement_lint.server.actions import Actions
+from placement_lint.server.buffers import Buffers
+from placement_lint.server.diagnostics import Diagnostics
+from placement_lint.server.documents import PYTHON, path_of
+from placement_lint.server.positions import Units
+from placement_lint.server.probing import Probing
+from placement_lint.server.session import Session, Watched
+from placement_lint.server.settings import CONFIGURATION_FILES, SECTION, Configurations, EditorSettings
+from placement_lint.server.workspace import WorkspaceReports
+
+logger = logging.getLogger(__name__)
+
+NAME = "placement-lint"
+WATCHED = ("**/*.py", "**/*.ipynb", "**/.gitignore", *(f"**/{name}" for name in CONFIGURATION_FILES))
+PATIENCE = 2.0  # seconds for an editor to say what is set in it
+NOTEBOOKS = types.NotebookDocumentSyncOptions(
+    notebook_selector=[
+        types.NotebookDocumentFilterWithNotebook(notebook="*", cells=[types.NotebookCellLanguage(language=PYTHON)])
+    ],
+    save=True,
+)
+
+
+class Protocol(LanguageServerProtocol):
+    """Answers also what it does not understand."""
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
+
+    def install(self, workspace: Workspace) -> None:
+        """Keep open texts there from now on."""
+        self._workspace = workspace
+
+    @property
+    def was_shut_down(self) -> bool:
+        return bool(self._shutdown)
+
+
+class Server(LanguageServer):
+    """What belongs to one editor: its abilities, its documents and what it has been told."""
+
+    protocol: Protocol
+
+    def __init__(self) -> None:
+        super().__init__(
+            NAME,
+            __version__,
+            notebook_document_sync=NOTEBOOKS,
+            protocol_cls=Protocol,
+            converter_factory=default_converter,
+        )
+        self.session = Session(self.tell, self.complain)
+        self.reports = WorkspaceReports(self.session)
+        self.probing = Probing()
+        self.initial: object = None
+
+    # --- the editor's abilities ------------------------------------------------------------------------------------
+
+    @property
+    def buffers(self) -> Buffers:
+        assert isinstance(self.workspace, Buffers)
+        return self.workspace
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        return Diagnostics(self.session, Units(self.workspace.position_codec))
+
+    def can(self, *path: str) -> Any:
+        """An entry of the client's capabilities, None where it says nothing of it."""
+        found: Any = self.client_capabilities
+        for name in path:
+            found = getattr(found, name, None)
+        return found
+
+    @property
+    def pulls(self) -> bool:
+        """Whether the editor asks for diagnostics; then it is not sent them."""
+        return self.can("text_document", "diagnostic") is not None
+
+    def actions(self, watched: Watched) -> Actions:
+        versioned = bool(self.can("workspace", "workspace_edit", "document_changes"))
+        return Actions(watched, self.diagnostics, versioned)
+
+    def end(self) -> None:
+        """Nothing is left running."""
+        self.session.end()
+        self.probing.end()
+
+    # --- telling it --------------------------------------------------------------------------------------------------
+
+    def tell(self, watched: Watched) -> None:
+        """Publish what was found in a document."""
+        if self.pulls:
+            return
+        parts = watched.document.parts
+        found = {cell: [each for each in watched.findings if each.cell == cell] for cell in parts}
+        for cell, buffer in parts.items():
+            self._publish(buffer.uri, self.diagnostics.of(found[cell]), buffer.version)
+        for gone in watched.shown_in - {buffer.uri for buffer in parts.values()}:
+            self._publish(gone, [])
+        watched.shown_in = {buffer.uri for buffer in parts.values()}
+
+    def clear(self, watched: Watched) -> None:
+        for uri in watched.shown_in:
+            self._publish(uri, [])
+
+    def _publish(self, uri: str, diagnostics: list[types.Diagnostic], version: int | None = None) -> None:
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
+
+    def refresh(self) -> None:
+        """What was answered before may have changed without an edit of the document."""
+        if self.can("workspace", "diagnostics", "refresh_support"):
+            self.protocol.send_request(types.WORKSPACE_DIAGNOSTIC_REFRESH, None)
+        if self.can("workspace", "inlay_hint", "refresh_support"):
+            self.protocol.send_request(types.WORKSPACE_INLAY_HINT_REFRESH, None)
+
+    def complain(self, message: str) -> None:
+        logger.error(message)
+        self.say(types.MessageType.Error, message)
+
+    def say(self, kind: types.MessageType, message: str) -> None:
+        self.window_show_message(types.ShowMessageParams(kind, f"{NAME}: {message}"))
+
+    @asynccontextmanager
+    async def progress_of(self, title: str) -> AsyncIterator[None]:
+        """Show that something is under way, where the editor can."""
+        if not self.can("window", "work_done_progress"):
+            yield
+            return
+        token = str(uuid.uuid4())
+        await self.work_done_progress.create_async(token)
+        self.work_done_progress.begin(token, types.WorkDoneProgressBegin(title, cancellable=False))
+        try:
+            yield
+        finally:
+            self.work_done_progress.end(token, types.WorkDoneProgressEnd())
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """A message that cannot be understood is noted; there is nothing that the user could do about it."""
+        logger.error("%s: %s", getattr(source, "__name__", source), error)
+        if isinstance(error, json.JSONDecodeError):
+            what = types.ResponseError(types.ErrorCodes.ParseError.value, f"this is no JSON: {error}")
+            self.protocol._send_data(types.ResponseErrorMessage(id=None, jsonrpc="2.0", error=what))
+        elif source is not FeatureRequestError:
+            message = f"a message could not be handled: {error}"
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, message))
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def folders(self) -> list[str]:
+        uris = [folder.uri for folder in self.workspace.folders.values()]
+        if not uris and self.workspace.root_uri:
+            uris = [self.workspace.root_uri]
+        return [path_of(uri) for uri in uris]
+
+    async def configure(self, pushed: object = None) -> None:
+        """Read all settings anew: the editor's, asked for or ``pushed`` by it, and on their base the projects'."""
+        sections = await self._sections(pushed)
+        try:
+            editor = {folder: EditorSettings.of(section) for folder, section in sections.items()}
+        except UsageError as error:
+            self.complain(str(error))
+            editor = dict.fromkeys(sections, EditorSettings())
+        self.session.configure(Configurations(editor))
+        self.refresh()
+
+    async def saved(self, path: str) -> None:
+        """A document was written to the disk."""
+        if Path(path).name in CONFIGURATION_FILES or not self.can("workspace", "did_change_watched_files"):
+            await self.configure()
+        else:
+            self.changed_on_disk([path])
+
+    def changed_on_disk(self, paths: Iterable[str]) -> None:
+        """Files have changed that open documents may depend on."""
+        self.refresh()
+
+    async def _sections(self, pushed: object) -> dict[str, object]:
+        folders = self.folders()
+        common = pushed if pushed is not None else self.initial
+        if not self.can("workspace", "configuration"):
+            return dict.fromkeys(folders, common)
+        items = [types.ConfigurationItem(folder.uri, SECTION) for folder in self.workspace.folders.values()]
+        items = items or [types.ConfigurationItem(section=SECTION)]
+        try:
+            asked = self.workspace_configuration_async(types.ConfigurationParams(items))
+            answers = await asyncio.wait_for(asked, PATIENCE)
+        except (asyncio.TimeoutError, JsonRpcException) as error:
+            logger.warning("the editor does not say what is set in it: %s", error)
+            return dict.fromkeys(folders, common)
+        given = [answer if answer is not None else common for answer in answers]
+        return dict(zip(folders, given, strict=False))
+
+
+def section_of(settings: object) -> object:
+    """Our part of what an editor pushes: it may send all of its settings, or ours alone."""
+    return settings.get(SECTION, settings) if isinstance(settings, Mapping) else settings

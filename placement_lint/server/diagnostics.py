@@ -1,0 +1,66 @@
+"""Findings as the protocol's diagnostics, each in the text where it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lsprotocol import types
+from pygls.protocol import default_converter
+
+from placement_lint.finding import Finding, Range, Step
+from placement_lint.report.lines import Lines
+from placement_lint.report.lsp import as_range, diagnostic, uri_of
+from placement_lint.server import rule_pages
+from placement_lint.server.positions import Units
+from placement_lint.server.session import Session
+
+CONVERTER = default_converter()  # type: ignore[no-untyped-call]
+
+
+class Diagnostics:
+    """Makes diagnostics of findings, with places counted as the editor counts."""
+
+    def __init__(self, session: Session, units: Units) -> None:
+        self._session = session
+        self._units = units
+
+    def of(self, findings: Iterable[Finding]) -> list[types.Diagnostic]:
+        texts = {each.document.path: each.document.data() for each in self._session}
+        lines = Lines(texts)
+
+        def locate(thing: Finding | Step) -> dict[str, Any]:
+            return {
+                "uri": self.uri(thing.path, thing.cell),
+                "range": as_range(lines.of(thing.path, thing.cell), thing.range, self._units.width),
+            }
+
+        return [self._linked(CONVERTER.structure(diagnostic(each, locate), types.Diagnostic)) for each in findings]
+
+    def uri(self, path: str, cell: int | None) -> str:
+        """How the editor calls a file, or the cell of a notebook that is open."""
+        watched = self._session.at_path(path)
+        if watched is None:
+            return uri_of(path)
+        part = watched.document.parts.get(cell)
+        return part.uri if part is not None else watched.document.uri
+
+    def _linked(self, shown: types.Diagnostic) -> types.Diagnostic:
+        page = rule_pages.written(str(shown.code))
+        if page is not None:
+            shown.code_description = types.CodeDescription(page.as_uri())
+        return shown
+
+
+def result_id(diagnostics: Sequence[types.Diagnostic]) -> str:
+    """The same for the same diagnostics, so that an editor need not be sent them again."""
+    data = json.dumps([CONVERTER.unstructure(each) for each in diagnostics], sort_keys=True, default=str)
+    return hashlib.sha256(data.encode()).hexdigest()[:16]
+
+
+def touches(one: Range, other: Range) -> bool:
+    """Whether two ranges overlap, or meet in a point."""
+    first, second = sorted((one, other))
+    return (second.line, second.column) <= (first.end_line, first.end_column)

@@ -1,0 +1,143 @@
+"""What is checked as one program: an open script, or an open notebook with its cells."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from lsprotocol import types
+from pygls.uris import to_fs_path
+
+from placement_lint.finding import Range
+from placement_lint.server.buffers import Buffer, Buffers
+from placement_lint.source.notebook import NOTEBOOK, Notebook, read_notebook
+from placement_lint.source.scan import split_lines
+from placement_lint.source.text import Unreadable, encoding_of
+
+PYTHON = "python"
+
+
+class Document(ABC):
+    """``uri`` names it to the editor, ``path`` to the rest of the tool."""
+
+    def __init__(self, uri: str, buffers: Buffers) -> None:
+        self.uri = uri
+        self.path = path_of(uri)
+        self._buffers = buffers
+
+    @property
+    @abstractmethod
+    def parts(self) -> Mapping[int | None, Buffer]:
+        """Its texts by the number of the cell; empty once it is closed."""
+
+    @abstractmethod
+    def data(self) -> bytes:
+        """What would be on the disk if it were saved."""
+
+    @abstractmethod
+    def program_lines(self) -> list[str]:
+        """The text of the program, notebooks' cells below one another."""
+
+    @abstractmethod
+    def in_program(self, uri: str, line: int, column: int) -> tuple[int, int]:
+        """A place in one of its texts as one in the whole program."""
+
+    @abstractmethod
+    def in_part(self, place: Range) -> tuple[int | None, Range]:
+        """The other way round: the number of the cell, and the place there."""
+
+    def part(self, uri: str) -> tuple[int | None, Buffer]:
+        """The text of that name; ``KeyError`` if it is none of this document's."""
+        for number, buffer in self.parts.items():
+            if unquote(buffer.uri) == unquote(uri):
+                return number, buffer
+        raise KeyError(uri)
+
+
+class Script(Document):
+    @property
+    def parts(self) -> Mapping[int | None, Buffer]:
+        buffer = self._buffers.buffer(self.uri)
+        return {None: buffer} if buffer is not None else {}
+
+    def data(self) -> bytes:
+        return as_saved("".join(buffer.source for buffer in self.parts.values()))
+
+    def program_lines(self) -> list[str]:
+        return [line for buffer in self.parts.values() for line in buffer.text_lines]
+
+    def in_program(self, uri: str, line: int, column: int) -> tuple[int, int]:
+        return line, column
+
+    def in_part(self, place: Range) -> tuple[None, Range]:
+        return None, place
+
+
+class OpenNotebook(Document):
+    @property
+    def parts(self) -> Mapping[int | None, Buffer]:
+        notebook = self._buffers.get_notebook_document(notebook_uri=self.uri)
+        cells = enumerate(notebook.cells if notebook else (), start=1)
+        found = {number: self._buffers.buffer(cell.document) for number, cell in cells if is_code(cell)}
+        return {number: buffer for number, buffer in found.items() if buffer is not None and is_python(buffer)}
+
+    def data(self) -> bytes:
+        """Cells of other languages and prose are there, so that the others keep their numbers."""
+        parts = self.parts
+        count = max((number for number in parts if number), default=0)
+        cells = [
+            {"cell_type": "code", "source": parts[number].source}
+            if number in parts
+            else {"cell_type": "markdown", "source": ""}
+            for number in range(1, count + 1)
+        ]
+        return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}).encode()
+
+    @property
+    def _program(self) -> Notebook:
+        return read_notebook(self.data())
+
+    def program_lines(self) -> list[str]:
+        return split_lines(self._program.program)
+
+    def in_program(self, uri: str, line: int, column: int) -> tuple[int, int]:
+        number, _ = self.part(uri)
+        above = next((cell.line - 1 for cell in self._program.cells if cell.number == number), 0)
+        return above + line, column
+
+    def in_part(self, place: Range) -> tuple[int | None, Range]:
+        program = self._program
+        if not program.cells:
+            return None, place
+        cell = program.cell_at(place.line)
+        above = cell.line - 1
+        return cell.number, Range(place.line - above, place.column, place.end_line - above, place.end_column)
+
+
+def path_of(uri: str) -> str:
+    """The file of a name; what is not saved yet has a path of its own that leads nowhere."""
+    return to_fs_path(uri) or f"/{urlsplit(uri).scheme}/{unquote(urlsplit(uri).path).lstrip('/')}"
+
+
+def is_code(cell: types.NotebookCell) -> bool:
+    return cell.kind is types.NotebookCellKind.Code
+
+
+def is_python(buffer: Buffer) -> bool:
+    """Whether the editor takes it for Python; one that does not say so goes by the file's name."""
+    return buffer.language_id == PYTHON if buffer.language_id else buffer.path.endswith(".py")
+
+
+def is_notebook(path: str) -> bool:
+    return path.endswith(NOTEBOOK)
+
+
+def as_saved(text: str) -> bytes:
+    """A text in the encoding that it declares itself to be in, or in UTF-8 if that cannot hold it."""
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        return text.encode(encoding_of(data))
+    except (Unreadable, UnicodeEncodeError, LookupError):
+        return data

@@ -1,0 +1,108 @@
+"""One text, read for an editor: besides the findings, where each name's value is and how it came there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import libcst as cst
+
+from placement_lint.checker import Reading
+from placement_lint.finding import Range
+from placement_lint.flow.events import OptimizerStale
+from placement_lint.flow.placements import Placement, PlacementLog
+from placement_lint.listen import Hearing, problems_in
+from placement_lint.rule import Rule
+from placement_lint.server.analysis import Placed, Step
+from placement_lint.source.positions import positions
+
+MOST_PLACES = 2  # of one assignment; more is no information at a glance
+CPU = "cpu"
+ASSIGNMENTS = (cst.Assign, cst.AnnAssign, cst.NamedExpr)
+
+Places = Mapping[cst.CSTNode, Range]
+
+
+class LiveReading(Reading):
+    """Reads one text and remembers what else there is to say of it."""
+
+    def __init__(self) -> None:
+        self.log = PlacementLog()
+        self.module: cst.Module | None = None
+        self.places: Places = {}
+        self.reported: set[cst.CSTNode] = set()
+
+    def parse(self, text: str) -> cst.Module:
+        self.module = super().parse(text)
+        return self.module
+
+    def hear(self, program: cst.Module, rules: Sequence[Rule]) -> Hearing:
+        hearing = problems_in(program, rules, self.log)
+        self.reported = {problem.node for _, problem in hearing.problems}
+        return hearing
+
+    def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+        """One pass for the findings and for what else is to be shown."""
+        self.places = positions(module, [*nodes, *self._nodes()])
+        return {node: self.places[node] for node in nodes if node in self.places}
+
+    def placed(self) -> tuple[Placed, ...]:
+        if self.module is None:
+            return ()
+        if not self.places:
+            self.places = positions(self.module, list(self._nodes()))
+        return tuple(self._placed(each) for each in self.log.placements.values() if each.target in self.places)
+
+    def _nodes(self) -> Iterator[cst.CSTNode]:
+        for each in self.log.placements.values():
+            yield each.target
+            yield each.statement
+            if each.scope is not None:
+                yield each.scope
+            yield from (note.node for note in each.trace)
+        for stale in self.log.stale:
+            yield from (stale.node, stale.built.node, stale.stepped.node)
+
+    def _placed(self, each: Placement) -> Placed:
+        places = self.places
+        history = {Step(places[note.node], note.message) for note in each.trace if note.node in places}
+        stale = self._stale(each)
+        return Placed(
+            name=each.name,
+            target=places[each.target],
+            scope=places.get(each.scope) if each.scope is not None else None,
+            where=stale or _where(each),
+            arrived=bool(stale) or self._arrives(each, history),
+            history=tuple(sorted(history, key=lambda step: (step.range, step.message))),
+        )
+
+    def _arrives(self, each: Placement, history: Collection[Step]) -> bool:
+        """Whether an assignment brings its value where it is. What is made without a word on devices is on the CPU."""
+        if not isinstance(each.statement, ASSIGNMENTS) or each.statement not in self.places:
+            return False
+        statement = self.places[each.statement]
+        here = [step for step in history if _inside(step.range, statement)]
+        return bool(here) and (_where(each) != CPU or any(step.range < statement for step in history))
+
+    def _stale(self, each: Placement) -> str:
+        """``net, 12 lines stale``: of an optimizer that is reported to step long after its parameters were replaced."""
+        built = {thing.node for thing in each.objects.values()}
+        event = next((event for event in self.log.stale if self._concerns(event, built)), None)
+        if event is None:
+            return ""
+        model = event.replaced.partition(".")[0].partition("[")[0]
+        lines = self.places[event.stepped.node].line - self.places[event.node].line
+        return f"{model}, {lines} lines stale" if lines > 1 else f"{model}, stale"
+
+    def _concerns(self, event: OptimizerStale, built: set[cst.CSTNode]) -> bool:
+        known = event.node in self.places and event.stepped.node in self.places
+        return known and event.node in self.reported and event.built.node in built
+
+
+def _where(each: Placement) -> str:
+    places = sorted(each.places or ())
+    return " or ".join(places) if len(places) <= MOST_PLACES else ""
+
+
+def _inside(place: Range, statement: Range) -> bool:
+    begins = (statement.line, statement.column) <= (place.line, place.column)
+    return begins and (place.end_line, place.end_column) <= (statement.end_line, statement.end_column)

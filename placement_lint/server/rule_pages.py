@@ -1,0 +1,36 @@
+"""Rules' pages as files in the user's cache folder: what an editor opens behind a rule's code."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from placement_lint import __version__
+from placement_lint.pages import as_markdown
+from placement_lint.rule import Rule
+
+
+def folder() -> Path:
+    return user_cache_path("placement-lint") / "rules" / __version__
+
+
+def file_of(code: str) -> Path:
+    return folder() / f"{code}.md"
+
+
+def write(rule: Rule) -> None:
+    """Without a place to write to, there is no page."""
+    file, text = file_of(rule.code), as_markdown(rule)
+    with contextlib.suppress(OSError):
+        if file.exists() and file.read_text(encoding="utf-8") == text:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def written(code: str) -> Path | None:
+    """The page of a rule, where there is one."""
+    file = file_of(code)
+    return file if file.exists() else None
