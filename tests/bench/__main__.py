@@ -1,0 +1,82 @@
+"""``python -m tests.bench``: interleaved runs, medians, and a table in Markdown."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from tests.bench.measure import Costs, cost_of
+from tests.bench.packages import PINNED, size, unpacked
+from tests.bench.stages import stages
+from tests.bench.tools import OURS, Tool, installed
+
+
+@click.command()
+@click.option("--folder", type=click.Path(path_type=Path), help="Keep the packages here, and take them from here.")
+@click.option("--package", "packages", multiple=True, default=PINNED, show_default=True, help="NAME==VERSION")
+@click.option("--sources", multiple=True, type=click.Path(exists=True, path_type=Path), help="Measure on this folder.")
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--tools", "search", help="Where to look for the peers first: the bin folder of an environment.")
+@click.option("--without", multiple=True, help="Leave this peer out.")
+@click.option("--profile", is_flag=True, help="Show where placement-lint's own time goes instead.")
+def bench(
+    folder: Path | None,
+    packages: tuple[str, ...],
+    sources: tuple[Path, ...],
+    rounds: int,
+    search: str | None,
+    without: tuple[str, ...],
+    profile: bool,
+) -> None:
+    """Measure placement-lint beside whichever of TorchFix, Fixit, pylint, flake8 and ruff are installed."""
+    with tempfile.TemporaryDirectory() as temporary:
+        kept = folder or Path(temporary)
+        places = [*sources] or [unpacked(package, kept) for package in packages]
+        tools = [tool for tool in installed(search) if tool.name not in without]
+        for place in places:
+            files, lines = size(place)
+            click.echo(f"\n{place.name}: {files:,} files, {lines:,} lines\n")
+            if profile:
+                click.echo(stage_table(stages(place), lines))
+            else:
+                click.echo(cost_table(compared(tools, place, rounds)))
+
+
+def compared(tools: list[Tool], place: Path, rounds: int) -> dict[str, Costs]:
+    """One tool after the other, round by round, so that a slow minute of the machine is shared by all."""
+    costs = {tool.name: Costs() for tool in tools}
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"XDG_CACHE_HOME": cache}
+        for tool in tools:  # fill the caches
+            if tool.name.endswith("warm"):
+                cost_of(tool.on(place, Path(cache)), environment)
+        for _ in range(rounds):
+            for tool in tools:
+                costs[tool.name].runs.append(cost_of(tool.on(place, Path(cache)), environment))
+    return costs
+
+
+def cost_table(costs: dict[str, Costs]) -> str:
+    cold, warm = (costs[f"{OURS}, {state}"] for state in ("cold", "warm"))
+    rows = [
+        f"| {name} | {cost.wall:.2f} | {cost.cpu:.2f} | {cost.peak:.0f} | {cost.wall / cold.wall:.2f} "
+        f"| {cost.wall / warm.wall:.2f} |"
+        for name, cost in costs.items()
+    ]
+    head = (
+        f"| {os.cpu_count()} cores | wall s | CPU s | largest process MiB | wall / ours cold | wall / ours warm |\n"
+        "|---|--:|--:|--:|--:|--:|"
+    )
+    return "\n".join((head, *rows))
+
+
+def stage_table(seconds: dict[str, float], lines: int) -> str:
+    rows = [f"| {stage} | {spent:.2f} | {spent / lines * 1e6:.1f} |" for stage, spent in seconds.items()]
+    return "\n".join(("| stage | CPU s | ms / 1,000 lines |", "|---|--:|--:|", *rows))
+
+
+if __name__ == "__main__":
+    bench()

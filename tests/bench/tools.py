@@ -1,0 +1,44 @@
+"""The command lines that are compared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+OURS = "placement-lint"
+CORES = os.cpu_count() or 1
+
+# Each with what it measures: everything that the tool looks for by default, on all cores where it can use them.
+PEERS = {
+    "TorchFix": ("torchfix", "--select", "ALL", "{sources}"),
+    "flake8 + TorchFix": ("flake8", "--select", "TOR", f"--jobs={CORES}", "{sources}"),
+    "flake8": ("flake8", "--extend-ignore", "TOR", f"--jobs={CORES}", "{sources}"),
+    "Fixit": ("fixit", "--quiet", "lint", "{sources}"),
+    "pylint": ("pylint", f"--jobs={CORES}", "--persistent=n", "--score=n", "{sources}"),
+    "ruff, cold": ("ruff", "check", "--isolated", "--no-cache", "--quiet", "{sources}"),
+    "ruff, warm": ("ruff", "check", "--isolated", "--cache-dir", "{cache}/ruff", "--quiet", "{sources}"),
+}
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    command: tuple[str, ...]
+
+    def on(self, sources: Path, cache: Path) -> list[str]:
+        return [part.format(sources=sources, cache=cache) for part in self.command]
+
+
+def installed(search: str | None) -> Iterator[Tool]:
+    """placement-lint as this Python has it, and every peer found on ``search`` or on the path."""
+    check = (sys.executable, "-m", "placement_lint", "check", "--isolated", "--format", "concise")
+    yield Tool(f"{OURS}, cold", (*check, "--no-cache", "{sources}"))
+    yield Tool(f"{OURS}, warm", (*check, "{sources}"))
+    path = os.pathsep.join(filter(None, (search, str(Path(sys.executable).parent), os.environ.get("PATH"))))
+    for name, (program, *arguments) in PEERS.items():
+        if found := shutil.which(program, path=path):
+            yield Tool(name, (found, *arguments))
