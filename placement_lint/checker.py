@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,7 +112,8 @@ class Checker:
     def check_bytes(self, data: bytes, path: str) -> Checked:
         """Everything the tool has to say about one text, whatever is wrong with it."""
         try:
-            return with_deep_stack(lambda: self._check(data, path))
+            with collector_at_rest():
+                return with_deep_stack(lambda: self._check(data, path))
         except Unreadable as reason:
             return self.unreadable(path, reason)
         except (KeyboardInterrupt, SystemExit):
@@ -182,6 +185,18 @@ class Checker:
     def _shown(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         severe = (finding for finding in findings if finding.severity >= self.job.severity)
         return tuple(sorted(severe, key=lambda finding: finding.sort_key))
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """While one file is looked at, next to nothing becomes garbage, and looking for it takes a tenth of the time."""
+    resting = not gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not resting:
+            gc.enable()
 
 
 def _as_run(module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, Texts]:

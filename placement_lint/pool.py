@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -31,6 +32,7 @@ def _pool(workers: int, job: Job) -> ProcessPoolExecutor:
 
 def _start_worker(job: Job) -> None:
     _checkers.append(Checker(job))
+    gc.freeze()  # what is there now, stays: the collector need not look at it again and again
 
 
 def _check(path: str) -> Checked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from placement_lint.source.scan import Scan, split_lines
@@ -25,8 +26,7 @@ def parse(text: str) -> cst.Module:
     """The tree of a text, or :class:`Unreadable` with the place and the reason."""
     import libcst as cst
 
-    refuse_nested_brackets(text)
-    refuse_long_chains(text)
+    refuse_deep_nesting(text)
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
@@ -38,7 +38,6 @@ def parse(text: str) -> cst.Module:
 
 def check_syntax(text: str) -> None:
     """Raise :class:`Unreadable` unless the text is Python, at an eighth of what :func:`parse` costs."""
-    refuse_nested_brackets(text)
     if syntax_error(text):
         parse(text)  # syntax newer than the running Python is no error
 
@@ -69,7 +68,22 @@ def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:
     return Unreadable("Python accepts this line, but libcst cannot parse it", line, column)
 
 
+def refuse_deep_nesting(text: str) -> None:
+    """Refuse what would take libcst's parser minutes, or its process's stack."""
+    try:
+        tree = python_tree(text)
+    except (SyntaxError, ValueError):
+        refuse_nested_brackets(text)
+        return  # the parser will say so, or knows newer syntax than the running Python
+    except (RecursionError, MemoryError):
+        raise Unreadable(TOO_DEEP) from None
+    nesting, node = _deepest(tree)
+    if nesting > MOST_NESTED_NODES:
+        raise Unreadable(TOO_DEEP, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+
+
 def refuse_nested_brackets(text: str) -> None:
+    """Refuse as many brackets inside each other as Python itself does: it says so of no text that it accepts."""
     depth, offset = Scan(text).depth
     if depth > MOST_NESTED_BRACKETS:
         lines = split_lines(text[:offset])
@@ -80,25 +94,35 @@ def refuse_nested_brackets(text: str) -> None:
         )
 
 
-def refuse_long_chains(text: str) -> None:
-    """Refuse an operator chain too long for libcst; only a text with a very long statement can hold one."""
-    if Scan(text).longest_statement <= MOST_NESTED_NODES:
-        return
-    try:
-        nesting, node = _deepest(python_tree(text))
-    except (SyntaxError, ValueError):
-        return  # the parser will say so
-    except (RecursionError, MemoryError):
-        raise Unreadable(TOO_DEEP) from None
-    if nesting > MOST_NESTED_NODES:
-        raise Unreadable(TOO_DEEP, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
-
-
 def _deepest(tree: ast.AST) -> tuple[int, ast.AST]:
-    """How deep a tree is, and a node at its bottom; without recursion, whose limit is the point here."""
-    depth, bottom, level = 0, tree, [tree]
-    while level:
+    """How deep a tree is, and a node at its bottom."""
+    depth, bottom = 0, tree
+    for level in levels(tree):
         depth += 1
         bottom = next((node for node in level if hasattr(node, "lineno")), bottom)
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
     return depth, bottom
+
+
+def levels(tree: ast.AST) -> Iterator[list[ast.AST]]:
+    """All nodes, by how deep they are; without recursion, whose limit an odd text would reach."""
+    level = [tree]
+    while level:
+        yield level
+        below: list[ast.AST] = []
+        for node in level:
+            for field in _CHILDREN[type(node)]:
+                child = getattr(node, field, None)
+                if isinstance(child, list):
+                    below.extend(child)
+                elif child is not None:
+                    below.append(child)
+        level = [node for node in below if isinstance(node, ast.AST)]
+
+
+# The fields of each node that may hold others; operators and contexts tell nothing.
+_PLAIN = {"ctx", "op", "ops", "id", "attr", "kind", "module", "level", "asname", "type_comment"}
+_CHILDREN = {
+    node: tuple(field for field in node._fields if field not in _PLAIN)
+    for node in vars(ast).values()
+    if isinstance(node, type) and issubclass(node, ast.AST)
+}

@@ -65,17 +65,6 @@ class Scan:
                 depth = max(0, depth - 1)
         return deepest, where
 
-    @cached_property
-    def longest_statement(self) -> int:
-        """The length of the longest statement in characters, brackets and backslashes followed."""
-        depth = start = longest = 0
-        for lexeme in LEXEME.finditer(self.text):
-            kind = lexeme.lastgroup
-            depth = max(0, depth + (kind == "open") - (kind == "close"))
-            if kind == "newline" and not depth:
-                longest, start = max(longest, lexeme.start() - start), lexeme.end()
-        return max(longest, len(self.text) - start)
-
     def comments(self) -> Iterator[Comment]:
         line, start_of_line, end_of_blank = 1, 0, 0
         leading = True
