@@ -108,7 +108,7 @@ def levels(tree: ast.AST) -> Iterator[list[ast.AST]]:
     level = [tree]
     while level:
         yield level
-        below: list[ast.AST] = []
+        below: list[object] = []
         for node in level:
             for field in _CHILDREN[type(node)]:
                 child = getattr(node, field, None)
