@@ -123,9 +123,14 @@ def on_device(call: cst.CSTNode, device: str) -> Replacements:
         return _moved_to(call, device) if device != f"{source_text(receiver(call))}.device" else NOTHING
     if method not in _TAKES_DEVICE:
         return appended(call, f"to({device})")
-    if not call.args or isinstance(call.args[-1].value, cst.GeneratorExp):
+    return argument_added(call, f"device={device}")
+
+
+def argument_added(call: cst.CSTNode, argument: str) -> Replacements:
+    """``f(x)`` becomes ``f(x, argument)``."""
+    if not isinstance(call, cst.Call) or not call.args or isinstance(call.args[-1].value, cst.GeneratorExp):
         return NOTHING
-    return ((call.args[-1], f"{_argument_text(call.args[-1])}, device={device}"),)
+    return ((call.args[-1], f"{_argument_text(call.args[-1])}, {argument}"),)
 
 
 def _moved_to(call: cst.Call, device: str) -> Replacements:

@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, creation, library, methods, modules, optimizers, tensors, wrappers
+from placement_lint.flow import (
+    calls,
+    checkpoints,
+    creation,
+    environment,
+    library,
+    methods,
+    modules,
+    movables,
+    optimizers,
+    tensors,
+    wrappers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.condition import answered
@@ -77,6 +89,10 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
         return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
     if isinstance(owner, Super):
         return Bound(owner, name, node=node)
+    if isinstance(owner, Loaded) and name in _OF_A_MODEL:
+        checkpoints.used_as_model(machine, owner)
+    if isinstance(owner, Device) and name in movables.MOVES:
+        return Bound(owner, name, node=node)
     if isinstance(owner, Device):
         return (
             {"type": Const(owner.kind), "index": Const(owner.index)}.get(name, machine.fresh(name))
@@ -91,6 +107,10 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     if isinstance(owner, Partial):
         return owner.function if name == "func" else machine.fresh(name)
     return Bound(owner, name, node=node)
+
+
+# A loaded value of which these are read is a whole model.
+_OF_A_MODEL = {"eval", "train", "parameters", "named_parameters", "state_dict", "load_state_dict", "modules", "half"}
 
 
 def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
@@ -126,7 +146,7 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     if owner.kind is Kind.MODULE:
         return _read_of_module(machine, owner, name, node)
     if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
-        if name in _CONTAINER_METHODS and owner.kind is Kind.OTHER:
+        if (name in _CONTAINER_METHODS or name in movables.MOVES) and owner.kind is Kind.OTHER:
             return Bound(owner, name, node=node)
         if isinstance(owner.cls, Class) and foreign_bases(owner.cls):
             return machine.part(owner.id, name, node, owner)
@@ -447,13 +467,17 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
     if isinstance(owner, Tensor):
         return tensors.index(machine, owner, key, node)
     if isinstance(owner, Loaded):
-        return Loaded(owner.file, (*owner.entries, key.value if isinstance(key, Const) else None))
+        entry = replace(owner, entries=(*owner.entries, key.value if isinstance(key, Const) else None))
+        checkpoints.taken(machine, entry)
+        return entry
     if isinstance(owner, Object):
         return _item_of_object(machine, owner, key, node)
     if isinstance(owner, Mapping):
         return (owner.get(key.value) if isinstance(key, Const) else owner.rest) or machine.fresh()
     if isinstance(owner, Sequence):
         return _item_of_sequence(machine, owner, key)
+    if owner == environment.ENVIRON:
+        return environment.variable(machine, key, node)
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
         part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
@@ -524,6 +548,8 @@ def _write_item(
 ) -> Value:
     if isinstance(owner, Symbol) and isinstance(key, Const):
         machine.write(owner.id, f"[{key.value!r}]", value)
+    if owner == environment.ENVIRON:
+        environment.write(machine, key, value, node)
     if not isinstance(owner, Object):
         return NONE
     creation.note_keeping(machine, value)

@@ -18,6 +18,7 @@ from placement_lint.flow.values import (
     NONE,
     REPLICA,
     AtLeast,
+    Choice,
     Class,
     Const,
     External,
@@ -101,8 +102,12 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
     if isinstance(owner, Symbol) and name == "module" and owner.id in machine.wraps:
         # The program wraps this very value elsewhere: here it is bare.
         return False
+    if isinstance(owner, Sequence):
+        return hasattr((), name)
     if not isinstance(owner, Object):
         return None
+    if owner.kind in (Kind.LIST, Kind.DICT):
+        return hasattr([] if owner.kind is Kind.LIST else {}, name)
     stored = machine.store.read(owner.id, name)
     if stored is not None:
         found = {option is not ABSENT for _, option in alternatives(machine.restrict(stored))}
@@ -180,13 +185,21 @@ def _owner(arguments: Arguments) -> int:
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    bounds = [
-        value.value for value in arguments.positional if isinstance(value, Const) and isinstance(value.value, int)
-    ]
-    if bounds and len(bounds) == len(arguments.positional):
-        numbers = range(*bounds)
+    """Ranges that depend on the machine have an identity each, as lists have: it matters which of them it is."""
+    if any(isinstance(bound, Choice) for bound in arguments.positional):
+        return machine.lift(lambda *bounds: machine.new_list(_numbers(machine, bounds), node), *arguments.positional)
+    return _numbers(machine, arguments.positional)
+
+
+def _numbers(machine: Machine, bounds: tuple[Value, ...]) -> Sequence:
+    """``range(3)``; of ``range(torch.cuda.device_count())`` the numbers that are surely there."""
+    known = [bound.value for bound in bounds if isinstance(bound, Const) and isinstance(bound.value, int)]
+    if known and len(known) == len(bounds):
+        numbers = range(*known)
         if len(numbers) <= methods.LONGEST:
             return Sequence(tuple(Const(number) for number in numbers))
+    if len(bounds) == 1 and isinstance(bounds[0], AtLeast):
+        return Sequence(tuple(Const(number) for number in range(bounds[0].bound)), exact=False)
     return Sequence((machine.fresh("i"),), exact=False)
 
 

@@ -10,11 +10,13 @@ import libcst as cst
 
 from placement_lint.flow import (
     attributes,
+    checkpoints,
     creation,
     expressions,
     library,
     methods,
     modules,
+    movables,
     optimizers,
     statements,
     tensors,
@@ -233,6 +235,8 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
     receiver, name = bound.receiver, bound.name
     if bound.function is not None:
         return call_function(machine, bound.function, arguments, node, receiver)
+    if movables.refuses(machine, receiver, name, node):
+        return machine.fresh(node)
     if isinstance(receiver, Tensor):
         return tensors.call_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Parameters):
@@ -275,6 +279,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
     for value in arguments.values():
         wrappers.may_change(machine, value)
+        checkpoints.kept(machine, value)
         if isinstance(value, Object) and modules.is_module(machine, value):
             for part in modules.reachable(machine, value).values():
                 machine.write(part.id, modules.PLACE, machine.fresh())
@@ -381,7 +386,9 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
     # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
     shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
     result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
-    return Sequence((result, result)) if name in RECURRENT_LAYERS else result
+    if name not in RECURRENT_LAYERS:
+        return result
+    return Sequence((result, Sequence((result, result)) if name == "torch.nn.LSTM" else result))
 
 
 def _apply_layer(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from placement_lint.flow import numbering
 from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NO_GPU, Condition, Cube, answered, machines
 from placement_lint.flow.devices import as_place, current_is_chosen
 from placement_lint.flow.events import CudaRequested, Scene
@@ -94,9 +95,9 @@ def _option(place: Place | None) -> Symbol | None:
 
 def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
     """CUDA is asked for in so many words."""
-    scene = replace(machine.scene, reach=machine.tested & machine.decided)
-    if machine.standalone:
+    if machine.standalone or machine.worker is not None:
         return
+    scene = replace(machine.scene, reach=machine.tested & machine.decided)
     machine.requests.append(Request(node, scene, how, current_is_chosen(machine), visible(machine)))
     guarding = _device_flags(machine.tested)
     if guarding is not None:
@@ -109,9 +110,13 @@ def request_literal(
     machine: Machine, given: Value | None, source: cst.BaseExpression | None, how: str | cst.CSTNode, node: cst.CSTNode
 ) -> None:
     """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index at the call itself."""
-    if source is not None and isinstance(given, (Const, Device)) and _is_literal(source):
-        place = as_place(given)
-        if isinstance(place, Device) and place.kind == "cuda":
+    if source is None or not isinstance(given, (Const, Device)):
+        return
+    place = as_place(given)
+    if isinstance(place, Device) and place.kind == "cuda":
+        if isinstance(given, Const):
+            numbering.name_device(machine, place, how, node, _is_literal(source))
+        if _is_literal(source):
             request(machine, how, node)
 
 
@@ -182,6 +187,25 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             machine.emit(CudaRequested(node, scene, how, ignored.note, ignored.text, ignored.note, device))
             ignoring.add(node)
     return ignoring
+
+
+def asks_about_devices(reach: Condition) -> bool:
+    """Whether the program tests anything to do with GPUs before it gets here."""
+    texts = [answer.question.text.lower() for cube in reach.cubes for answer in cube.answers]
+    excludes_machines = all(cube.machines != ANY_MACHINE for cube in reach.cubes)
+    return excludes_machines or any(word in text for text in texts for word in ("gpu", "cuda", "device"))
+
+
+def open_to_the_cpu(machine: Machine, reaches: list[Condition]) -> Chosen | None:
+    """The choice of a device that may fall on the CPU whenever a statement is reached."""
+    return next(
+        (
+            chosen
+            for chosen in machine.chosen
+            if chosen.option is None and not any(reach.excludes(chosen.surely_not) for reach in reaches)
+        ),
+        None,
+    )
 
 
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:

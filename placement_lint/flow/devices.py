@@ -61,6 +61,11 @@ def require(machine: Machine, place: Place) -> None:
         machine.survive(machines(MANY_GPUS if several else ONE_GPU | MANY_GPUS))
 
 
+def current(machine: Machine) -> Value | None:
+    """The current device, where the program set one."""
+    return machine.read(machine.module_frame, _CURRENT)
+
+
 def current_is_chosen(machine: Machine) -> bool:
     """Whether the current device was set to one with an index that the analysis does not know."""
     current = machine.read(machine.module_frame, _CURRENT)

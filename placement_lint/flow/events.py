@@ -347,3 +347,115 @@ class Rumoured(Event):
     label: str
     optimizer: str = ""
     wrapper: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceIdsInvalid(Event):
+    """DataParallel is given ``device_ids`` or an ``output_device`` that it cannot use, or not as meant.
+
+    ``fault`` is ``empty``, ``number``, ``text``, ``device``, ``no device``, ``cpu``, ``cpu output``, ``repeated``,
+    ``invisible`` or ``output elsewhere``.
+    """
+
+    fault: str
+    # as plain data, for those who show or try them
+    ids: object
+    output: object
+    # the list of visible devices, where the program sets it
+    visible: tuple[str, ...] = ()
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class DistributedArgumentsInvalid(Event):
+    """DistributedDataParallel is given devices that do not fit its module.
+
+    ``fault`` is ``number``, ``several``, ``module on the CPU``, ``another GPU``, ``current device`` or
+    ``output alone``.
+    """
+
+    fault: str
+    label: str
+    ids: object
+    output: object
+    place: Place | None = None
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class VisibleDevicesLate(Event):
+    """``CUDA_VISIBLE_DEVICES`` is set after the driver has read it."""
+
+    touched: Note
+
+
+@dataclass(frozen=True)
+class InvisibleDevice(Event):
+    """GPUs are named by numbers that ``CUDA_VISIBLE_DEVICES`` does not leave visible."""
+
+    how: str
+    indices: tuple[int, ...]
+    visible: tuple[str, ...]
+    set_here: Note
+
+
+@dataclass(frozen=True)
+class CurrentDeviceUnset(Event):
+    """The ranks of a process group all use the current device, which nobody set: the first GPU."""
+
+    how: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class MoveOnNonMovable(Event):
+    """``to`` or ``cuda`` is called on something that has no such method."""
+
+    label: str
+    method: str
+    kind: str
+    # the device as the program writes it, and how this file names torch.is_tensor; empty where it cannot
+    device: str
+    is_tensor: str
+    # the call is a statement of its own
+    dropped: bool
+
+
+@dataclass(frozen=True)
+class CudaInWorker(Event):
+    """A worker process of a DataLoader, forked from this one, uses CUDA.
+
+    ``loader`` is where the workers come from; ``initialised`` whether the program uses CUDA itself.
+    """
+
+    how: str
+    loader: Note
+    initialised: bool = False
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoaderMisplaced(Event):
+    """A DataLoader or a split cannot do its work where the tensors or generators are.
+
+    ``fault`` is ``pinned``, ``default device`` or ``generator``.
+    """
+
+    fault: str
+    place: Place
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoadedWhereSaved(Event):
+    """``torch.load`` puts a checkpoint's tensors back where they were saved, in a program that runs elsewhere too.
+
+    ``why`` is ``choice`` (the program chooses its device) or ``ranks`` (every process loads it).
+    """
+
+    file: str
+    why: str
+    reason: Note
+    choice_text: str
+    # the value goes into ``load_state_dict`` and nowhere else
+    only_state: bool

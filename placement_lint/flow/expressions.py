@@ -172,7 +172,9 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
         guard = _guard(machine, loop)
         if guard.possible:
             results.append(machine.fork(((guard, make),), asks=True))
-    return results, known is not None and not loop.ifs and loop.inner_for_in is None
+    all_known = iteration.items_of(machine, iterable)
+    exact = all_known is not None and all_known.exact
+    return results, exact and not loop.ifs and loop.inner_for_in is None
 
 
 def _guard(machine: Machine, loop: cst.CompFor) -> Condition:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, modules
+from placement_lint.flow import calls, loaders, modules
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.containers import content
@@ -40,7 +40,8 @@ def element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
 
 def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
     if isinstance(iterable, Object) and iterable.kind is Kind.LOADER:
-        return _batch(machine, iterable, node)
+        with loaders.in_worker(machine, iterable):
+            return _batch(machine, iterable, node)
     if isinstance(iterable, Object) and isinstance(iterable.cls, Class):
         return _element_of_instance(machine, iterable, iterable.cls, node)
     if isinstance(iterable, Parameters):

@@ -10,12 +10,18 @@ import libcst as cst
 
 from placement_lint.flow import (
     builtins,
+    checkpoints,
     choices,
     creation,
     devices,
+    environment,
+    loaders,
     methods,
     modules,
+    movables,
+    numbering,
     optimizers,
+    ranks,
     surgery,
     tensors,
     wrappers,
@@ -39,7 +45,6 @@ from placement_lint.flow.values import (
     External,
     Function,
     Kind,
-    Loaded,
     Object,
     Parameters,
     Partial,
@@ -52,8 +57,10 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import (
     ARRAY_MAKERS,
+    COLLECTIVES_ON_THE_CURRENT_DEVICE,
     CONTAINERS,
     CUDA_CONSTRUCTORS,
+    CUDA_INITIALISERS,
     FACTORIES,
     FUNCTION_TYPES,
     FUNCTIONAL_LOSSES,
@@ -69,6 +76,8 @@ from placement_lint.flow.vocabulary import (
     OPTIMIZERS,
     PARAMETER_CONTAINERS,
     PARAMETER_READS,
+    PLACING_FRAMEWORKS,
+    PROCESS_STARTERS,
     REDUCTIONS,
     SAME_DEVICE,
     SHARDING,
@@ -87,6 +96,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     if handler is not None:
         return handler(machine, name, arguments, node)
     if name.startswith(ARRAY.name):
+        movables.refuses(machine, ARRAY, name.rpartition(".")[2], node)
         return ARRAY if name.rpartition(".")[2] in _ARRAY_METHODS else machine.fresh()
     if not arguments.values() and name.rpartition(".")[2].startswith("is_"):
         # What the environment is asked, it answers the same each time.
@@ -105,6 +115,8 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return calling.foreign(machine, arguments, node)
     if name.startswith("torch."):
         return _on_operands(machine, _torch_function, name, arguments, node)
+    if PLACING_FRAMEWORKS.fullmatch(name):
+        machine.pinned = True
     if (module := name.partition(".")[0]) in _HARMLESS:
         return machine.fresh(f"{name}()", FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, ""))
     return calling.foreign(machine, arguments, node)
@@ -157,6 +169,7 @@ def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: c
 
 
 def _is_available(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    numbering.touch(machine, node)
     return machine.either(((machines(ONE_GPU | MANY_GPUS), Const(True)), (machines(NO_GPU), Const(False))))
 
 
@@ -183,8 +196,12 @@ def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
             return Device(place.kind, chosen if isinstance(chosen, (int, Symbol)) else None)
         return place
 
+    def name_device(place: Value) -> Value:
+        numbering.name_device(machine, place, node, node)
+        return place
+
     given = arguments.get(0, "device") or arguments.keyword("type")
-    return machine.lift(make, given) if given is not None else machine.fresh()
+    return machine.lift(lambda kind: name_device(make(kind)), given) if given is not None else machine.fresh()
 
 
 def _meta(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -197,14 +214,36 @@ def _xla_device(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
 
 
 def _current_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    numbering.touch(machine, node)
     place = devices.resolve(machine, Device("cuda"))
     return Const(place.index) if isinstance(place, Device) and isinstance(place.index, int) else place
 
 
 def _set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    choices.request_literal(machine, arguments.get(0, "device"), choices.argument(node, 0, "device"), node, node)
-    devices.set_current(machine, arguments.get(0, "device") or machine.fresh())
+    given = arguments.get(0, "device") or machine.fresh()
+    choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
+    numbering.touch(machine, node)
+    machine.pinned = machine.pinned or not isinstance(given, Const)
+    devices.set_current(machine, given)
     return NONE
+
+
+def _device_context(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``with torch.cuda.device(1):``"""
+    given = arguments.get(0, "device") or machine.fresh()
+    choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
+    machine.pinned = machine.pinned or not isinstance(given, Const)
+    return given
+
+
+def _touch(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    numbering.touch(machine, node)
+    return machine.fresh(node)
+
+
+def _start_process(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    numbering.hand_down(machine)
+    return calling.foreign(machine, arguments, node)
 
 
 def _set_default_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -449,47 +488,6 @@ def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
 # --- loaders and files -----------------------------------------------------------------------------------------
 
 
-def _loader(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    loader = machine.new_object(Kind.LOADER, External("torch.utils.data.DataLoader"), node)
-    machine.write(loader.id, "dataset", arguments.get(0, "dataset") or machine.fresh())
-    machine.write(loader.id, "#rows", Const(_batch_sizes(machine, arguments)))
-    collate = arguments.get(6, "collate_fn")
-    if arguments.spread and collate is None:
-        collate = machine.fresh()
-    if collate is not None and collate != NONE:
-        machine.write(loader.id, "#collate", collate)
-    return loader
-
-
-def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
-    """How many rows a loader's batches have, where its arguments and the size of its data tell."""
-    size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
-    stored = machine.read(dataset.id, "#tensors") if isinstance(dataset, Object) else None
-    first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
-    if not isinstance(size, Const) or type(size.value) is not int or not isinstance(first, Tensor):
-        return frozenset()
-    last = {rows % size.value for rows in first.rows} - {0}
-    dropped = arguments.get(8, "drop_last") == Const(True)
-    return frozenset({size.value}) | (frozenset() if dropped else last) if first.rows else frozenset()
-
-
-def _tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    dataset = machine.new_object(Kind.DATASET, External(name), node)
-    machine.write(dataset.id, "#tensors", Sequence(arguments.positional, not arguments.spread))
-    return dataset
-
-
-def _subset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``Subset(d, indices)`` yields what ``d`` yields."""
-    return arguments.get(0, "dataset") or machine.fresh()
-
-
-def _random_split(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    dataset = arguments.get(0, "dataset") or machine.fresh()
-    lengths = content(machine, arguments.get(1, "lengths") or NONE)
-    return Sequence((dataset,) * (len(lengths.items) if lengths else 2), exact=lengths is not None)
-
-
 def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     value = arguments.get(0, "obj")
     if value is not None and len(node.args) > 1:
@@ -498,7 +496,9 @@ def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def _load(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return Loaded(_file(machine, arguments.get(0, "f"), node.args[0].value)) if node.args else machine.fresh()
+    if not node.args:
+        return machine.fresh()
+    return checkpoints.load(machine, arguments, _file(machine, arguments.get(0, "f"), node.args[0].value), node)
 
 
 def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> str:
@@ -548,8 +548,10 @@ def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call
 
 
 def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """A PackedSequence: its data is where the padded tensor is."""
-    return arguments.get(0, "input") or machine.fresh()
+    """A PackedSequence: its data is where the padded tensor is, or the sequences are."""
+    given = arguments.get(0, "input") or arguments.keyword("sequences") or machine.fresh()
+    items = content(machine, given)
+    return given if items is None else items.items[0] if items.items else machine.fresh(node)
 
 
 def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -563,6 +565,8 @@ def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     given = content(machine, arguments.get(1, "args") or Sequence(()))
     if function is not None:
         rank = machine.fresh("rank")
+        numbering.hand_down(machine)
+        numbering.forget(machine)
         calling.call(machine, function, Arguments((rank, *(given.items if given else ()))), node)
         machine.dead = False
     return NONE
@@ -612,12 +616,15 @@ _HANDLERS: dict[str, Handler] = {
     "copy.deepcopy": _deepcopy,
     "copy.copy": _identity,
     "torch.autograd.Variable": _identity,
-    "torch.utils.data.DataLoader": _loader,
-    "torch.utils.data.TensorDataset": _tensor_dataset,
-    "torch.utils.data.Subset": _subset,
-    "torch.utils.data.random_split": _random_split,
+    "torch.utils.data.DataLoader": loaders.build,
+    "torch.utils.data.TensorDataset": loaders.tensor_dataset,
+    "torch.utils.data.Subset": loaders.subset,
+    "torch.utils.data.random_split": loaders.random_split,
     "torch.save": _save,
     "torch.load": _load,
+    "torch.Generator": loaders.generator,
+    "torch.multiprocessing.set_start_method": loaders.set_start_method,
+    "multiprocessing.set_start_method": loaders.set_start_method,
     "functools.partial": _partial,
     "itertools.chain": _chain,
     "torch.autograd.backward": _autograd,
@@ -627,7 +634,16 @@ _HANDLERS: dict[str, Handler] = {
     "torch.nn.utils.rnn.pack_sequence": _pack,
     "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
     "dataclasses.field": _field,
-    "torch.cuda.device": _identity,
+    "torch.cuda.device": _device_context,
+    "torch.distributed.init_process_group": ranks.join,
+    **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, ranks.collective),
+    **dict.fromkeys(CUDA_INITIALISERS, _touch),
+    **dict.fromkeys(PROCESS_STARTERS, _start_process),
+    "os.environ.get": environment.read,
+    "os.getenv": environment.read,
+    "os.environ.update": environment.update,
+    "os.environ.setdefault": environment.default,
+    "os.putenv": environment.put,
     "accelerate.init_empty_weights": _meta,
     "accelerate.big_modeling.init_empty_weights": _meta,
     "torch.multiprocessing.spawn": _spawn,

@@ -22,6 +22,7 @@ from placement_lint.flow.events import (
     OptimizerStateStranded,
     ReplicaLossReduced,
     Scene,
+    VisibleDevicesLate,
 )
 from placement_lint.flow.store import Delta, Store
 from placement_lint.flow.values import (
@@ -50,8 +51,10 @@ from placement_lint.flow.values import (
 from placement_lint.rule import Note
 
 if TYPE_CHECKING:
+    from placement_lint.flow.checkpoints import Unmapped
     from placement_lint.flow.choices import Chosen, Request
     from placement_lint.flow.placements import PlacementLog
+    from placement_lint.flow.ranks import Group, Use
 
 # Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
 MAX_CALL_DEPTH = 12
@@ -101,6 +104,8 @@ class Frame:
     id: int
     function: Function | None = None
     receiver: Value | None = None
+    # the statement that is running
+    line: cst.CSTNode | None = None
 
 
 class Machine:
@@ -204,6 +209,26 @@ class Machine:
         # files and state dicts that went through a call that cannot be looked into
         self.handled: set[object] = set()
         self.loads: list[tuple[cst.Call, Scene, str, Loaded, bool, bool]] = []
+        # assignments of CUDA_VISIBLE_DEVICES that nothing reads any more, unless another process does
+        self.late_restrictions: list[VisibleDevicesLate] = []
+        # GPUs named by numbers that are not visible, and where that was first
+        self.invisible: dict[int, cst.CSTNode] = {}
+        # process groups of several processes, and what uses the current device although nobody set it
+        self.groups: list[Group] = []
+        self.uses_of_current: list[Use] = []
+        # somewhere a process is given a GPU of its own
+        self.pinned = False
+        # the program leaves it at forking the workers of its loaders; it uses CUDA outside of them
+        self.forks = True
+        self.uses_cuda = False
+        # loads without map_location, those that restore a model or optimizer, and those whose value is kept as it is
+        self.unmapped: list[Unmapped] = []
+        self.state_loads: set[cst.Call] = set()
+        self.kept_loads: set[cst.Call] = set()
+        # by statement: what in it first uses CUDA in a worker
+        self.in_workers: dict[cst.CSTNode, cst.CSTNode] = {}
+        # the DataLoader one of whose worker processes is running
+        self.worker: Note | None = None
 
     # --- identities ------------------------------------------------------------------------------------
 
@@ -406,6 +431,16 @@ class Machine:
         with self._one_visit():
             yield
         self.path = before
+
+    @contextmanager
+    def aside(self, guard: Condition) -> Iterator[None]:
+        """Run something, under a condition, that leaves nothing behind but what it says."""
+        before = self.path, self.reach, self.tested, self.dead
+        self.path, self.reach, self.tested = self.path & guard, self.reach & guard, self.tested & guard
+        self.store.begin()
+        yield
+        self.store.roll_back()
+        self.path, self.reach, self.tested, self.dead = before
 
     def scope(self, kind: str, run: Callable[[], None]) -> Value:
         """Run something that can be jumped out of; the value is the one that the jumps carry."""

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, creation, expressions, library, modules, optimizers
+from placement_lint.flow import (
+    attributes,
+    calls,
+    checkpoints,
+    creation,
+    expressions,
+    library,
+    modules,
+    numbering,
+    optimizers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.machine import Machine
@@ -14,6 +24,7 @@ from placement_lint.flow.values import (
     NONE,
     Const,
     Kind,
+    Loaded,
     Mapping,
     Object,
     Sequence,
@@ -61,6 +72,8 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
             return _dict_method(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.OTHER:
             return _scaler_method(machine, name, arguments, node)
+    if isinstance(receiver, Loaded):
+        return _loaded_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Mapping):
         return _mapping_method(machine, receiver, name, arguments)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
@@ -147,6 +160,21 @@ def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Ar
     return machine.fresh()
 
 
+def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A loaded dict hands out its entries."""
+    key = arguments.get(0)
+    if name in ("get", "pop") and isinstance(key, Const):
+        entry = replace(loaded, entries=(*loaded.entries, key.value))
+        checkpoints.taken(machine, entry)
+        return entry
+    if name in ("items", "values"):
+        entry = replace(loaded, entries=(*loaded.entries, None))
+        return Sequence((Sequence((machine.fresh("key"), entry)) if name == "items" else entry,), exact=False)
+    if name in ("to", "cuda", "float", "half"):
+        checkpoints.kept(machine, loaded)
+    return machine.fresh(node)
+
+
 def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``scaler.scale(loss)`` is a tensor like the loss; ``scaler.step(optimizer)`` steps it."""
     given = arguments.get(0)
@@ -164,6 +192,8 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
     given = arguments.get(0)
     if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
         optimizers.step(machine, given, node)
+    if name in ("Process", "Pool", "Popen"):
+        numbering.hand_down(machine)
     if name == "get" and isinstance(given, Const):
         return machine.part(receiver.id, ("item", given.value), node, receiver)
     return calls.foreign(machine, arguments, node)

@@ -13,9 +13,10 @@ import libcst as cst
 
 from placement_lint.flow import calls, creation, optimizers, surgery
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.arrivals import arrive
 from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.containers import content
-from placement_lint.flow.devices import as_place, default_place, require, resolve
+from placement_lint.flow.devices import as_place, default_place
 from placement_lint.flow.events import Operand, UnregisteredUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import spelled
@@ -79,8 +80,7 @@ def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, devic
 
     def put(target: Value) -> Value:
         place = as_place(target)
-        place = machine.fresh() if place is None else resolve(machine, place)
-        require(machine, place)
+        place = machine.fresh() if place is None else arrive(machine, place, node)
         return Placed(place, Note(node, f"`{name}` is built on {describe(place)} here"))
 
     target = device if device is not None and device != NONE else default_place(machine)
@@ -264,8 +264,7 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
     place = as_place(target)
     if place is None:
         return NONE
-    place = resolve(machine, place)
-    require(machine, place)
+    place = arrive(machine, place, node)
     note = Note(node, f"moved to {describe(place)} here")
     optimizers.before_move(machine, module, place, note)
     surgery.converted(machine, module, place, node)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import creation, modules, rumours
+from placement_lint.flow import checkpoints, creation, modules, rumours
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import OptimizerStale, OptimizerStateStranded
@@ -160,6 +160,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         _refresh(machine, optimizer, added)
         return NONE
     if name == "load_state_dict":
+        checkpoints.restored(machine, arguments.get(0, "state_dict"))
         machine.write(optimizer.id, _STRANDED, ABSENT)
         machine.pending = [(held, event) for held, event in machine.pending if held != optimizer.id]
         note = Note(node, "the loaded state is put where the parameters are now")

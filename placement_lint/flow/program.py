@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, choices, creation, modules, statements, wrappers
+from placement_lint.flow import calls, checkpoints, choices, creation, modules, ranks, statements, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.condition import ALWAYS
-from placement_lint.flow.events import DevicesMixed, Event, WrapperAttributeRead
+from placement_lint.flow.events import CudaInWorker, DevicesMixed, Event, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind
 from placement_lint.flow.placements import PlacementLog
@@ -39,15 +39,24 @@ def analyse(module: cst.Module, log: PlacementLog | None = None) -> list[Event]:
     _resolve_rebinds(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
+    machine.events.extend(machine.late_restrictions)
+    ranks.resolve(machine)
     wrappers.resolve_loads(machine)
+    checkpoints.resolve(machine)
     ignoring = choices.resolve(machine)
-    events = [_settled(machine, event) for event in machine.events if not _follows_from(event, ignoring)]
+    events = [
+        _settled(machine, event)
+        for event in machine.events
+        if not _follows_from(event, ignoring) and (machine.forks or not isinstance(event, CudaInWorker))
+    ]
     if log is not None:
         log.ended(machine, events)
     return events
 
 
 def _settled(machine: Machine, event: Event) -> Event:
+    if isinstance(event, CudaInWorker):
+        return replace(event, initialised=machine.uses_cuda)
     if isinstance(event, WrapperAttributeRead):
         return replace(event, always=event.node not in machine.read_of_others)
     return event

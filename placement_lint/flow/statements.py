@@ -39,6 +39,7 @@ def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
             break
         if isinstance(line, cst.SimpleStatementLine):
             machine.block = (lines, place)
+            machine.frame.line = line
             execute_all(machine, line.body)
         else:
             machine.fuel -= 1

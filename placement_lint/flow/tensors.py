@@ -10,9 +10,10 @@ import libcst as cst
 
 from placement_lint.flow import choices, creation, modules, optimizers
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
 from placement_lint.flow.containers import content
-from placement_lint.flow.devices import as_place, default_place, require, resolve
+from placement_lint.flow.devices import as_place, default_place, resolve
 from placement_lint.flow.events import (
     DevicesMixed,
     HostRead,
@@ -92,8 +93,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
 
 def _built_on(machine: Machine, name: str, device: Value, scalar: bool | None, node: cst.Call) -> Value:
     place = as_place(device)
-    resolved = machine.fresh() if place is None else resolve(machine, place)
-    require(machine, resolved)
+    resolved = machine.fresh() if place is None else arrive(machine, place, node)
     return _built(machine, name, resolved, Source.FACTORY_ON_DEVICE, scalar, node)
 
 
@@ -105,7 +105,7 @@ def _built(machine: Machine, name: str, place: Place, source: Source, scalar: bo
 
 def build_on_cuda(machine: Machine, name: str, node: cst.Call) -> Value:
     """``torch.cuda.FloatTensor(3)``"""
-    return _built(machine, name, resolve(machine, Device("cuda")), Source.FACTORY_ON_DEVICE, False, node)
+    return _built(machine, name, arrive(machine, Device("cuda"), node), Source.FACTORY_ON_DEVICE, False, node)
 
 
 def build_like(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -180,6 +180,8 @@ def operate(
         modules.report_unregistered(machine, operand.tensor.uid, node)
         creation.note_use(machine, operand.tensor.uid)
     home = tensors[0]
+    for operand in tensors:
+        meet(machine, operand.tensor, node)
     for other in tensors[1:]:
         home = _meet(machine, operation, home, other, node)
     result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
@@ -396,8 +398,7 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
     if place is None:
         converted = Lost(".to(dtype)", node, tensor.place, tensor.uid)
         return replace(tensor, lost=converted) if _converts(tensor, target) else tensor
-    place = resolve(machine, place)
-    require(machine, place)
+    place = arrive(machine, place, node)
     if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
         return tensor
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))

@@ -367,6 +367,8 @@ class Loaded:
 
     file: str
     entries: tuple[object, ...] = ()
+    # the call that read the file
+    node: cst.Call | None = field(default=None, compare=False)
 
 
 Value: TypeAlias = (

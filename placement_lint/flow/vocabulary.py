@@ -37,6 +37,7 @@ _ALIASES = (
     (re.compile(r"torch\.nn\.utils\.(?:weight_norm|spectral_norm)\.(\w+)"), r"torch.nn.utils.\1"),
     (re.compile(r"torch\.quantization\.(?:\w+\.)*(\w+)"), r"torch.ao.quantization.\1"),
     (re.compile(r"torch\.autograd\.variable\.Variable"), "torch.autograd.Variable"),
+    (re.compile(r"torch\.distributed\.distributed_c10d\.(\w+)"), r"torch.distributed.\1"),
     (re.compile(r"torch\._tensor\.Tensor"), "torch.Tensor"),
     (re.compile(r"np\.(\w+)"), r"numpy.\1"),
 )
@@ -390,6 +391,38 @@ SURGERY = {
     "peft.inject_adapter_in_model": Surgery.ADDS,
     "torchao.quantization.quantize_": Surgery.REPLACES,
     "torch.ao.quantization.prepare_qat": Surgery.COPIES,
+}
+
+# --- processes ---------------------------------------------------------------------------------------------
+
+# What initialises CUDA (torch/cuda/__init__.py: `_lazy_init`, or the driver is asked); seeds wait until then.
+CUDA_INITIALISERS = {
+    *(
+        f"torch.cuda.{name}"
+        for name in (
+            "init", "get_device_name", "get_device_properties", "get_device_capability", "synchronize", "mem_get_info",
+            "get_rng_state", "current_stream", "Stream", "is_bf16_supported",
+        )
+    ),
+}  # fmt: skip
+
+# What starts another program, or this one again, with the environment as it is then.
+PROCESS_STARTERS = {
+    *(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen")),
+    *(f"{package}.{name}" for package in ("multiprocessing", "torch.multiprocessing") for name in ("Process", "Pool")),
+    "os.system", "os.execv", "os.execvp", "os.execve",
+}  # fmt: skip
+
+# What gives each process its GPU.
+PLACING_FRAMEWORKS = re.compile(
+    r"accelerate\.(?:Accelerator|PartialState)|(?:pytorch_lightning|lightning(?:\.pytorch|\.fabric)?)\.(?:Trainer|Fabric)"
+    r"|transformers\.(?:Seq2Seq)?Trainer|deepspeed\.(?:initialize|init_distributed)|horovod\.torch\.init|ray\.\w+(?:\.\w+)*"
+)
+
+# With NCCL these run on the current device (torch/distributed/distributed_c10d.py: `_get_object_coll_device`).
+COLLECTIVES_ON_THE_CURRENT_DEVICE = {
+    f"torch.distributed.{name}"
+    for name in ("barrier", "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list")
 }
 
 # --- host --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import modules, rumours
+from placement_lint.flow import checkpoints, device_arguments, modules, rumours
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, Condition, any_of, machines
 from placement_lint.flow.containers import content
@@ -20,6 +20,7 @@ from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import FirstDeviceMissed, StateLoaded, WrappedTwice, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
+    CPU,
     NONE,
     REPLICA,
     Const,
@@ -64,6 +65,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     if not isinstance(inner, (Object, Symbol)):
         return machine.fresh()
     output = arguments.get(2, "output_device") or NONE
+    machine.lift(lambda option: _checked(machine, name, inner, ids, option, node), output)
     wrapper = around(machine, inner, ids, output, node, name)
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
@@ -90,6 +92,14 @@ def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
         label = machine.text(node.args[0].value) if node.args else machine.label(inner)
         machine.emit(WrappedTwice(node, machine.scene, label, kind, already, first, repeated))
     return machine.read(inner.id, modules.INNER) or machine.fresh()
+
+
+def _checked(machine: Machine, name: str, inner: Object | Symbol, ids: Value, output: Value, node: cst.Call) -> Value:
+    if name == DATA_PARALLEL:
+        device_arguments.check_data_parallel(machine, ids, output, node)
+    else:
+        device_arguments.check_distributed(machine, inner, ids, output, node)
+    return NONE
 
 
 def around(
@@ -311,6 +321,9 @@ def _first_device_missed(
 
 def _output_device(machine: Machine, wrapper: Object, first: Place | None) -> Place:
     given = machine.read(wrapper.id, _OUTPUT)
+    if given == Const(-1):
+        # An old way to name the CPU (torch/nn/parallel/comm.py, `gather`).
+        return CPU
     if given is not None and given != NONE:
         return as_place(given) or machine.fresh()
     return first or machine.fresh()
@@ -426,6 +439,7 @@ def has_attribute(wrapper: Object, name: str) -> bool:
 def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str) -> None:
     """``module.load_state_dict(state)``: keys saved with a wrapper's prefix fit a wrapper only."""
     state = arguments.get(0, "state_dict")
+    checkpoints.restored(machine, state)
     strict = arguments.get(1, "strict") != Const(False)
     into_wrapper = isinstance(module, Object) and module.kind is Kind.WRAPPER
     scene = machine.scene

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -219,6 +222,14 @@ def unchanged(model: nn.Module, train: Callable[[], object]) -> list[str]:
     return [name for name, parameter in model.named_parameters() if torch.equal(before[name], parameter)]
 
 
+# --- the environment ---------------------------------------------------------------------------------------
+
+
+def visible_devices(listed: str) -> AbstractContextManager[object]:
+    """``CUDA_VISIBLE_DEVICES`` is set to this, unless it is empty."""
+    return patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": listed} if listed else {})
+
+
 # --- wrappers by name --------------------------------------------------------------------------------------
 
 
@@ -244,3 +255,19 @@ def local(parameter: Any) -> Tensor:
     """What this rank has of a Parameter that may be sharded."""
     shard: Tensor = parameter.to_local() if hasattr(parameter, "to_local") else parameter
     return shard.detach()
+
+
+# --- data --------------------------------------------------------------------------------------------------
+
+
+class Samples(torch.utils.data.Dataset[Tensor]):
+    """A few samples, made on a device where they are asked for."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def __len__(self) -> int:
+        return SIDE
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.ones(SIDE, device=self.device)

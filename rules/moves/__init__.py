@@ -3,6 +3,7 @@
 from placement_lint.rules.moves import (
     device_choice_ignored,
     factory_without_device,
+    move_on_non_movable,
     move_result_discarded,
     numpy_on_cuda,
     operand_not_moved,
@@ -12,6 +13,7 @@ from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     move_result_discarded.RULE,
+    move_on_non_movable.RULE,
     operand_not_moved.RULE,
     factory_without_device.RULE,
     device_choice_ignored.RULE,

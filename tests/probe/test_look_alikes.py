@@ -14,6 +14,22 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 REPAIRED = "it is what the control arm runs"
 
 LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
+    "cuda-in-worker": {
+        "context": "its workers are not forked",
+        "gpu_generator": REPAIRED,
+        "moved_in_loop": REPAIRED,
+        "no_workers": {"num_workers": 0},
+        "spawn": "its workers are not forked",
+        "worker_option": REPAIRED,
+    },
+    "ddp-device-arguments": {
+        "conditional_ids": {"place": "cpu", "device_ids": None},
+        "cpu_gloo": {"place": "cpu", "device_ids": []},
+        "local_rank": {"place": "cuda:1", "device_ids": [1], "output_device": 1},
+        "model_parallel": "its module is on two GPUs, and no ids are given",
+        "moved_to_rank": {"place": "cuda:1", "device_ids": [1]},
+        "nccl_only": {"place": "cuda:1", "device_ids": [1]},
+    },
     "device-choice-ignored": {
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
@@ -35,6 +51,32 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "not_wrapped": {"wrapper": ""},
         "outside_forward": {"wrapper": ""},
         "single_id": {"device_ids": [0]},
+    },
+    "invalid-device-ids": {
+        "all_devices": REPAIRED,
+        "ddp": "its wrapper is another",
+        "device_objects": {"device_ids": ["cuda:0", "cuda:1"], "output_device": "cuda:0"},
+        "empty_without_gpu": {"device_ids": [0]},
+        "enough_visible": {"device_ids": [0, 1], "visible": "0,1"},
+        "from_options": {"device_ids": [0, 1]},
+        "minus_one": {"device_ids": [0, 1], "output_device": -1},
+    },
+    "load-without-map-location": {
+        "data_file": {"saved_on": "cpu"},
+        "gpu_only": "it never runs without the GPU that it was saved from",
+        "guarded": REPAIRED,
+        "mapped": {"map_location": "cpu"},
+        "safetensors": "its loader is another",
+        "same_run": {"saved_on": "cpu"},
+    },
+    "missing-set-device": {
+        "accelerate": {"set_device": True},
+        "cpu_group": "it uses no GPU",
+        "device_id": {"set_device": True},
+        "indexed": {"device": "cuda:{rank}"},
+        "one_process": "it has no second rank",
+        "set_device": {"set_device": True},
+        "visible_devices": "each of its processes sees another GPU as the first",
     },
     "module-attribute-on-unwrapped": {
         "getattr": REPAIRED,
@@ -58,6 +100,15 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "nothing_to_move": {"parameters": False},
         "single_id": {"device_ids": [0]},
         "use_cuda": {"place": "cuda:0"},
+    },
+    "move-on-non-movable": {
+        "asks_first": REPAIRED,
+        "batch_encoding": "the object has a `to` of its own",
+        "fabric": "nothing calls `to`",
+        "members": {"kind": "module"},
+        "own_to": "the object has a `to` of its own",
+        "packed": {"kind": "PackedSequence"},
+        "unknown_collate": "the object may have a `to` of its own",
     },
     "move-result-discarded": {
         "assigned": REPAIRED,
@@ -190,6 +241,15 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "registered": {"role": "buffer"},
         "same_device": {"stray": "cuda"},
         "zero_dim": {"scalar": True},
+    },
+    "visible-devices-misuse": {
+        "after_import": REPAIRED,
+        "before_import": REPAIRED,
+        "child_environment": "another process reads the variable",
+        "device_count": REPAIRED,
+        "own_environment_then_child": "another process reads the variable",
+        "renumbered": {"visible": "1", "device": "cuda:0"},
+        "setdefault": "it does nothing where the variable is set",
     },
     "wrapped-twice": {
         "first_epoch_only": REPAIRED,

@@ -1,0 +1,61 @@
+"""Environment variables: what the program reads from them, and what it writes to them for PyTorch to heed."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow import numbering
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import NONE, Const, External, Kind, Mapping, Object, Value
+
+ENVIRON = External("os.environ")
+
+
+def variable(machine: Machine, key: Value | None, node: cst.CSTNode) -> Value:
+    """``os.environ["RANK"]``: what nobody knows, and the same at each reading."""
+    if not isinstance(key, Const):
+        return machine.fresh(node)
+    written = machine.read(machine.module_frame, _cell(key))
+    return written if written is not None else machine.part(machine.module_frame, _cell(key), node)
+
+
+def _cell(key: Const) -> str:
+    return f"environment {key.value}"
+
+
+def read(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``os.environ.get("RANK", 0)``, ``os.getenv("RANK")``"""
+    return variable(machine, arguments.get(0, "key"), node)
+
+
+def write(machine: Machine, key: Value, value: Value, node: cst.CSTNode) -> None:
+    """``os.environ["CUDA_VISIBLE_DEVICES"] = "1"``"""
+    if isinstance(key, Const):
+        machine.write(machine.module_frame, _cell(key), value)
+    if key == Const("CUDA_VISIBLE_DEVICES"):
+        numbering.restrict(machine, value, node)
+
+
+def put(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``os.putenv("CUDA_VISIBLE_DEVICES", "1")``"""
+    key, value = arguments.get(0), arguments.get(1)
+    if key is not None and value is not None:
+        write(machine, key, value, node)
+    return NONE
+
+
+def update(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``os.environ.update({"CUDA_VISIBLE_DEVICES": "1"})``"""
+    given = arguments.get(0)
+    if isinstance(given, Object) and given.kind is Kind.DICT:
+        given = machine.read(given.id, "#map")
+    written = given.items if isinstance(given, Mapping) else ()
+    for key, value in (*written, *arguments.keywords.items()):
+        write(machine, Const(key), value, node)
+    return NONE
+
+
+def default(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")``: for where nobody set it, often too late for nothing."""
+    return variable(machine, arguments.get(0), node)

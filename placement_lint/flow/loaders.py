@@ -1,0 +1,198 @@
+"""Data loaders: what they are built of, and what happens in their worker processes.
+
+Workers are forked unless the program asks for another start method; CUDA, once initialised, does not survive a fork
+(torch/cuda/__init__.py, `_lazy_init`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import libcst as cst
+
+from placement_lint.flow import calls, iteration, operators
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.condition import ALWAYS
+from placement_lint.flow.containers import content
+from placement_lint.flow.devices import as_place, default_place, resolve
+from placement_lint.flow.events import CudaInWorker, LoaderMisplaced
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    CPU,
+    NONE,
+    TRUE,
+    Comparison,
+    Const,
+    Device,
+    External,
+    Kind,
+    Mapping,
+    Object,
+    Place,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    compare,
+)
+from placement_lint.rule import Note
+
+WORKERS = "#workers"
+
+
+def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``DataLoader(dataset, batch_size=…, num_workers=…)``"""
+    loader = machine.new_object(Kind.LOADER, External("torch.utils.data.DataLoader"), node)
+    machine.write(loader.id, "dataset", arguments.get(0, "dataset") or machine.fresh())
+    machine.write(loader.id, "#rows", Const(_batch_sizes(machine, arguments)))
+    collate = arguments.get(6, "collate_fn")
+    if arguments.spread and collate is None:
+        collate = machine.fresh()
+    if collate is not None and collate != NONE:
+        machine.write(loader.id, "#collate", collate)
+    _check_generator(machine, arguments, node)
+    _try_out(machine, loader, arguments, node)
+    return loader
+
+
+def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
+    """How many rows a loader's batches have, where its arguments and the size of its data tell."""
+    size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
+    stored = machine.read(dataset.id, "#tensors") if isinstance(dataset, Object) else None
+    first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
+    if not isinstance(size, Const) or type(size.value) is not int or not isinstance(first, Tensor):
+        return frozenset()
+    last = {rows % size.value for rows in first.rows} - {0}
+    dropped = arguments.get(8, "drop_last") == Const(True)
+    return frozenset({size.value}) | (frozenset() if dropped else last) if first.rows else frozenset()
+
+
+def tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    dataset = machine.new_object(Kind.DATASET, External(name), node)
+    machine.write(dataset.id, "#tensors", Sequence(arguments.positional, not arguments.spread))
+    return dataset
+
+
+def subset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``Subset(d, indices)`` yields what ``d`` yields."""
+    return arguments.get(0, "dataset") or machine.fresh()
+
+
+def random_split(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    dataset = arguments.get(0, "dataset") or machine.fresh()
+    lengths = content(machine, arguments.get(1, "lengths") or NONE)
+    _check_shuffle(machine, arguments.get(2, "generator") or NONE, node)
+    return Sequence((dataset,) * (len(lengths.items) if lengths else 2), exact=lengths is not None)
+
+
+# --- worker processes ----------------------------------------------------------------------------------------
+
+
+def set_start_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``mp.set_start_method("spawn")``"""
+    machine.forks = machine.forks and arguments.get(0, "method") == Const("fork")
+    return NONE
+
+
+@contextmanager
+def in_worker(machine: Machine, loader: Object) -> Iterator[None]:
+    """What a loader does while it makes a batch happens in a worker, where it has any."""
+    before = machine.worker
+    if machine.read(loader.id, WORKERS) == TRUE:
+        machine.worker = Note(loader.node, "the DataLoader forks its workers here")
+    yield
+    machine.worker = before
+
+
+def _try_out(machine: Machine, loader: Object, arguments: Arguments, node: cst.Call) -> None:
+    """Have a batch made, here and now, to see what the workers do and where the batch is."""
+    count = arguments.get(5, "num_workers") or Const(0)
+    context = arguments.get(11, "multiprocessing_context") or NONE
+    forked = operators.truth(machine, count, node) if context in (NONE, Const("fork")) else ALWAYS.negation
+    pinned = operators.truth(machine, arguments.get(7, "pin_memory") or NONE, node)
+    if forked.possible:
+        with machine.aside(forked):
+            machine.write(loader.id, WORKERS, TRUE)
+            said = len(machine.events)
+            batch = iteration.element(machine, loader, node)
+            _initialise(machine, loader, arguments, node)
+            if not any(isinstance(event, CudaInWorker) for event in machine.events[said:]):
+                _each_tensor(machine, batch, lambda tensor: _report_resident(machine, tensor, node))
+        machine.write(loader.id, WORKERS, TRUE)
+    elif pinned.possible:
+        with machine.aside(pinned):
+            batch = iteration.element(machine, loader, node)
+            _each_tensor(machine, batch, lambda tensor: _report_pinned(machine, tensor, node))
+
+
+def _initialise(machine: Machine, loader: Object, arguments: Arguments, node: cst.Call) -> None:
+    function = arguments.get(10, "worker_init_fn")
+    if function is not None and function != NONE:
+        with in_worker(machine, loader):
+            calls.call(machine, function, Arguments((machine.fresh("worker"),)), node)
+
+
+def _on_cuda(tensor: Tensor) -> bool:
+    return isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not tensor.assumed
+
+
+def _report_resident(machine: Machine, tensor: Tensor, node: cst.Call) -> None:
+    if _on_cuda(tensor):
+        loader = Note(node, "the DataLoader forks its workers here")
+        machine.emit(CudaInWorker(node, machine.scene, "a dataset on the GPU", loader, trace=tensor.history[:1]))
+
+
+def _report_pinned(machine: Machine, tensor: Tensor, node: cst.Call) -> None:
+    if _on_cuda(tensor):
+        machine.emit(LoaderMisplaced(node, machine.scene, "pinned", tensor.place, tensor.history[:1]))
+
+
+def _each_tensor(machine: Machine, value: Value, visit: Callable[[Tensor], None]) -> None:
+    def look(option: Value) -> Value:
+        if isinstance(option, Tensor):
+            visit(option)
+            return NONE
+        if isinstance(option, Object) and option.kind is Kind.DICT:
+            option = machine.read(option.id, "#map") or option
+        items = content(machine, option)
+        held = tuple(item for _, item in option.items) if isinstance(option, Mapping) else items.items if items else ()
+        for item in held:
+            machine.lift(look, item)
+        return NONE
+
+    machine.lift(look, value)
+
+
+# --- generators of random numbers ----------------------------------------------------------------------------
+
+
+def generator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.Generator(device="cuda")``: on the CPU unless told otherwise, whatever the default device is."""
+    made = machine.new_object(Kind.OTHER, External(name), node)
+    machine.write(made.id, "device", arguments.get(0, "device") or CPU)
+    return made
+
+
+def _check_generator(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
+    """Shuffling permutes indices on the default device with a generator that has to be there as well."""
+    if arguments.get(2, "shuffle") == TRUE and not arguments.spread:
+        _check_shuffle(machine, arguments.get(12, "generator") or NONE, node)
+
+
+def _check_shuffle(machine: Machine, given: Value, node: cst.Call) -> None:
+    def check(made: Value, default: Value) -> Value:
+        place = CPU if made == NONE else _place_of(machine, made)
+        if place is not None and isinstance(default, Device) and compare(place, default) is Comparison.DIFFERENT:
+            fault = "default device" if made == NONE else "generator"
+            machine.emit(LoaderMisplaced(node, machine.scene, fault, default if made == NONE else place))
+        return NONE
+
+    if not machine.in_default_context:
+        machine.lift(check, given, default_place(machine))
+
+
+def _place_of(machine: Machine, made: Value) -> Place | None:
+    device = machine.read(made.id, "device") if isinstance(made, Object) and made.kind is Kind.OTHER else None
+    place = as_place(device) if device is not None else None
+    return None if place is None or isinstance(place, Symbol) else resolve(machine, place)

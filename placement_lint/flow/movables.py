@@ -1,0 +1,86 @@
+"""What has no ``to``: containers, optimizers, loaders and other things that no call moves to a device."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow import choices, optimizers
+from placement_lint.flow.events import MoveOnNonMovable
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import is_bound_here, spelled
+from placement_lint.flow.values import (
+    ARRAY,
+    Const,
+    Device,
+    External,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Sequence,
+    StateDict,
+    Value,
+    source_text,
+)
+
+MOVES = {"to", "cuda", "cpu"}
+
+# Things of torch that are on no device, or stay where they were made.
+_OTHERS = {
+    "torch.Generator": "Generator",
+    "torch.cuda.amp.GradScaler": "GradScaler",
+    "torch.amp.GradScaler": "GradScaler",
+    "torch.utils.data.TensorDataset": "TensorDataset",
+}
+
+
+def _kind(value: Value) -> str | None:
+    """The class of a value that surely has none of these methods."""
+    if isinstance(value, Object):
+        if value.kind is Kind.OPTIMIZER and isinstance(value.cls, External):
+            return optimizers.short(value)
+        if value.kind is Kind.LIST:
+            return _LISTS.get(type(value.node), "list")
+        if value.kind in (Kind.DICT, Kind.LOADER):
+            return {Kind.DICT: "dict", Kind.LOADER: "DataLoader"}[value.kind]
+        return _OTHERS.get(value.cls.name) if isinstance(value.cls, External) else None
+    if isinstance(value, Const):
+        return "str" if isinstance(value.value, str) else None
+    if value == ARRAY:
+        return "ndarray"
+    return _VALUES.get(type(value))
+
+
+_LISTS: dict[type, str] = {cst.Set: "set", cst.SetComp: "set", cst.GeneratorExp: "generator"}
+_VALUES: dict[type, str] = {
+    Sequence: "tuple",
+    Mapping: "dict",
+    Device: "device",
+    StateDict: "OrderedDict",
+    Parameters: "generator",
+}
+
+
+def refuses(machine: Machine, receiver: Value, name: str, node: cst.Call) -> bool:
+    """Whether ``receiver.name(…)`` is a move of what cannot be moved: then that is said."""
+    kind = _kind(receiver) if name in MOVES else None
+    if kind is None or not isinstance(node.func, cst.Attribute):
+        return False
+    if not machine.expecting_attribute_errors:
+        written = node.func.value
+        dropped = machine.statement is node
+        assignable = not dropped or (isinstance(written, cst.Name) and is_bound_here(machine, written.value))
+        device = choices.argument(node, 0, "device")
+        machine.emit(
+            MoveOnNonMovable(
+                node,
+                machine.scene,
+                source_text(written),
+                name,
+                kind,
+                source_text(device) if device is not None else "",
+                spelled(machine, "torch.is_tensor") if assignable else "",
+                dropped,
+            )
+        )
+    return True

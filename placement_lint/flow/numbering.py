@@ -1,0 +1,80 @@
+"""``CUDA_VISIBLE_DEVICES``: which GPUs a program sees, and under which numbers.
+
+The driver reads the variable once, when something first touches CUDA (``torch.cuda.is_available()`` asks the runtime
+how many devices there are), and numbers what is visible from 0.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import ABSENT, Const, Device, Fact, Value, alternatives, source_text
+from placement_lint.rule import Note
+
+# Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
+_VISIBLE = "#visible devices"
+_TOUCHED = "#cuda touched"
+
+
+def touch(machine: Machine, node: cst.CSTNode) -> None:
+    """CUDA is initialised, unless it is already."""
+    machine.uses_cuda = machine.uses_cuda or machine.worker is None
+    if machine.worker is None and machine.read(machine.module_frame, _TOUCHED) is None:
+        note = Note(node, f"`{machine.text(node)}` initialises CUDA here")
+        machine.write(machine.module_frame, _TOUCHED, Fact("touched", note))
+
+
+def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
+    """The variable is assigned: in time, or when the driver has read it already."""
+    touched = machine.read(machine.module_frame, _TOUCHED)
+    for guard, fact in alternatives(touched) if touched is not None else ():
+        if isinstance(fact, Fact) and isinstance(fact.details, Note):
+            with machine.assuming(guard):
+                machine.late_restrictions.append(VisibleDevicesLate(node, machine.scene, fact.details))
+    if isinstance(value, Const) and isinstance(value.value, str):
+        machine.write(machine.module_frame, _VISIBLE, Fact(value.value, Note(node, "set here")))
+    else:
+        machine.write(machine.module_frame, _VISIBLE, value)
+        machine.pinned = True
+
+
+def hand_down(machine: Machine) -> None:
+    """The program starts another one, which reads the variable anew: then it was set in time, for that one."""
+    machine.late_restrictions.clear()
+
+
+def restricted(machine: Machine) -> bool:
+    """Whether the program says itself which GPUs it sees."""
+    return machine.read(machine.module_frame, _VISIBLE) is not None
+
+
+def forget(machine: Machine) -> None:
+    """A new process, in which nothing has touched CUDA."""
+    machine.write(machine.module_frame, _TOUCHED, ABSENT)
+
+
+def visible(machine: Machine) -> tuple[tuple[str, ...], Note] | None:
+    """The entries of a literal list and the statement that set it, where no other list may hold here."""
+    value = machine.read(machine.module_frame, _VISIBLE)
+    if not isinstance(value, Fact) or not isinstance(value.details, Note):
+        return None
+    entries = tuple(entry.strip() for entry in value.name.split(","))
+    return (entries, value.details) if all(entry.isdigit() for entry in entries) else None
+
+
+def name_device(
+    machine: Machine, device: Value, how: str | cst.CSTNode, node: cst.CSTNode, literal: bool = True
+) -> None:
+    """A GPU is named by its number: is there one of that number among the visible?
+
+    Where the number is no literal, it is said once: the first use raises.
+    """
+    known = visible(machine)
+    if known is None or not isinstance(device, Device) or device.kind != "cuda" or not isinstance(device.index, int):
+        return
+    entries, note = known
+    if device.index >= len(entries) and (literal or machine.invisible.get(device.index, node) is node):
+        machine.invisible.setdefault(device.index, node)
+        machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (device.index,), entries, note))

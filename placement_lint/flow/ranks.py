@@ -1,0 +1,118 @@
+"""Process groups and their ranks: which GPU belongs to which process."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.devices import current
+from placement_lint.flow.events import CurrentDeviceUnset, Scene
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import NONE, Const, Device, Fact, Place, Symbol, Value
+from placement_lint.rule import Note
+
+# A cell of the module frame: the process group of this process.
+_GROUP = "#process group"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group of several processes, and the function that set it up."""
+
+    scene: Scene
+    note: Note
+    root: cst.CSTNode | None
+
+
+@dataclass(frozen=True)
+class Use:
+    """The current device is used, without anybody having said which one that is."""
+
+    scene: Scene
+    note: Note
+    root: cst.CSTNode | None
+
+
+def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dist.init_process_group("nccl", rank=rank, world_size=n)``"""
+    if arguments.keyword("device_id") is not None:
+        machine.pinned = True
+    alone = Const(1) in (arguments.keyword("world_size"), arguments.get(3, "world_size"))
+    backend = arguments.get(0, "backend") or NONE
+
+    def start(chosen: Value) -> Value:
+        if chosen == Const("nccl"):
+            machine.survive(machines(ONE_GPU | MANY_GPUS))
+        note = Note(node, "each rank joins the process group here")
+        if not alone and not machine.dead:
+            machine.write(machine.module_frame, _GROUP, Fact(str(getattr(chosen, "value", "")), note))
+            machine.groups.append(Group(machine.scene, note, _root(machine)))
+        return NONE
+
+    return machine.lift(start, backend)
+
+
+def joined(machine: Machine) -> Note | None:
+    """Where this process joined a group of several, if it did on every path."""
+    value = machine.read(machine.module_frame, _GROUP)
+    return value.details if isinstance(value, Fact) and isinstance(value.details, Note) else None
+
+
+def may_lack_gpus(machine: Machine) -> bool:
+    """Whether the process group was joined with a backend other than NCCL, which works without a GPU."""
+    value = machine.read(machine.module_frame, _GROUP)
+    return isinstance(value, Fact) and value.name not in ("", "None", "nccl")
+
+
+def _root(machine: Machine) -> cst.CSTNode | None:
+    """The function that is looked at by itself; None for what the module's own statements run."""
+    return machine.running[0] if machine.standalone and machine.running else None
+
+
+_RANK = re.compile(r"rank|\bgpu\b", re.IGNORECASE)
+
+
+def is_rank(value: object) -> bool:
+    """Whether an unknown number is another one in each process: the program calls it a rank."""
+    return isinstance(value, Symbol) and _RANK.search(value.text) is not None
+
+
+def use(machine: Machine, asked: Place, node: cst.CSTNode) -> None:
+    """Something is put on a GPU: on the one that the program says, or on the current one."""
+    if machine.replica:
+        return
+    if isinstance(asked, Symbol) or isinstance(asked.index, Symbol):
+        machine.pinned = True
+    elif asked == Device("cuda") and current(machine) is None:
+        note = Note(node, f"`{machine.text(node)}` uses the current device, which is cuda:0 in every process")
+        machine.uses_of_current.append(Use(machine.scene, note, _root(machine)))
+
+
+def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dist.barrier()`` and the collectives on objects: with NCCL they run on the current device."""
+    if "device_ids" in arguments.keywords or "device" in arguments.keywords:
+        machine.pinned = True
+    value = machine.read(machine.module_frame, _GROUP)
+    if isinstance(value, Fact) and value.name == "nccl":
+        use(machine, Device("cuda"), node)
+    return machine.fresh(node)
+
+
+def resolve(machine: Machine) -> None:
+    """Once the whole program is known: does any rank choose its GPU?"""
+    if machine.pinned:
+        return
+    for group in {group.note.node: group for group in machine.groups}.values():
+        uses = {
+            used.note.node: used
+            for used in machine.uses_of_current
+            if used.root is group.root and not used.scene.reach.excludes(group.scene.reach)
+        }
+        if uses:
+            first, *others = uses.values()
+            notes = (group.note, *(used.note for used in others))
+            machine.emit(CurrentDeviceUnset(first.note.node, first.scene, machine.text(first.note.node), notes))

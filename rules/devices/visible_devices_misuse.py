@@ -1,0 +1,127 @@
+"""CUDA_VISIBLE_DEVICES is set too late, or GPUs are numbered as if it were not set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
+from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports an assignment of `os.environ["CUDA_VISIBLE_DEVICES"]` after something has touched CUDA, and a GPU named by
+a number that a literal list of visible GPUs does not leave.
+""",
+    why="""\
+The driver reads the variable once, when CUDA is first touched, and numbers the visible GPUs from 0.
+
+- Set late: it has no effect, silently. `torch.cuda.is_available()` is enough to be late (torch/cuda/__init__.py),
+  `import torch` is not. The program runs on the first GPU of the machine, whatever was asked for.
+- With `"2,3"` the GPUs are `cuda:0` and `cuda:1`: `cuda:2` raises `CUDA error: invalid device ordinal`,
+  `DataParallel(device_ids=[2, 3])` raises `AssertionError: Invalid device id`.
+""",
+    example="""\
+import os
+
+import torch
+from torch import nn
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "2,3"
+model = nn.Linear(8, 4).to("cuda:2")
+""",
+    instead="""\
+import os
+
+import torch
+from torch import nn
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "2,3"
+model = nn.Linear(8, 4).to("cuda:0")
+""",
+    silent="""\
+- The variable is set before CUDA is first touched, also after `import torch`.
+- Only `torch.cuda.device_count()` comes before: it does not initialise CUDA.
+- It is set for other processes, which are started afterwards, or in a copy of the environment.
+- `os.environ.setdefault`; a list that is not literal.
+""",
+    fix="""\
+None. Set the variable before anything touches CUDA, best outside the program; then count from 0.
+""",
+)
+
+
+def check_late(event: VisibleDevicesLate) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        "CUDA_VISIBLE_DEVICES is set after CUDA was initialised: it has no effect",
+        (event.touched,),
+        advice="set it before anything touches CUDA",
+        severity=Severity.WARNING,
+        facts={"late": True},
+    )
+
+
+def check_number(event: InvisibleDevice) -> Iterator[Problem]:
+    listed, count = ",".join(event.visible), len(event.visible)
+    last = f"cuda:{count - 1} is the last" if count > 1 else "cuda:0 is the only one"
+    yield Problem(
+        event.node,
+        f"`{event.how}` names a GPU that is not there: with CUDA_VISIBLE_DEVICES={listed!r} {last}",
+        (event.set_here,),
+        advice="visible GPUs are numbered from 0",
+        facts={
+            "late": False,
+            "visible": listed,
+            "device": f"cuda:{event.indices[-1]}",
+            "last of the machine": f"cuda:{max(map(int, event.visible))}",
+        },
+    )
+
+
+def flagged(facts: Facts) -> str:
+    return _restricted(facts, facts["device"], facts["late"])
+
+
+def control(facts: Facts) -> str:
+    return _restricted(facts, "cuda:0", False)
+
+
+def _restricted(facts: Facts, device: str, late: bool) -> str:
+    from typing import Any
+
+    import torch
+
+    from placement_lint.probe.bench import visible_devices
+
+    cuda: Any = torch.cuda
+    if late:
+        cuda.init()
+    with visible_devices(facts["visible"]):
+        if not facts["late"]:
+            torch.ones(1).to(device)
+        cuda.init()
+        visible = torch.cuda.device_count()
+    wanted = len(facts["visible"].split(","))
+    return "only what was asked for is visible" if visible == wanted else f"{visible} GPUs are visible, not {wanted}"
+
+
+EXPERIMENT = Experiment(
+    claim="the driver reads CUDA_VISIBLE_DEVICES once, and numbers what is visible from 0",
+    flagged=flagged,
+    control=control,
+    symptoms=(Raises("RuntimeError", "invalid device ordinal"), Sees("GPUs are visible, not")),
+    facts={"late": False, "visible": "1", "device": "cuda:1"},
+    gpus=2,
+)
+
+
+RULE = Rule(
+    "DPL405",
+    "visible-devices-misuse",
+    Severity.ERROR,
+    PAGE,
+    {VisibleDevicesLate: check_late, InvisibleDevice: check_number},
+    experiment=EXPERIMENT,
+)

@@ -1,0 +1,138 @@
+"""A checkpoint is loaded to wherever it was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import LoadedWhereSaved
+from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
+from placement_lint.rewriting import argument_added, safe, unsafe
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports `torch.load(path)` of a checkpoint without `map_location`, in a program that chooses its device, or in every
+rank of a process group.
+""",
+    why="""\
+`torch.load` puts each tensor back on the device it was saved from (torch/serialization.py,
+`default_restore_location`).
+
+- 0 GPUs: `RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.`
+  for whatever was saved from a GPU.
+- Fewer GPUs than where it was saved: `RuntimeError: Attempting to deserialize object on CUDA device 2 but
+  torch.cuda.device_count() is 1.`
+- Several ranks: all of them load onto the one GPU it was saved from, usually `cuda:0`, which holds as many copies as
+  there are ranks.
+- The same machine, one process: right, at the price of a second copy in the memory of the GPU.
+""",
+    example="""\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 4).to(device)
+model.load_state_dict(torch.load("model.pth"))
+""",
+    instead="""\
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 4).to(device)
+model.load_state_dict(torch.load("model.pth", map_location="cpu"))
+""",
+    silent="""\
+- `map_location` is given, or the load is reached only where the program has chosen CUDA.
+- The program itself has saved the file before, in the same run and a single process.
+- What is loaded is no checkpoint as far as can be seen: samples, vocabularies, metrics.
+- The program never chooses: it wants a GPU, or none.
+- safetensors, `load_state_dict_from_url` and other loaders.
+""",
+    fix="""\
+`map_location="cpu"`: safe where the value only goes into `load_state_dict`, which copies it to where the parameters
+are. Unsafe where something else is done with it, which would find it on the CPU.
+""",
+)
+
+
+def check(event: LoadedWhereSaved) -> Iterator[Problem]:
+    ranks = event.why == "ranks"
+    fix = safe if event.only_state else unsafe
+    yield Problem(
+        event.node,
+        "every rank loads the checkpoint onto the GPU that it was saved from"
+        if ranks
+        else f"a checkpoint is loaded to where it was saved, although the program chooses its device "
+        f"({event.choice_text}): raises where that GPU is not there",
+        (event.reason,),
+        advice='give `map_location="cpu"`' if event.only_state else "give `map_location`",
+        rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),
+        facts={"why": event.why},
+    )
+
+
+def flagged(facts: Facts) -> str:
+    return _loaded(facts, {"map_location": facts["map_location"]} if facts["map_location"] else {})
+
+
+def control(facts: Facts) -> str:
+    return _loaded(facts, {"map_location": "cpu"})
+
+
+def _loaded(facts: Facts, how: dict[str, Any]) -> str:
+    """Load a state dict of another machine, or, as the second rank, one that the first has saved."""
+    import threading
+    from unittest.mock import patch
+
+    import torch
+
+    from placement_lint.probe.bench import Model
+
+    ranks = facts["why"] == "ranks"
+    saved = Model().to("cuda:0" if ranks else "cpu").state_dict()
+    tags = {"another GPU": "cuda:63", "cpu": "cpu"}
+    if ranks:
+        torch.save(saved, "model.pth")
+    else:
+        with patch("torch.serialization.location_tag", lambda storage: tags[facts["saved_on"]]):
+            torch.save(saved, "model.pth")
+    places: list[str] = []
+
+    def work() -> None:
+        if ranks:
+            torch.cuda.set_device(1)
+        places.append(str(torch.load("model.pth", **how)["weight"].device))
+
+    if not ranks:
+        work()
+        return f"it is loaded to {places[0]}"
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return "rank 1 loads it onto the GPU of rank 0" if places[0] == "cuda:0" else f"rank 1 loads it to {places[0]}"
+
+
+EXPERIMENT = Experiment(
+    claim="without map_location a checkpoint goes back to the device that it was saved from",
+    flagged=flagged,
+    control=control,
+    symptoms=(
+        Raises("RuntimeError", "Attempting to deserialize object on"),
+        Sees("rank 1 loads it onto the GPU of rank 0"),
+    ),
+    facts={"why": "choice", "saved_on": "another GPU", "map_location": ""},
+    gpus=2,
+)
+
+
+RULE = Rule(
+    "DPL603",
+    "load-without-map-location",
+    Severity.WARNING,
+    PAGE,
+    {LoadedWhereSaved: check},
+    experiment=EXPERIMENT,
+)
