@@ -110,7 +110,10 @@ def resolve(machine: Machine) -> None:
         uses = {
             used.note.node: used
             for used in machine.uses_of_current
-            if used.root is group.root and not used.scene.reach.excludes(group.scene.reach)
+            if used.root is group.root
+            and not used.scene.reach.excludes(group.scene.reach)
+            # where the program may as well choose the CPU it is not made for several GPUs
+            and used.scene.reach.implies(used.scene.when)
         }
         if uses:
             first, *others = uses.values()

@@ -49,6 +49,7 @@ print(model(torch.randn(2, 8, device="cuda")).shape)
 - `torch.cuda.set_device(rank)`, `with torch.cuda.device(rank):`, or a device with an index, `f"cuda:{rank}"`.
 - `CUDA_VISIBLE_DEVICES` set for each rank, or `device_id=` given to `init_process_group`.
 - A group of one process, `world_size=1`.
+- A program that runs on the CPU as well, with another backend than NCCL.
 - A program that uses no GPU, or leaves its devices to Accelerate or Lightning.
 - A launcher that shows each process one GPU cannot be seen from here: suppress the finding there.
 """,

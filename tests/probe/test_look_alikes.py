@@ -73,6 +73,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "accelerate": {"set_device": True},
         "cpu_group": "it uses no GPU",
         "device_id": {"set_device": True},
+        "either_device": "it is made for one process with a GPU, or several without",
         "indexed": {"device": "cuda:{rank}"},
         "one_process": "it has no second rank",
         "set_device": {"set_device": True},
