@@ -13,9 +13,9 @@ from placement_lint.flow.values import Device, Place, Tensor
 
 def arrive(machine: Machine, place: Place, node: cst.CSTNode) -> Place:
     """Where something that is put at ``place`` lands; past this point the machine has that device."""
+    ranks.use(machine, place, node)
     landed = resolve(machine, place)
     require(machine, landed)
-    ranks.use(machine, place, node)
     if isinstance(landed, Device) and landed.kind == "cuda":
         numbering.touch(machine, node)
         _in_worker(machine, node)
