@@ -53,6 +53,10 @@ class Protocol(LanguageServerProtocol):
                 self._send_response(data["id"], error=error.to_response_error())
             raise
 
+    def send(self, message: Mapping[str, Any]) -> None:
+        """A message that the library has no type for."""
+        self._send_data(message)
+
     def install(self, workspace: Workspace) -> None:
         """Keep open texts there from now on."""
         self._workspace = workspace
@@ -165,8 +169,8 @@ class Server(LanguageServer):
         """A message that cannot be understood is noted; there is nothing that the user could do about it."""
         logger.error("%s: %s", getattr(source, "__name__", source), error)
         if isinstance(error, json.JSONDecodeError):
-            what = types.ResponseError(types.ErrorCodes.ParseError.value, f"this is no JSON: {error}")
-            self.protocol._send_data(types.ResponseErrorMessage(id=None, jsonrpc="2.0", error=what))
+            what = {"code": types.ErrorCodes.ParseError.value, "message": f"this is no JSON: {error}"}
+            self.protocol.send({"jsonrpc": Protocol.VERSION, "id": None, "error": what})
         elif source is not FeatureRequestError:
             message = f"a message could not be handled: {error}"
             self.window_log_message(types.LogMessageParams(types.MessageType.Error, message))

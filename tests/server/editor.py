@@ -97,11 +97,13 @@ class Editor:
 
     def replace(self, uri: str, old: str, new: str) -> None:
         """One edit, sent as the stretch that changes."""
+        self.replace_at(uri, self._texts[uri].index(old), len(old), new)
+
+    def replace_at(self, uri: str, start: int, length: int, new: str) -> None:
         text = self._texts[uri]
-        start = text.index(old)
-        place = types.Range(_position(text, start), _position(text, start + len(old)))
+        place = types.Range(_position(text, start), _position(text, start + length))
         self.change(uri, types.TextDocumentContentChangePartial(place, new))
-        self._texts[uri] = text[:start] + new + text[start + len(old) :]
+        self._texts[uri] = text[:start] + new + text[start + length :]
 
     def rewrite(self, uri: str, text: str) -> None:
         self.change(uri, types.TextDocumentContentChangeWholeDocument(text))
