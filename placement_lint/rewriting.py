@@ -86,6 +86,18 @@ def called_instead(call: cst.CSTNode, name: str) -> Replacements:
     return ((call, f"{_primary(receiver(call))}.{name}()"),) if isinstance(call, cst.Call) else NOTHING
 
 
+def callee_replaced(call: cst.CSTNode, name: str) -> Replacements:
+    """``f(…)`` becomes ``name(…)``; nothing without a name."""
+    return ((call.func, name),) if isinstance(call, cst.Call) and name else NOTHING
+
+
+def called_with(call: cst.CSTNode, name: str, keyword: str) -> Replacements:
+    """``f(x)`` becomes ``name(x, keyword)``; nothing where there are other arguments."""
+    if not isinstance(call, cst.Call) or len(call.args) != 1 or call.args[0].star:
+        return NOTHING
+    return ((call.func, name), (call.args[0], f"{_argument_text(call.args[0])}, {keyword}"))
+
+
 def replaced_by(node: cst.CSTNode, text: str) -> Replacements:
     """An expression becomes another one."""
     return ((node, text),) if isinstance(node, cst.BaseExpression) else NOTHING

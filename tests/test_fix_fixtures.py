@@ -77,6 +77,17 @@ def changes(path: Path, fixer: Fixer) -> list[str]:
             ],
         ),
         (
+            "data-parallel-in-process-group/torchrun_script",
+            [
+                "-model = nn.DataParallel(model)",
+                "+model = nn.parallel.DistributedDataParallel(model, device_ids=[local_rank])",
+            ],
+        ),
+        (
+            "ddp-forward-bypasses-wrapper/bare_name",
+            ["-        prediction = net(torch.randn(8, 5))", "+        prediction = ddp_net(torch.randn(8, 5))"],
+        ),
+        (
             "non-tensor-output/accuracy",
             ["-        return loss, accuracy.item()", "+        return loss, accuracy.detach()"],
         ),

@@ -10,6 +10,7 @@ from placement_lint.flow import (
     calls,
     checkpoints,
     creation,
+    ddp,
     environment,
     library,
     methods,
@@ -292,6 +293,8 @@ def _write(
 ) -> Value:
     if name == "grad":
         machine.gradients_by_hand = True
+    if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
+        ddp.flagged(machine, owner.modules, value, node)
     if name in GRAD_FLAGS:
         _check_grad_flag(machine, owner, name, value, node)
     if isinstance(owner, Object):

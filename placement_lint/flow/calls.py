@@ -12,6 +12,7 @@ from placement_lint.flow import (
     attributes,
     checkpoints,
     creation,
+    ddp,
     expressions,
     library,
     methods,
@@ -104,7 +105,8 @@ def call_function(
     if too_deep or machine.fuel <= 0:
         return machine.fresh(f"{function.name}()")
     frame = Frame(machine.new_frame(function.frame), function, receiver)
-    with _running(machine, frame, function, node):
+    gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
+    with _running(machine, frame, function, node), machine.without_gradients(gradless):
         _bind_parameters(machine, function.node.params, arguments)
         if machine.log is not None:
             machine.log.entered(machine, function.node.params, function.node)
@@ -290,9 +292,13 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
 
 
 def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """Call a bare module."""
+    """Call a module; a bare one may be in a wrapper that knows nothing of it."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return call_object(machine, module, arguments, node)
+    return ddp.came_round(machine, module, _forward(machine, module, arguments, node), node)
+
+
+def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
     if isinstance(module, Object):
         creation.note_module_use(machine, module)
     method = (

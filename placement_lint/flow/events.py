@@ -149,6 +149,46 @@ class WrappedTwice(Event):
 
 
 @dataclass(frozen=True)
+class DdpModuleChanged(Event):
+    """A module in DDP trains after something was done to it that DDP does not know of. ``node`` is what was done.
+
+    ``how`` is ``moved``, ``converted``, ``assigned`` (by ``load_state_dict``), ``replaced``, ``frozen``,
+    ``trainable``, or the name of the operation; ``what`` says from where to where, or of what.
+    """
+
+    label: str
+    how: str
+    what: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class DdpBypassed(Event):
+    """A training step calls a module that is in DDP, or a part of it, and not the wrapper. ``node`` is the call.
+
+    ``instead`` is what to call, where all of the module was called.
+    """
+
+    label: str
+    trace: tuple[Note, ...]
+    instead: str
+
+
+@dataclass(frozen=True)
+class ParallelInGroup(Event):
+    """A DataParallel over several GPUs is built in a process that is one of several.
+
+    ``ddp`` is how this file writes DistributedDataParallel, ``rank`` the variable with the index of the GPU; each
+    empty where there is none.
+    """
+
+    label: str
+    started: Note
+    ddp: str
+    rank: str
+
+
+@dataclass(frozen=True)
 class BareModuleRead(Event):
     """``.module`` is read from a module that is not wrapped and has no such attribute."""
 

@@ -13,6 +13,7 @@ from placement_lint.flow import (
     checkpoints,
     choices,
     creation,
+    ddp,
     devices,
     environment,
     loaders,
@@ -21,6 +22,7 @@ from placement_lint.flow import (
     movables,
     numbering,
     optimizers,
+    processes,
     ranks,
     surgery,
     tensors,
@@ -79,6 +81,7 @@ from placement_lint.flow.vocabulary import (
     PLACING_FRAMEWORKS,
     PROCESS_STARTERS,
     REDUCTIONS,
+    REPARAMETRIZATIONS,
     SAME_DEVICE,
     SHARDING,
     SURGERY,
@@ -337,8 +340,12 @@ def call_module_method(
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name in ("parameters", "named_parameters", "load_state_dict", "requires_grad_"):
         creation.forget(machine, module.id)
+    if name == "requires_grad_":
+        parts = frozenset(modules.reachable(machine, module))
+        ddp.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
     if name in MODULE_CONVERSIONS:
         surgery.converted(machine, module, None, node)
+        ddp.converting(machine, module, name, node)
     if name in MODULE_MOVES:
         _move_module(machine, module, name, arguments, node)
     elif name == "apply":
@@ -353,6 +360,7 @@ def call_module_method(
         return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node)
     elif name == "load_state_dict":
         if arguments.get(2, "assign") == Const(True):
+            ddp.renewed(machine, module, "assigned", node)
             surgery.assigned(machine, module, node)
         wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
         return machine.fresh()
@@ -375,6 +383,9 @@ def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments
         modules.move(machine, module, CPU, node)
         return
     given = arguments.keyword("device") or arguments.get(0)
+    for dtype in arguments.values():
+        if isinstance(dtype, External):
+            ddp.converting(machine, module, dtype.name.rpartition(".")[2], node)
     if name == "cuda" and (given is None or given == NONE):
         choices.request(machine, node, node)
         given = Device("cuda")
@@ -567,7 +578,8 @@ def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
         rank = machine.fresh("rank")
         numbering.hand_down(machine)
         numbering.forget(machine)
-        calling.call(machine, function, Arguments((rank, *(given.items if given else ()))), node)
+        with processes.spawned(machine, arguments, node):
+            calling.call(machine, function, Arguments((rank, *(given.items if given else ()))), node)
         machine.dead = False
     return NONE
 
@@ -647,6 +659,11 @@ _HANDLERS: dict[str, Handler] = {
     "accelerate.init_empty_weights": _meta,
     "accelerate.big_modeling.init_empty_weights": _meta,
     "torch.multiprocessing.spawn": _spawn,
+    "torch.distributed.is_initialized": processes.is_initialised,
+    "torch.distributed.get_rank": processes.asked,
+    "torch.distributed.get_world_size": processes.asked,
+    "torch.utils.data.DistributedSampler": processes.sampler,
+    **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
     "sys.exit": _exit,
     "os._exit": _exit,
     "builtins.exit": _exit,
@@ -658,7 +675,6 @@ _HANDLERS: dict[str, Handler] = {
     "torch.jit.trace": _identity,
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
     "torch.nn.utils.spectral_norm": _identity,
-    "torch.nn.utils.parametrizations.spectral_norm": _identity,
     **dict.fromkeys(SHARDING, surgery.shard),
     **dict.fromkeys(SURGERY, surgery.operate),
     "torch.__future__.set_overwrite_module_params_on_conversion": surgery.set_overwriting,

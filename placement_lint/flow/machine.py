@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from placement_lint.flow.checkpoints import Unmapped
     from placement_lint.flow.choices import Chosen, Request
     from placement_lint.flow.placements import PlacementLog
+    from placement_lint.flow.processes import Parallel
     from placement_lint.flow.ranks import Group, Use
 
 # Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
@@ -203,6 +204,16 @@ class Machine:
         self.loops: list[cst.For] = []
         # for each of the running loops the last id given before it began: what has a later one may change each round
         self.rounds: list[int] = []
+        # the wrappers of DistributedDataParallel; how many of them are calling their module, and how many blocks of
+        # ``no_grad`` are around
+        self.in_ddp: list[Object] = []
+        self.through = 0
+        self.without_grad = 0
+        # where the running function was started in several processes, the samplers that ask a process group for the
+        # rank, and the DataParallels that believe to be alone
+        self.spawned: list[Note] = []
+        self.sharing: list[Group] = []
+        self.parallels: list[Parallel] = []
         # attributes and items that were read, at least once, of something else than a wrapper
         self.read_of_others: set[cst.CSTNode] = set()
         self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
@@ -546,6 +557,13 @@ class Machine:
             frame.receiver == owner and frame.function is not None and frame.function.name == "__init__"
             for frame in self.frames
         )
+
+    @contextmanager
+    def without_gradients(self, gradless: bool) -> Iterator[None]:
+        """Inside ``torch.no_grad()``, if that is where this is."""
+        self.without_grad += gradless
+        yield
+        self.without_grad -= gradless
 
     @contextmanager
     def round_by_round(self) -> Iterator[None]:

@@ -11,7 +11,13 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, creation, optimizers, surgery
+from placement_lint.flow import (
+    calls,
+    creation,
+    ddp,
+    optimizers,
+    surgery,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive
 from placement_lint.flow.classes import find, foreign_bases, module_base
@@ -268,6 +274,7 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
     note = Note(node, f"moved to {describe(place)} here")
     optimizers.before_move(machine, module, place, note)
     surgery.converted(machine, module, place, node)
+    ddp.moving(machine, module, place, node)
     for part in reachable(machine, module).values():
         if place != Device("cpu"):
             machine.moved.setdefault(part.id, note)

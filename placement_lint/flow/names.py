@@ -69,6 +69,17 @@ def value_of(machine: Machine, source: cst.BaseExpression) -> Value | None:
     return None
 
 
+def name_of(machine: Machine, value: Value) -> str:
+    """A variable that holds this very value here; empty where there is none."""
+    frame: int | None = machine.frame.id
+    while frame is not None:
+        for name in machine.store.names(frame):
+            if name.isidentifier() and machine.read(frame, name) == value:
+                return name
+        frame = machine.parents.get(frame)
+    return ""
+
+
 def visible(machine: Machine) -> frozenset[str]:
     """The variables that have a value here, and the attributes of the running method's ``self``."""
     frame: int | None = machine.frame.id

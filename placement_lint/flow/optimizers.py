@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import checkpoints, creation, modules, rumours
+from placement_lint.flow import (
+    checkpoints,
+    creation,
+    ddp,
+    modules,
+    rumours,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import OptimizerStale, OptimizerStateStranded
@@ -154,6 +160,8 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
     if name == "step":
         step(machine, optimizer, node)
         return NONE
+    if name == "zero_grad":
+        ddp.zeroed(machine, optimizer)
     if name == "add_param_group":
         added = frozenset(_held(machine, arguments.get(0, "param_group")))
         machine.write(optimizer.id, _COVERED, Const(_covered(machine, optimizer) | added))
@@ -171,6 +179,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
 
 def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     """``optimizer.step()``: the moment at which what is wrong with an optimizer takes effect."""
+    ddp.stepped(machine, optimizer)
     note = Note(node, "stepped here")
     stranded = machine.read(optimizer.id, _STRANDED)
     if stranded is not None:
@@ -263,10 +272,11 @@ def replaced(
     machine: Machine, owner: Object | Symbol, name: str, before: Value | None, after: Value, node: cst.CSTNode
 ) -> None:
     """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
-    if machine.optimizers and _brings_parameters(machine, after):
+    if (machine.optimizers or machine.in_ddp) and _brings_parameters(machine, after):
         fresh = frozenset(_ids(machine, after))
         part = name if name.startswith("[") else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
+        ddp.replaced(machine, owner, label, node)
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
         made = creation.was_made_here(machine, after)
         how = "made in forward" if made is not None else "replaced"
@@ -277,6 +287,7 @@ def renewed(
     machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, touched: frozenset[int] = frozenset()
 ) -> None:
     """The parameters of a module, or those among them that are ``touched``, are new objects from here on."""
+    ddp.renewed(machine, module, how, node)
     written = source_text(node.args[0].value) if isinstance(node, cst.Call) and node.args else "the model"
     label, fresh = machine.label(module, written), frozenset({machine.new_id()})
     parts = touched or frozenset(modules.reachable(machine, module))

@@ -9,11 +9,27 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, checkpoints, choices, creation, modules, ranks, statements, wrappers
+from placement_lint.flow import (
+    calls,
+    checkpoints,
+    choices,
+    creation,
+    modules,
+    processes,
+    ranks,
+    statements,
+    wrappers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.condition import ALWAYS
-from placement_lint.flow.events import CudaInWorker, DevicesMixed, Event, WrapperAttributeRead
+from placement_lint.flow.events import (
+    CudaInWorker,
+    DevicesMixed,
+    Event,
+    FirstDeviceMissed,
+    WrapperAttributeRead,
+)
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind
 from placement_lint.flow.placements import PlacementLog
@@ -44,10 +60,11 @@ def analyse(module: cst.Module, log: PlacementLog | None = None) -> list[Event]:
     wrappers.resolve_loads(machine)
     checkpoints.resolve(machine)
     ignoring = choices.resolve(machine)
+    not_alone = processes.resolve(machine)
     events = [
         _settled(machine, event)
         for event in machine.events
-        if not _follows_from(event, ignoring) and (machine.forks or not isinstance(event, CudaInWorker))
+        if not _follows_from(event, ignoring, not_alone) and (machine.forks or not isinstance(event, CudaInWorker))
     ]
     if log is not None:
         log.ended(machine, events)
@@ -62,8 +79,13 @@ def _settled(machine: Machine, event: Event) -> Event:
     return event
 
 
-def _follows_from(event: Event, ignoring: set[cst.CSTNode]) -> bool:
-    """Whether tensors meet only because one of them ignored the choice of device: that is reported by itself."""
+def _follows_from(event: Event, ignoring: set[cst.CSTNode], not_alone: set[cst.CSTNode]) -> bool:
+    """Whether what happens only follows from something that is reported by itself.
+
+    Tensors meet because one of them ignored the choice of device; a rank's module is not on the first of all GPUs.
+    """
+    if isinstance(event, FirstDeviceMissed):
+        return event.node in not_alone
     if not isinstance(event, DevicesMixed):
         return False
     histories = (event.stray.tensor.history, event.home.tensor.history)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, Answers, machines
 from placement_lint.flow.devices import current
 from placement_lint.flow.events import CurrentDeviceUnset, Scene
 from placement_lint.flow.machine import Machine
@@ -50,7 +50,7 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         note = Note(node, "each rank joins the process group here")
         if not alone and not machine.dead:
             machine.write(machine.module_frame, _GROUP, Fact(str(getattr(chosen, "value", "")), note))
-            machine.groups.append(Group(machine.scene, note, _root(machine)))
+            machine.groups.append(Group(machine.scene, note, root(machine)))
         return NONE
 
     return machine.lift(start, backend)
@@ -68,7 +68,7 @@ def may_lack_gpus(machine: Machine) -> bool:
     return isinstance(value, Fact) and value.name not in ("", "None", "nccl")
 
 
-def _root(machine: Machine) -> cst.CSTNode | None:
+def root(machine: Machine) -> cst.CSTNode | None:
     """The function that is looked at by itself; None for what the module's own statements run."""
     return machine.running[0] if machine.standalone and machine.running else None
 
@@ -81,15 +81,28 @@ def is_rank(value: object) -> bool:
     return isinstance(value, Symbol) and _RANK.search(value.text) is not None
 
 
+def is_one_of_them(machine: Machine) -> bool:
+    """Whether a test on the way here singles one process out: ``rank == 0``, ``world_size == 1``."""
+    return any(_single_out(cube.answers) for cube in machine.reach.cubes)
+
+
+def _single_out(answers: Answers) -> bool:
+    subjects = [answer.question.subject for answer in answers if answer.given]
+    return any(
+        isinstance(subject, tuple) and subject[0] in ("Equal", "Is") and subject[2] in (Const(0), Const(1))
+        for subject in subjects
+    )
+
+
 def use(machine: Machine, asked: Place, node: cst.CSTNode) -> None:
     """Something is put on a GPU: on the one that the program says, or on the current one."""
-    if machine.replica:
+    if machine.replica or is_one_of_them(machine):
         return
     if isinstance(asked, Symbol) or isinstance(asked.index, Symbol):
         machine.pinned = True
     elif asked == Device("cuda") and current(machine) is None:
         note = Note(node, f"`{machine.text(node)}` uses the current device, which is cuda:0 in every process")
-        machine.uses_of_current.append(Use(machine.scene, note, _root(machine)))
+        machine.uses_of_current.append(Use(machine.scene, note, root(machine)))
 
 
 def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -263,7 +263,7 @@ def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite
     value = expressions.evaluate(machine, first.item)
     if first.asname is not None and isinstance(first.asname.name, cst.BaseExpression):
         expressions.assign(machine, first.asname.name, value, first)
-    manager = _device_manager(first.item, value)
+    manager = _manager(first.item, value)
     if manager is not None:
         with manager(machine, value):
             _with_items(machine, others, body)
@@ -271,11 +271,11 @@ def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite
         _with_items(machine, others, body)
 
 
-def _device_manager(
-    node: cst.BaseExpression, value: Value
-) -> Callable[[Machine, Value], AbstractContextManager[None]] | None:
+def _manager(node: cst.BaseExpression, value: Value) -> Callable[[Machine, Value], AbstractContextManager[None]] | None:
     """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means."""
     name = Machine.text(node.func) if isinstance(node, cst.Call) else ""
+    if name.endswith(("no_grad", "inference_mode")) or Machine.text(node).endswith("set_grad_enabled(False)"):
+        return lambda machine, _: machine.without_gradients(True)
     if name.endswith("cuda.device"):
         return devices.current_device
     return devices.default_device if name in ("torch.device", "device") or isinstance(value, Device) else None

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import choices, creation, modules, optimizers
+from placement_lint.flow import (
+    choices,
+    creation,
+    ddp,
+    modules,
+    optimizers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
@@ -31,6 +37,7 @@ from placement_lint.flow.values import (
     NONE,
     OWN,
     REPLICA,
+    TRUE,
     Bound,
     Comparison,
     Const,
@@ -329,6 +336,8 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         history=home.history,
         holder=home.holder,
         entered=next((tensor.entered for tensor in operands if tensor.entered), None),
+        synced=frozenset().union(*(tensor.synced for tensor in operands)),
+        unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
         assumed=all(tensor.assumed for tensor in operands),
     )
 
@@ -440,6 +449,9 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         )
     if name == "backward":
         optimizers.backward(machine, tensor)
+        ddp.backward(machine, tensor, node)
+    if name == "detach":
+        return ddp.severed(derive(tensor, ".detach()", node, tensor.scalar))
     if name in HOST_VALUE_METHODS:
         type_ = "int" if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
         return machine.fresh(node, type_)
@@ -447,6 +459,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         return build_like(machine, arguments.with_receiver(tensor), node)
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
+    if name == "requires_grad_" and tensor.role is Role.PARAMETER:
+        ddp.flagged(machine, tensor.modules, arguments.get(0, "requires_grad") or TRUE, node)
     if name in _NO_OPS_ON_PARAMETERS and tensor.role is Role.PARAMETER:
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):

@@ -80,7 +80,8 @@ class Device:
     def __str__(self) -> str:
         if self.index is None:
             return self.kind
-        return f"{self.kind}:{self.index.text if isinstance(self.index, Symbol) else self.index}"
+        index = self.index.text if isinstance(self.index, Symbol) else str(self.index)
+        return f"{self.kind}:{index}" if index else self.kind
 
 
 CPU = Device("cpu")
@@ -209,6 +210,9 @@ class Tensor:
     assumed: bool = False
     # the reduction of a vector of per-replica losses that this number comes from
     reduced: cst.CSTNode | None = field(default=None, compare=False)
+    # the DDP wrappers through which it was computed, and the calls that went round one (its id, the call)
+    synced: frozenset[int] = frozenset()
+    unsynced: frozenset[tuple[int, cst.CSTNode]] = frozenset()
     # tells the tensor itself from an equal one: kept while it is only handed around
     uid: int = field(default=0, compare=False)
 

@@ -359,6 +359,17 @@ OPTIMIZERS = {
     "transformers.optimization.AdamW": OptimizerFacts(),
 }  # fmt: skip
 
+# The names of dtypes, and of the methods that convert to them.
+DTYPES = {
+    "float32": "float32", "float": "float32", "float64": "float64", "double": "float64", "float16": "float16",
+    "half": "float16", "bfloat16": "bfloat16",
+}  # fmt: skip
+# What puts a Parameter behind a computed weight: the object stays the same.
+REPARAMETRIZATIONS = {
+    "torch.nn.utils.parametrizations.spectral_norm",
+    "torch.nn.utils.parametrizations.orthogonal",
+    "torch.nn.utils.parametrize.register_parametrization",
+}
 # What puts new Parameter objects into a module that it is given: sharded tensors or one flat Parameter.
 SHARDING = {
     "torch.distributed.fsdp.FullyShardedDataParallel": "FullyShardedDataParallel",

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import checkpoints, device_arguments, modules, rumours
+from placement_lint.flow import (
+    checkpoints,
+    ddp,
+    device_arguments,
+    modules,
+    processes,
+    rumours,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, Condition, any_of, machines
 from placement_lint.flow.containers import content
@@ -77,7 +84,11 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
         if isinstance(part, Object) and not isinstance(part.cls, External):
             machine.moved.setdefault(part.cls.id, note)
     if name == DATA_PARALLEL:
+        if ids == NONE or (content(machine, ids) is not None and not is_single(machine, ids)):
+            processes.parallel_built(machine, inner, node)
         _move_to_only_device(machine, inner, ids, node)
+    else:
+        ddp.wrapped(machine, wrapper, inner, arguments)
     return wrapper
 
 
@@ -189,7 +200,9 @@ def _call(
     ids = machine.read(wrapper.id, _IDS) or NONE
     first = first_device(machine, ids)
     if wrapper.cls != External(DATA_PARALLEL):
-        return _call_distributed(machine, inner, ids, arguments, forward)
+        with ddp.through(machine):
+            result = _call_distributed(machine, inner, ids, arguments, forward)
+        return ddp.came_through(machine, wrapper, result)
     rumours.called(machine, arguments, node)
     if is_single(machine, ids):
         only = first or machine.fresh()

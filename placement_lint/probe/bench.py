@@ -233,14 +233,41 @@ def visible_devices(listed: str) -> AbstractContextManager[object]:
 # --- wrappers by name --------------------------------------------------------------------------------------
 
 
-def in_wrapper(model: nn.Module, wrapper: str) -> Any:
+def with_idle_rank(wrapper: nn.Module) -> Any:
+    """A DDP wrapper that averages with a second rank whose gradients are zero: it halves what passes through it.
+
+    The communication hook of DDP gets exactly what would be sent to the other ranks.
+    """
+    if isinstance(wrapper, nn.parallel.DistributedDataParallel):
+        wrapper.register_comm_hook(None, lambda _, bucket: _at_once(bucket.buffer() / 2))
+    return wrapper
+
+
+def _at_once(value: Tensor) -> Any:
+    """A future that is there already."""
+    future: Any = torch.futures.Future()
+    future.set_result(value)
+    return future
+
+
+def averaged(model: nn.Module, loss: Callable[[], Tensor]) -> str:
+    """Whether the gradients of a loss were averaged with an idle rank's: they are all ones, or half of it."""
+    for _ in range(2):
+        model.zero_grad()
+        torch.autograd.backward(loss())
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
+    own = [name for name, gradient in gradients.items() if (gradient == 1).any()]
+    return "the rank keeps its gradients to itself" if own else "the gradients are averaged over the ranks"
+
+
+def in_wrapper(model: nn.Module, wrapper: str, find_unused_parameters: bool = False) -> Any:
     """The model in a wrapper of this name; bare where there is none."""
     if wrapper == "DataParallel":
         return nn.DataParallel(model)
     if wrapper != "DistributedDataParallel":
         return model
     in_process_group()
-    return nn.parallel.DistributedDataParallel(model)
+    return nn.parallel.DistributedDataParallel(model, find_unused_parameters=find_unused_parameters)
 
 
 def in_process_group() -> None:

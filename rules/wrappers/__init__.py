@@ -1,6 +1,9 @@
 """DPL1xx: DataParallel and DistributedDataParallel."""
 
 from placement_lint.rules.wrappers import (
+    data_parallel_in_process_group,
+    ddp_forward_bypasses_wrapper,
+    ddp_module_changed_after_wrap,
     hardcoded_device_in_replica,
     module_attribute_on_unwrapped,
     non_tensor_output,
@@ -20,6 +23,9 @@ RULES: tuple[Rule, ...] = (
     unreduced_replica_loss.RULE,
     summed_replica_loss.RULE,
     non_tensor_output.RULE,
+    data_parallel_in_process_group.RULE,
+    ddp_module_changed_after_wrap.RULE,
+    ddp_forward_bypasses_wrapper.RULE,
     hardcoded_device_in_replica.RULE,
     parameters_in_replica.RULE,
     module_attribute_on_unwrapped.RULE,

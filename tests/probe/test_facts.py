@@ -20,6 +20,16 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
         ("DPL107", {"type": name})
         for name in ("number", "int", "bool", "str", "list", "torch.Size", "torch.device", "numpy.ndarray", "Output")
     ),
+    ("DPL114", {"rank": 0}),
+    *(
+        ("DPL116", {"how": how})
+        for how in (
+            *("converted", "assigned", "replaced", "frozen", "trainable"),
+            *("weight_norm", "spectral_norm", "orthogonal"),
+        )
+    ),
+    ("DPL116", {"how": "replaced", "find_unused_parameters": True}),
+    ("DPL117", {"called": "a part"}),
     ("DPL118", {"stray": "cuda:1"}),
     ("DPL118", {"device_ids": [1, 0]}),
     ("DPL118", {"operation": "call", "layer": "Embedding"}),
@@ -111,6 +121,9 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL105", {"device_ids": [1]}),
     *(("DPL107", {"type": name}) for name in ("None", "dict", "tensor")),
     ("DPL107", {"device_ids": [1]}),
+    ("DPL114", {"world_size": 1}),
+    *(("DPL116", {"how": how}) for how in ("nothing", "moved to where it is", "loaded", "pruned")),
+    ("DPL117", {"called": "both"}),
     ("DPL118", {"stray": "cuda"}),
     ("DPL118", {"device_ids": [0]}),
     ("DPL118", {"wrapper": ""}),

@@ -30,6 +30,27 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "moved_to_rank": {"place": "cuda:1", "device_ids": [1]},
         "nccl_only": {"place": "cuda:1", "device_ids": [1]},
     },
+    "data-parallel-in-process-group": {
+        "either_or": REPAIRED,
+        "first_rank_only": {"world_size": 1},
+        "one_process": {"world_size": 1},
+        "own_device": "it averages the gradients by hand",
+        "when_alone": {"world_size": 1},
+    },
+    "ddp-forward-bypasses-wrapper": {
+        "adversary": "the gradients that are not averaged are thrown away",
+        "both_ways": {"called": "both"},
+        "evaluation": "there are no gradients",
+        "helpers_on_outputs": {"called": "a helper"},
+        "not_in_ddp": {"called": "the wrapper"},
+    },
+    "ddp-module-changed-after-wrap": {
+        "before": REPAIRED,
+        "no_ops": {"how": "moved to where it is"},
+        "only_evaluated": "nothing trains afterwards",
+        "unused_allowed": {"how": "frozen", "find_unused_parameters": True},
+        "wrapped_again": REPAIRED,
+    },
     "device-choice-ignored": {
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
