@@ -125,12 +125,13 @@ class Check:
         return self._check_files(selection)
 
     def _fixed(self, run: Run) -> Run:
-        """The run after fixes; a fixed text takes standard output for itself."""
+        """The run after fixes, over again where files have changed; a fixed text takes standard output for itself."""
         from placement_lint.fixing import fix_files
 
         if run.texts:
             self.outputs = [output for output in self.outputs if output.file]
-        return fix_files(run, self._job_of, self.request.unsafe_fixes, self.request.show_fixes)
+        after = fix_files(run, self._job_of, self.request.unsafe_fixes, self.request.show_fixes)
+        return replace(self._run(), fixed=after.fixed) if after.fixed and not run.texts else after
 
     def _show_diff(self, run: Run) -> bool:
         from placement_lint.fixing import show_diff
@@ -185,6 +186,8 @@ class Check:
             ignore=(*request.ignore, *(() if chosen else settings.ignored)),
             extend_select=(*request.extend_select, *(() if chosen else settings.extend_select)),
             severity=Severity(request.severity),
+            roots=tuple(os.path.abspath(path) for path in request.paths or (".",) if os.path.isdir(path)),
+            exclude=request.exclude,
         )
 
     def _job_of(self, path: str) -> Job:

@@ -9,28 +9,31 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_lint import registry
 from placement_lint.config import Settings
 from placement_lint.files import patterns
-from placement_lint.finding import Edit, Finding, Fix, Range, Severity, Step
+from placement_lint.finding import Finding, Range, Severity
 from placement_lint.own_rules import UNREADABLE_SOURCE
+from placement_lint.placing import Provisional, Spots, attributes_of, findings_of
+from placement_lint.project.finder import Surroundings, read_from_disk
 from placement_lint.results import Crash
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
 from placement_lint.source.parsing import check_syntax, parse
-from placement_lint.source.suppressions import read_suppressions
+from placement_lint.source.suppressions import Suppressions, read_suppressions
 from placement_lint.source.text import Unreadable, decode
 from placement_lint.stack import with_deep_stack
-from placement_lint.suppress import idle_comments, without_suppressed
+from placement_lint.suppress import idle_comments, speaking_for
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from placement_lint.listen import Hearing
-    from placement_lint.rule import Problem, Rule
+    from placement_lint.rule import Rule
 
 Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
 """For a node that the program runs and its text lacks: the node of the text."""
@@ -41,23 +44,53 @@ TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|di
 
 @dataclass(frozen=True)
 class Job:
-    """What to look for, as plain data that can be sent to another process."""
+    """What to look for, as plain data that can be sent to another process.
+
+    ``roots`` are folders, beside that of the settings, from which the project's files import each other; ``exclude``
+    are patterns for files that nothing is said of, relative to the working directory.
+    """
 
     settings: Settings
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
     severity: Severity = Severity.INFO
+    roots: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One file's share of a run."""
+    """One file's share of a run.
+
+    Findings may be about other files that it imports, and other files may take some back: ``reconcile`` makes one of
+    what all of them say, for which ``provisional`` findings say on what they depend, ``needed`` are the comments of
+    other files that suppressed something here, and ``tended`` the attributes of classes that this file looks after.
+    ``reads`` are the other files that the result depends on, by absolute path, each with the digest of its content,
+    None for one that was looked for and does not exist.
+    """
 
     path: str
     findings: tuple[Finding, ...] = ()
     crashes: tuple[Crash, ...] = ()
     skipped: bool = False
+    provisional: tuple[Provisional, ...] = ()
+    needed: tuple[tuple[str, Range], ...] = ()
+    tended: tuple[tuple[str, str, str], ...] = ()
+    reads: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What may be said of a file."""
+
+    text: str
+    suppressions: Suppressions
+    codes: frozenset[str]
+
+    @cached_property
+    def anchors(self) -> Anchors:
+        return Anchors(self.text)
 
 
 class Reading:
@@ -66,10 +99,14 @@ class Reading:
     def parse(self, text: str) -> cst.Module:
         return parse(text)
 
-    def hear(self, program: cst.Module, rules: Sequence[Rule]) -> Hearing:
+    def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         from placement_lint.listen import problems_in
 
-        return problems_in(program, rules)
+        return problems_in(program, rules, surroundings=surroundings)
+
+    def source(self, path: str) -> bytes | None:
+        """The content of another file, by its absolute path; None where there is none."""
+        return read_from_disk(path)
 
     def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
         from placement_lint.source.positions import positions
@@ -87,6 +124,8 @@ class Checker:
         self.exemptions = [
             (patterns(job.settings.root, [pattern]), selectors) for pattern, selectors in job.settings.exemptions
         ]
+        self.excluded = [patterns(job.settings.root, job.settings.excluded), patterns(Path.cwd(), job.exclude)]
+        self.roots = tuple(dict.fromkeys((str(job.settings.root), *job.roots)))
         for _, selectors in self.exemptions:
             for selector in selectors:
                 registry.check_selector(selector)
@@ -139,52 +178,112 @@ class Checker:
             checked = self._check_program(notebook.program, path, notebook)
         except Unreadable as reason:
             checked = self.unreadable(path, reason)
-        return replace(checked, findings=tuple(map(notebook.placed, checked.findings)))
+        return replace(
+            checked,
+            findings=tuple(notebook.placed(finding, path) for finding in checked.findings),
+            provisional=tuple(replace(one, finding=notebook.placed(one.finding, path)) for one in checked.provisional),
+        )
 
     def _check_program(self, text: str, path: str, notebook: Notebook | None = None) -> Checked:
         suppressions = read_suppressions(text)
         if suppressions.skip_file:
             return Checked(path, skipped=True)
         rules = self.rules_for(path)
-        found: list[Finding] = []
-        crashes: list[Crash] = []
-        if TRIGGER.search(text):
-            found, crashes = self._analyse(self.reading.parse(text), path, rules, notebook)
+        terms = {path: Terms(text, suppressions, frozenset(rule.code for rule in rules))}
+        surroundings = Surroundings(os.path.abspath(path), self.roots, self.reading.source)
+        heard = _Heard()
+        if TRIGGER.search(text) or surroundings.lead_to(text, _may_matter):
+            heard = self._analyse(self.reading.parse(text), path, notebook, surroundings)
         else:
             check_syntax(text)
-        kept, used = without_suppressed(found, suppressions)
+        kept, used = self._admitted(heard.findings, terms, surroundings)
+        findings = [one.finding for one in kept]
         # After a crash, that a comment suppressed nothing says nothing about the comment.
-        if not crashes:
-            running = {rule.code for rule in rules}
-            idle = idle_comments(path, suppressions, used, rules)
-            kept.extend(finding for finding in idle if finding.code in running)
-        anchors = Anchors(text)
-        anchored = [replace(finding, anchor=anchors.at(finding.range.line)) for finding in kept]
-        return Checked(path, self._shown(anchored), tuple(crashes))
+        if not heard.crashes:
+            own = {place for file, place in used if file == path}
+            idle = (_anchored(finding, terms) for finding in idle_comments(path, suppressions, own, rules))
+            findings.extend(finding for finding in idle if finding.code in terms[path].codes)
+        return Checked(
+            path,
+            self._shown(findings),
+            heard.crashes,
+            provisional=tuple(one for one in kept if one.unless_reported or one.unless_tended),
+            needed=tuple(sorted((file, place) for file, place in used if file != path)),
+            tended=heard.tended,
+            reads=surroundings.reads,
+        )
 
-    def _analyse(
-        self, module: cst.Module, path: str, rules: Sequence[Rule], notebook: Notebook | None
-    ) -> tuple[list[Finding], list[Crash]]:
-        listening = [rule for rule in rules if rule.listens]
+    def _analyse(self, module: cst.Module, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
         program, texts = _as_run(module, notebook)
-        hearing = self.reading.hear(program, listening)
-        crashes = [_crash(path, rule, error) for rule, error in hearing.crashes]
-        found = self._place(module, path, hearing.problems, texts) if hearing.problems else []
-        return found, crashes
+        hearing = self.reading.hear(program, [rule for rule in self.rules if rule.listens], surroundings)
+        crashes = tuple(_crash(path, rule, error) for rule, error in hearing.crashes)
+        account = hearing.account
 
-    def _place(
-        self, module: cst.Module, path: str, problems: Sequence[tuple[Rule, Problem]], texts: Texts
-    ) -> list[Finding]:
-        """Findings from problems, each once however often a function was interpreted."""
-        nodes = [node for _, problem in problems for node in _nodes(problem)]
-        places = self.reading.place(module, [texts.get(node, node) for node in nodes])
-        places |= {node: places[texts[node]] for node in nodes if node in texts}
-        findings = (_finding(rule, problem, path, places) for rule, problem in problems)
-        return list({(finding.code, finding.range, finding.message): finding for finding in findings}.values())
+        def place(nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+            places = self.reading.place(module, [texts.get(node, node) for node in nodes])
+            return places | {node: places[texts[node]] for node in nodes if texts.get(node) in places}
+
+        spots = Spots(path, place, surroundings.statements, account.module_classes)
+        found = findings_of(hearing.problems, spots) if hearing.problems else []
+        return _Heard(found, crashes, attributes_of(account.tended, spots))
+
+    def _admitted(
+        self, found: Sequence[Provisional], terms: dict[str, Terms], surroundings: Surroundings
+    ) -> tuple[list[Provisional], set[tuple[str, Range]]]:
+        """What the files that it is about let pass, and the comments that were needed to suppress the rest."""
+        kept: list[Provisional] = []
+        used: set[tuple[str, Range]] = set()
+        for one in found:
+            finding = one.finding
+            places = [(finding.path, finding.range), *([one.unless_reported] if one.unless_reported else [])]
+            for file in {file for file, _ in places} - terms.keys():
+                terms[file] = self._terms(file, surroundings)
+            if finding.code in terms[finding.path].codes:
+                comments = {
+                    (file, comment)
+                    for file, place in places
+                    for comment in speaking_for(finding.code, place, terms[file].suppressions)
+                }
+                used |= comments
+                if not comments:
+                    kept.append(replace(one, finding=_anchored(finding, terms)))
+        return kept, used
+
+    def _terms(self, path: str, surroundings: Surroundings) -> Terms:
+        """Those of another file."""
+        unit = surroundings.unit(os.path.abspath(path))
+        suppressions = read_suppressions(unit.text) if unit is not None else Suppressions()
+        rules = () if unit is None or suppressions.skip_file or self._is_excluded(path) else self.rules_for(path)
+        return Terms(unit.text if unit is not None else "", suppressions, frozenset(rule.code for rule in rules))
+
+    def _is_excluded(self, path: str) -> bool:
+        absolute = Path(os.path.abspath(path))
+        return any(
+            pattern.verdict(part, is_folder=part != absolute)
+            for pattern in self.excluded
+            for part in (absolute, *absolute.parents)
+        )
 
     def _shown(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         severe = (finding for finding in findings if finding.severity >= self.job.severity)
         return tuple(sorted(severe, key=lambda finding: finding.sort_key))
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """What the analysis of one file said."""
+
+    findings: Sequence[Provisional] = ()
+    crashes: tuple[Crash, ...] = ()
+    tended: tuple[tuple[str, str, str], ...] = ()
+
+
+def _anchored(finding: Finding, terms: Mapping[str, Terms]) -> Finding:
+    return replace(finding, anchor=terms[finding.path].anchors.at(finding.range.line))
+
+
+def _may_matter(text: str) -> bool:
+    return TRIGGER.search(text) is not None
 
 
 @contextmanager
@@ -205,38 +304,6 @@ def _as_run(module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, 
     from placement_lint.source.display import with_displays
 
     return with_displays(module, notebook)
-
-
-def _nodes(problem: Problem) -> Iterator[cst.CSTNode]:
-    yield problem.node
-    yield from (note.node for note in problem.trace)
-    if problem.rewrite:
-        yield from (node for node, _ in problem.rewrite.replacements)
-
-
-def _finding(rule: Rule, problem: Problem, path: str, places: Mapping[cst.CSTNode, Range]) -> Finding:
-    fix = None
-    if rewrite := problem.rewrite:
-        edits = tuple(Edit(places[node], text) for node, text in rewrite.replacements)
-        fix = Fix(rewrite.applicability, rewrite.message, edits)
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=problem.severity or rule.severity,
-        message=problem.message,
-        path=path,
-        range=places[problem.node],
-        trace=tuple(Step(path, places[note.node], note.message) for note in problem.trace),
-        fix=fix,
-        facts=tuple((name, _plain(fact)) for name, fact in problem.facts.items()),
-    )
-
-
-def _plain(fact: object) -> object:
-    """A fact as data that can be sent, compared and written down; what is neither becomes its text."""
-    if isinstance(fact, (list, tuple)):
-        return tuple(map(_plain, fact))
-    return fact if isinstance(fact, (bool, int, float, str, type(None))) else str(fact)
 
 
 def _crash(path: str, rule: Rule | None, error: BaseException) -> Crash:

@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from placement_lint.checker import Checked, Checker, Job
 from placement_lint.files import Selection
+from placement_lint.placing import displayed
+from placement_lint.reconcile import reconciled
 from placement_lint.results import Run, Summary
 from placement_lint.source.text import Unreadable
 
@@ -38,9 +39,8 @@ def check_text(data: bytes, path: str, job: Job) -> Run:
 def summarise(checked: Iterable[Checked], begun: float) -> Run:
     results = tuple(checked)
     skipped = sum(result.skipped for result in results)
-    findings = (finding for result in results for finding in result.findings)
     return Run(
-        findings=tuple(sorted(findings, key=lambda finding: finding.sort_key)),
+        findings=tuple(reconciled(results)),
         crashes=tuple(crash for result in results for crash in result.crashes),
         summary=Summary(len(results) - skipped, skipped, time.perf_counter() - begun),
         paths=tuple(result.path for result in results),
@@ -49,8 +49,8 @@ def summarise(checked: Iterable[Checked], begun: float) -> Run:
 
 def _results(selection: Selection, checker: Checker, jobs: int | None) -> Iterator[Checked]:
     for folder, reason in selection.unlistable:
-        yield checker.unreadable(_display(folder), Unreadable(f"the folder cannot be listed: {reason}"))
-    paths = [_display(file) for file in selection.files]
+        yield checker.unreadable(displayed(folder), Unreadable(f"the folder cannot be listed: {reason}"))
+    paths = [displayed(file) for file in selection.files]
     workers = min(jobs or _default_jobs(len(paths)), len(paths))
     if workers > 1:
         from placement_lint.pool import check_in_processes
@@ -58,14 +58,6 @@ def _results(selection: Selection, checker: Checker, jobs: int | None) -> Iterat
         yield from check_in_processes(paths, checker.job, workers)
     else:
         yield from map(checker.check_file, paths)
-
-
-def _display(path: Path) -> str:
-    """Relative to the working directory, with POSIX separators."""
-    try:
-        return Path(os.path.relpath(path)).as_posix()
-    except ValueError:  # another drive
-        return path.as_posix()
 
 
 def _default_jobs(files: int) -> int:

@@ -51,12 +51,17 @@ class Fixer:
 
     def fix(self, data: bytes, path: str) -> Fixed:
         """Round after round, until no fix is left that makes the file better."""
-        now, checked = data, self.checker.check_bytes(data, path)
+        now, checked = data, self._check(data, path)
         fixed: list[Finding] = []
         while better := self._better(now, checked):
             now, checked, findings = better
             fixed.extend(findings)
         return Fixed(path, data, now, tuple(fixed), checked.findings)
+
+    def _check(self, data: bytes, path: str) -> Checked:
+        """What the file says of itself: other files have their own turn."""
+        checked = self.checker.check_bytes(data, path)
+        return replace(checked, findings=tuple(finding for finding in checked.findings if finding.path == path))
 
     def fixable(self, finding: Finding) -> bool:
         fix = finding.fix
@@ -71,7 +76,7 @@ class Fixer:
                 after = edited(data, checked.path, [edit for finding in findings for edit in _edits(finding)])
             except NotEditable:
                 return None
-            result = self.checker.check_bytes(after, checked.path)
+            result = self._check(after, checked.path)
             if findings and _is_better(checked, result, findings):
                 return after, result, findings
         return None

@@ -7,7 +7,7 @@ at most one decision of the program. Anything more entangled is as likely a gap 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -15,7 +15,9 @@ import libcst as cst
 from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
 from placement_lint.flow.events import Event
 from placement_lint.flow.placements import PlacementLog
-from placement_lint.flow.program import analyse
+from placement_lint.flow.program import Account, analyse
+from placement_lint.flow.values import Class
+from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Problem, Rule
 
 
@@ -25,6 +27,7 @@ class Hearing:
 
     problems: list[tuple[Rule, Problem]] = field(default_factory=list)
     crashes: list[tuple[Rule | None, BaseException]] = field(default_factory=list)
+    account: Account = field(default_factory=Account)
 
 
 @dataclass
@@ -32,15 +35,21 @@ class _Charge:
     """A problem as it showed in the alternatives of one execution of one statement."""
 
     problem: Problem
+    site: cst.CSTNode | None = None
     wrong: Condition = NEVER
     reach: Condition = NEVER
 
 
-def problems_in(module: cst.Module, rules: Sequence[Rule], log: PlacementLog | None = None) -> Hearing:
+def problems_in(
+    module: cst.Module,
+    rules: Sequence[Rule],
+    log: PlacementLog | None = None,
+    surroundings: Surroundings | None = None,
+) -> Hearing:
     """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
     hearing = Hearing()
     try:
-        events = analyse(module, log)
+        hearing.account = analyse(module, log, surroundings)
     except RecursionError:
         raise
     except Exception as error:
@@ -49,16 +58,16 @@ def problems_in(module: cst.Module, rules: Sequence[Rule], log: PlacementLog | N
     for rule in rules:
         if rule.listens:
             try:
-                hearing.problems.extend((rule, problem) for problem in _heard(rule, events))
+                hearing.problems.extend((rule, problem) for problem in _heard(rule, hearing.account))
             except Exception as error:
                 hearing.crashes.append((rule, error))
     return hearing
 
 
-def _heard(rule: Rule, events: Iterable[Event]) -> list[Problem]:
-    """One problem a node: the one that holds most widely."""
-    best: dict[cst.CSTNode, tuple[tuple[int, int, int], Problem]] = {}
-    for order, charge in enumerate(_charges(rule, events)):
+def _heard(rule: Rule, account: Account) -> list[Problem]:
+    """One problem a node, and a call that led there from elsewhere: the one that holds most widely."""
+    best: dict[tuple[cst.CSTNode, cst.CSTNode | None], tuple[tuple[int, int, int], Problem]] = {}
+    for order, charge in enumerate(_charges(rule, account)):
         phrase = _condition(charge.wrong, charge.reach)
         if phrase is None:
             continue
@@ -66,8 +75,9 @@ def _heard(rule: Rule, events: Iterable[Event]) -> list[Problem]:
         severity = problem.severity or rule.severity
         weight = (-severity.rank, len(phrase), order)
         said = replace(problem, message=_sentence(problem, phrase))
-        if problem.node not in best or weight < best[problem.node][0]:
-            best[problem.node] = (weight, said)
+        key = (problem.node, charge.site)
+        if key not in best or weight < best[key][0]:
+            best[key] = (weight, said)
     return [problem for _, problem in best.values()]
 
 
@@ -76,17 +86,31 @@ def _sentence(problem: Problem, phrase: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _charges(rule: Rule, events: Iterable[Event]) -> Iterator[_Charge]:
+def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
     charges: dict[tuple[int, cst.CSTNode], _Charge] = {}
-    for event in events:
+    for event in account.events:
         check = rule.listens.get(type(event))
         if check is None:
             continue
         for problem in check(event):
-            charge = charges.setdefault((event.scene.visit, problem.node), _Charge(problem))
+            located = replace(problem, sites=_sites(problem, event, account), about=_about(event))
+            charge = charges.setdefault((event.scene.visit, problem.node), _Charge(located, event.scene.site))
             charge.wrong = charge.wrong | event.scene.when
             charge.reach = charge.reach | event.scene.reach
     yield from charges.values()
+
+
+def _sites(problem: Problem, event: Event, account: Account) -> tuple[cst.CSTNode, ...]:
+    """Where else to report a problem: at the call that led to it, if there is but one, else where it shows."""
+    led = account.sites.get(problem.node, ())
+    calls = (event.scene.site, *(led if len(led) == 1 else ()), event.node)
+    return (*(node for node in calls if node is not None), *(note.node for note in reversed(problem.trace)))
+
+
+def _about(event: Event) -> tuple[cst.CSTNode, str] | None:
+    holder = event.holder if event.scene.standalone else None
+    cls = holder.owner.cls if holder is not None else None
+    return (cls.node, holder.name) if holder is not None and isinstance(cls, Class) else None
 
 
 def _condition(wrong: Condition, reach: Condition) -> str | None:

@@ -57,6 +57,10 @@ class Problem:
     stop: where a problem holds under a condition only, that is said between the two.
     ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual. ``facts`` are what
     the rule's experiment is built from, as plain data; what is left out is as in the rule's own demonstration.
+
+    The analysis adds ``sites``, nodes at which to report it instead where ``node`` is in a plain function of another
+    file, the best first; and ``about``, the attribute of a class that it is about, where nothing but the class was
+    looked at.
     """
 
     node: cst.CSTNode
@@ -66,6 +70,8 @@ class Problem:
     rewrite: Rewrite | None = None
     severity: Severity | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
+    sites: tuple[cst.CSTNode, ...] = ()
+    about: tuple[cst.CSTNode, str] | None = None
 
 
 Listener = Callable[[Any], Iterator[Problem]]

@@ -1,8 +1,8 @@
-"""Take the suppressed findings out, and report the comments that suppress nothing or name no rule."""
+"""Which comments suppress a finding, and which suppress nothing or name no rule."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from placement_lint import registry
 from placement_lint.finding import Finding, Range
@@ -12,21 +12,10 @@ from placement_lint.source.suppressions import SKIP_FILE, VERBS, Suppression, Su
 from placement_lint.spelling import did_you_mean
 
 
-def without_suppressed(findings: Sequence[Finding], suppressions: Suppressions) -> tuple[list[Finding], set[Range]]:
-    """The findings that no comment speaks for, and the places of the comments' parts that were needed."""
-    rules = {rule.code: rule for rule in registry.all_rules()}
-    kept: list[Finding] = []
-    used: set[Range] = set()
-    for finding in findings:
-        needed = {
-            place
-            for comment in suppressions.at(finding.range)
-            for place in _places_speaking_for(rules[finding.code], comment)
-        }
-        used |= needed
-        if not needed:
-            kept.append(finding)
-    return kept, used
+def speaking_for(code: str, place: Range, suppressions: Suppressions) -> set[Range]:
+    """The places of the comments, or of the parts of comments, that suppress a rule's finding there."""
+    rule = next(rule for rule in registry.all_rules() if rule.code == code)
+    return {part for comment in suppressions.at(place) for part in _places_speaking_for(rule, comment)}
 
 
 def idle_comments(

@@ -16,7 +16,9 @@ from placement_lint import registry
 from placement_lint.checker import Job
 from placement_lint.config import Settings
 from placement_lint.finding import Applicability, Severity
+from placement_lint.flow.program import Account
 from placement_lint.own_rules import RULES as OWN_RULES
+from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Note, Page, Problem, Rewrite, Rule
 
 PAGE = Page(what="Reports a call. Always.", why="w", example="bad()\n", instead="good()\n", silent="s")
@@ -50,7 +52,7 @@ def problem(call: cst.Call, name: str) -> Problem:
     )
 
 
-def hear_calls(module: cst.Module, rules: Sequence[Rule]) -> SimpleNamespace:
+def hear_calls(module: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> SimpleNamespace:
     """A stand-in for the analysis: each call to ``bad``, ``worse`` or ``advice`` is a problem."""
     calls = Calls()
     module.visit(calls)
@@ -63,7 +65,7 @@ def hear_calls(module: cst.Module, rules: Sequence[Rule]) -> SimpleNamespace:
             crashes.append((WORSE, _raised(KeyError("lost"))))
         if name == "panic":
             raise _raised(RuntimeError("the analysis fell over"))
-    return SimpleNamespace(problems=problems, crashes=crashes)
+    return SimpleNamespace(problems=problems, crashes=crashes, account=Account())
 
 
 def _raised(error: Exception) -> Exception:

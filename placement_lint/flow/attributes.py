@@ -12,6 +12,7 @@ from placement_lint.flow import (
     creation,
     ddp,
     environment,
+    imports,
     library,
     methods,
     modules,
@@ -43,6 +44,7 @@ from placement_lint.flow.values import (
     External,
     Function,
     Holder,
+    Imported,
     Kind,
     Loaded,
     Mapping,
@@ -63,7 +65,6 @@ from placement_lint.flow.vocabulary import (
     GRAD_FLAGS,
     ITEM_TYPES,
     MODULE_ATTRIBUTES,
-    canonical,
 )
 from placement_lint.rule import Note
 
@@ -78,7 +79,9 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
 def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
     _note_other(machine, owner, node)
     if isinstance(owner, External):
-        return External(canonical(f"{owner.name}.{name}"))
+        return imports.library(f"{owner.name}.{name}")
+    if isinstance(owner, Imported):
+        return _read_of_imported(machine, owner, name)
     if isinstance(owner, Tensor):
         return _read_of_tensor(machine, owner, name, node)
     if isinstance(owner, Object):
@@ -112,6 +115,13 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
 
 # A loaded value of which these are read is a whole model.
 _OF_A_MODEL = {"eval", "train", "parameters", "named_parameters", "state_dict", "load_state_dict", "modules", "half"}
+
+
+def _read_of_imported(machine: Machine, module: Imported, name: str) -> Value:
+    if name == "__dict__":
+        return module
+    value = imports.attribute(machine, module, name)
+    return value if value is not None else imports.library(f"{module.name}.{name}")
 
 
 def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
@@ -317,6 +327,8 @@ def _write(
         christen(machine, value, text)
     elif isinstance(owner, Class):
         machine.write(owner.id, name, value)
+    elif isinstance(owner, Imported):
+        imports.assign(machine, owner, name, value)
     return NONE
 
 
@@ -344,6 +356,7 @@ def _write_of_module(
     machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> None:
     before = machine.read(owner.id, name)
+    modules.tended(machine, owner, name)
     if machine.in_forward:
         if machine.replica and owner.id in machine.replicated:
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
@@ -473,6 +486,8 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         entry = replace(owner, entries=(*owner.entries, key.value if isinstance(key, Const) else None))
         checkpoints.taken(machine, entry)
         return entry
+    if isinstance(owner, Imported):
+        return imports.chosen(machine, owner, key)
     if isinstance(owner, Object):
         return _item_of_object(machine, owner, key, node)
     if isinstance(owner, Mapping):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, iteration, methods
+from placement_lint.flow import attributes, calls, imports, iteration, methods
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
 from placement_lint.flow.containers import content
@@ -22,6 +22,7 @@ from placement_lint.flow.values import (
     Class,
     Const,
     External,
+    Imported,
     Kind,
     Mapping,
     Object,
@@ -124,7 +125,7 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
 def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     owner, name, default = arguments.get(0) or NONE, arguments.get(1), arguments.get(2)
     if not isinstance(name, Const) or not isinstance(name.value, str):
-        return machine.fresh()
+        return _one_of_many(machine, owner, name) if name is not None else machine.fresh()
     label = name.value
 
     def get(option: Value) -> Value:
@@ -136,6 +137,17 @@ def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
         return attributes.read(machine, option, label, written) if written is not None else machine.fresh()
 
     return machine.lift(get, owner)
+
+
+def _one_of_many(machine: Machine, owner: Value, name: Value) -> Value:
+    """``getattr(models, args.arch)``"""
+    return machine.lift(
+        lambda option, label: (
+            imports.chosen(machine, option, label) if isinstance(option, Imported) else machine.fresh()
+        ),
+        owner,
+        name,
+    )
 
 
 def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

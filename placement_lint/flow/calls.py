@@ -55,7 +55,6 @@ from placement_lint.flow.vocabulary import (
     PARAMETRIC_LAYERS,
     RECURRENT_LAYERS,
 )
-from placement_lint.rule import Note
 
 
 def call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
@@ -101,14 +100,15 @@ def call_function(
     if receiver is not None:
         arguments = arguments.with_receiver(receiver)
     machine.called.add(function.node)
-    too_deep = len(machine.frames) > MAX_CALL_DEPTH or machine.running.count(function.node) > 1
-    if too_deep or machine.fuel <= 0:
+    if machine.running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
+    if not _reaches(machine, function):
+        return foreign(machine, arguments, node)
     frame = Frame(machine.new_frame(function.frame), function, receiver)
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
     with _running(machine, frame, function, node), machine.without_gradients(gradless):
         _bind_parameters(machine, function.node.params, arguments)
-        if machine.log is not None:
+        if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
         if isinstance(function.node, cst.Lambda):
             return expressions.evaluate(machine, function.node.body)
@@ -120,14 +120,22 @@ def call_function(
     return result
 
 
+def _reaches(machine: Machine, function: Function) -> bool:
+    """Whether a function is looked into: calls are not nested too deep, and there is time for it."""
+    return len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
+
+
 @contextmanager
 def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode) -> Iterator[None]:
     machine.frames.append(frame)
     machine.running.append(function.node)
-    machine.calls.append(Note(node, f"`{function.name}` is called here"))
+    machine.calls.append(node)
+    foreign = machine.root(frame.id) != machine.module_frame
+    machine.foreign_calls += foreign
     try:
         yield
     finally:
+        machine.foreign_calls -= foreign
         machine.calls.pop()
         machine.running.pop()
         machine.frames.pop()
@@ -192,7 +200,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     machine.called.add(cls.node)
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
-    if _is_detail(machine):
+    if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)

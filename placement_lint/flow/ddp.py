@@ -122,7 +122,7 @@ def _outermost(machine: Machine, wrapper: Fact, node: cst.Call) -> cst.CSTNode:
     for frame, call in zip(machine.frames[1:], machine.calls, strict=True):
         receiver = frame.receiver
         if isinstance(receiver, Object) and _wrapper_of(machine, receiver) == wrapper:
-            return call.node
+            return call
     return node
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.condition import Condition
-from placement_lint.flow.values import Place, StateDict, Tensor, source_text
+from placement_lint.flow.values import Holder, Place, StateDict, Tensor, source_text
 from placement_lint.rule import Note
 
 
@@ -26,7 +26,8 @@ class Scene:
     reach: Condition
     when: Condition
     visit: int
-    calls: tuple[Note, ...] = ()
+    # for code of another file that is no module class: the call, in one or in the program's own file, that led there
+    site: cst.CSTNode | None = None
     # notes on the DataParallel wrapper in whose replica this runs, and on the call that started it
     replica: tuple[Note, ...] = ()
     # a class or function looked at by itself, without a caller
@@ -39,6 +40,11 @@ class Scene:
 class Event:
     node: cst.CSTNode
     scene: Scene
+
+    @property
+    def holder(self) -> Holder | None:
+        """The attribute of a module that it is about, if it is about one."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,10 @@ class DevicesMixed(Event):
     home_name: str = ""
     # arguments that were surely tensors where ``stray`` was made or moved: those of the function that did so
     inputs: tuple[str, ...] = ()
+
+    @property
+    def holder(self) -> Holder | None:
+        return self.stray.tensor.holder
 
     @property
     def moves(self) -> tuple[Note, ...]:
@@ -296,6 +306,11 @@ class UnregisteredUsed(Event):
     moved: Note | None
     # the container of torch.nn, as this file names it, that could take the place; empty where none could
     registering: str = ""
+    held_by: Holder | None = None
+
+    @property
+    def holder(self) -> Holder | None:
+        return self.held_by
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
 
 
 def _call(machine: Machine, node: cst.Call) -> Value:
-    machine.fuel -= 1
+    machine.spend()
     callee = evaluate(machine, node.func)
     positional: list[Value] = []
     keywords: dict[str, Value] = {}
@@ -228,6 +228,7 @@ def _call(machine: Machine, node: cst.Call) -> Value:
             positional.append(value)
     if machine.dead:
         return NONE
+    machine.note_site(node)
     return calls.call(machine, callee, Arguments(tuple(positional), keywords, spread), node)
 
 
@@ -302,7 +303,7 @@ def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst
         attributes.write_item(machine, owner, key, value, node, target)
     elif isinstance(target, (cst.Tuple, cst.List)):
         _unpack(machine, list(target.elements), value, node)
-    if machine.log is not None and isinstance(target, (cst.Name, cst.Attribute)):
+    if machine.log is not None and machine.at_home and isinstance(target, (cst.Name, cst.Attribute)):
         machine.log.assigned(machine, target, value, node)
 
 

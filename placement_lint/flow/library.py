@@ -413,6 +413,7 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
         creation.note_keeping(machine, value)
         if name != "register_buffer":
             optimizers.replaced(machine, module, part, None, value, node)
+        modules.tended(machine, module, part)
         machine.write(module.id, part, stored)
     return NONE
 

@@ -53,9 +53,11 @@ from placement_lint.rule import Note
 if TYPE_CHECKING:
     from placement_lint.flow.checkpoints import Unmapped
     from placement_lint.flow.choices import Chosen, Request
+    from placement_lint.flow.imports import Project
     from placement_lint.flow.placements import PlacementLog
     from placement_lint.flow.processes import Parallel
     from placement_lint.flow.ranks import Group, Use
+    from placement_lint.project.index import Import
 
 # Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
 MAX_CALL_DEPTH = 12
@@ -65,6 +67,8 @@ MAX_PATH_CUBES = 4
 # The cells that hold what a list, a dict or a container of modules contains.
 CONTENT_CELLS = ("#items", "#map")
 FUEL = 120_000
+# Looking into other files costs as much again as the program's own file, and this.
+ABROAD = 5_000
 
 
 @dataclass
@@ -115,6 +119,34 @@ class Machine:
     def __init__(self, log: PlacementLog | None = None) -> None:
         self.log = log
         self.store = Store()
+        self._note_moment()
+        self.fuel = FUEL
+        self.events: list[Event] = []
+        # what may still be spent in code of other files, and what was spent in the program's own
+        self.abroad = ABROAD
+        self.spent = 0
+        self.parents: dict[int, int | None] = {}
+        self._roots: dict[int, int] = {}
+        self.homes: dict[tuple[int, str], int] = {}
+        # by the frame of a module: what it imports everything from
+        self.stars: dict[int, list[Import]] = {}
+        self.default_was_set = False
+        self.labels: dict[int, str | cst.CSTNode] = {}
+        self._questions: dict[Hashable, Question] = {}
+        # by owner and key
+        self._parts: dict[int, dict[object, Symbol]] = {}
+        self._last_id = 0
+        self._visit = 0
+        self.module_frame = self.new_frame(None)
+        self.frames: list[Frame] = [Frame(self.module_frame)]
+        # the other files of the project; None where a program is looked at alone
+        self.project: Project | None = None
+        # whether a module that is looked at by itself is on a GPU
+        self.own_on_gpu = Question(None, "the module is on a GPU")
+        self._note_registries()
+
+    def _note_moment(self) -> None:
+        """Where the program is: at its beginning."""
         self.path: Condition = ALWAYS
         self.reach: Condition = ALWAYS
         # the part of reach that the program itself tests: without what follows from not having raised
@@ -122,39 +154,55 @@ class Machine:
         # the alternatives of values that are being looked at
         self.decided: Condition = ALWAYS
         self.dead = False
-        self.fuel = FUEL
-        self.events: list[Event] = []
         self.scopes: list[Scope] = []
-        self.calls: list[Note] = []
+        # for each running function: the node that called it
+        self.calls: list[cst.CSTNode] = []
+        self.running: list[cst.CSTNode] = []
+        # how many of them are of other files
+        self.foreign_calls = 0
+        # the loops that are running, inside each other
+        self.loops: list[cst.For] = []
+        # for each of the running loops the last id given before it began: what has a later one may change each round
+        self.rounds: list[int] = []
+        self.standalone = False
         self.replica: tuple[Note, ...] = ()
         self.replica_ids: tuple[object, ...] = ()
         # the frames that were running when the replica began
         self.replica_depth = 0
-        self.standalone = False
-        self.parents: dict[int, int | None] = {}
-        self.homes: dict[tuple[int, str], int] = {}
-        self.star_imports: list[str] = []
-        self.default_was_set = False
+        self.replicated: frozenset[int] = frozenset()
+        # the modules whose forward is running, and the attributes written since the outermost one began
+        self.in_forward: list[Object] = []
+        self.written: set[tuple[int, str]] = set()
+        # by the id of a module or Parameter that a forward made: what is known of it, until that forward ends
+        self.made: dict[int, Made] = {}
+        self.rehearsing = False
+        # how many wrappers of DistributedDataParallel are calling their module, and how many ``no_grad`` are around
+        self.through = 0
+        self.without_grad = 0
+        # where the running function was started in several processes
+        self.spawned: list[Note] = []
+        # inside a try whose handler is for a missing attribute
+        self.expecting_attribute_errors = 0
         self.in_default_context = 0
-        self.labels: dict[int, str | cst.CSTNode] = {}
-        self._questions: dict[Hashable, Question] = {}
-        # by owner and key
-        self._parts: dict[int, dict[object, Symbol]] = {}
-        self._last_id = 0
-        self._visit = 0
+        self.updating = False
+        self.testing = False
+        # the block of the simple statement that is running, and its place there
+        self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
+        # the call that is a statement of its own: what it returns is dropped
+        self.statement: cst.CSTNode | None = None
         self._lifting = 0
-        self.module_frame = self.new_frame(None)
-        self.frames: list[Frame] = [Frame(self.module_frame)]
-        self.running: list[cst.CSTNode] = []
-        # whether a module that is looked at by itself is on a GPU
-        self.own_on_gpu = Question(None, "the module is on a GPU")
-        self._note_registries()
 
     def _note_registries(self) -> None:
         """What the rooms remember of the whole program, whatever the path: none of it is ever taken back."""
         self.functions: dict[cst.CSTNode, Function] = {}
         self.classes: list[Class] = []
+        # the definitions of all classes that are modules, those of other files included
+        self.module_classes: set[cst.CSTNode] = set()
         self.called: set[cst.CSTNode] = set()
+        # calls in plain functions of other files: the calls that led there
+        self.sites: dict[cst.CSTNode, dict[cst.CSTNode, None]] = {}
+        # attributes of modules, by the definitions of their classes, that code outside the class looks after
+        self.tended: set[tuple[cst.CSTNode, str]] = set()
         self.optimizers: list[Object] = []
         # unknown values that are used as only modules can be
         self.modules_by_use: set[int] = set()
@@ -172,24 +220,11 @@ class Machine:
         # by the id of a module or container: the attribute of a plain list or dict that holds it
         self.unregistered: dict[int, Holder] = {}
         self.holders: dict[int, Holder] = {}
-        # the modules whose forward is running, and the attributes written since the outermost one began
-        self.in_forward: list[Object] = []
-        self.written: set[tuple[int, str]] = set()
-        # by the id of a module or Parameter that a forward made: what is known of it, until that forward ends
-        self.made: dict[int, Made] = {}
         # all modules and Parameters that some forward made, whether it has ended or not
         self.made_in_forward: set[int] = set()
-        self.rehearsing = False
         # by class (or object) and attribute: who reads a value written earlier; True where it only updates it
         self.reads: dict[tuple[int, str], dict[cst.CSTNode, bool]] = {}
         self.rebinds: list[tuple[AttributeRebound, int]] = []
-        # inside a try whose handler is for a missing attribute
-        self.expecting_attribute_errors = 0
-        self.updating = False
-        self.testing = False
-        self.replicated: frozenset[int] = frozenset()
-        # the call that is a statement of its own: what it returns is dropped
-        self.statement: cst.CSTNode | None = None
         self.discarded: set[object] = set()
         # reductions of per-replica losses, and those whose result is divided afterwards
         self.reduced: list[ReplicaLossReduced] = []
@@ -198,20 +233,9 @@ class Machine:
         self.requests: list[Request] = []
         # by the node that makes or moves a tensor in a forward: the arguments around it that are tensors as well
         self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
-        # the block of the simple statement that is running, and its place there
-        self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
-        # the loops that are running, inside each other
-        self.loops: list[cst.For] = []
-        # for each of the running loops the last id given before it began: what has a later one may change each round
-        self.rounds: list[int] = []
-        # the wrappers of DistributedDataParallel; how many of them are calling their module, and how many blocks of
-        # ``no_grad`` are around
+        # the wrappers of DistributedDataParallel
         self.in_ddp: list[Object] = []
-        self.through = 0
-        self.without_grad = 0
-        # where the running function was started in several processes, the samplers that ask a process group for the
-        # rank, and the DataParallels that believe to be alone
-        self.spawned: list[Note] = []
+        # the samplers that ask a process group for the rank, and the DataParallels that believe to be alone
         self.sharing: list[Group] = []
         self.parallels: list[Parallel] = []
         # attributes and items that were read, at least once, of something else than a wrapper
@@ -250,7 +274,48 @@ class Machine:
     def new_frame(self, parent: int | None) -> int:
         frame = self.new_id()
         self.parents[frame] = parent
+        self._roots[frame] = frame if parent is None else self._roots[parent]
         return frame
+
+    def root(self, frame: int) -> int:
+        """The frame of the module whose code runs in a frame."""
+        return self._roots[frame]
+
+    @property
+    def at_home(self) -> bool:
+        """Whether the code that runs is of the program's own file."""
+        return self.root(self.frame.id) == self.module_frame
+
+    def spend(self) -> None:
+        """Something is done that costs time."""
+        self.fuel -= 1
+        if self.is_abroad:
+            self.abroad -= 1
+        else:
+            self.spent += 1
+
+    @property
+    def is_abroad(self) -> bool:
+        """Whether what runs was called by code of another file, or belongs to its import."""
+        return self.frames[0].id != self.module_frame or self.foreign_calls > 0
+
+    def affords(self, function: Function) -> bool:
+        """Whether there is time to look into a function."""
+        abroad = self.is_abroad or self.root(function.frame) != self.module_frame
+        return self.fuel > 0 and (not abroad or self.abroad + self.spent > 0)
+
+    @contextmanager
+    def apart(self, frame: int) -> Iterator[None]:
+        """Run what belongs to the beginning of the program, in the frame of a module: no branch takes it back."""
+        moment = {name: vars(self)[name] for name in _MOMENT}
+        frames, self.frames = self.frames, [Frame(frame)]
+        self._note_moment()
+        try:
+            with self.store.lasting():
+                yield
+        finally:
+            self.frames = frames
+            vars(self).update(moment)
 
     def fresh(self, text: str | cst.CSTNode = "", type: str = "") -> Symbol:
         """A value of which nothing is known, but perhaps its type."""
@@ -524,11 +589,34 @@ class Machine:
     def scene(self) -> Scene:
         if not self._lifting:
             self._visit += 1
-        calls = tuple(self.calls)
-        return Scene(self.reach, self.path, self._visit, calls, self.replica, self.standalone, self.replica_ids)
+        return Scene(self.reach, self.path, self._visit, self.site, self.replica, self.standalone, self.replica_ids)
 
     def emit(self, event: Event) -> None:
-        self.events.append(event)
+        """Tell the rules; what another file does while it is imported, they hear when they listen to that file."""
+        if self.frames[0].id == self.module_frame:
+            self.events.append(event)
+
+    # --- code of other files -------------------------------------------------------------------------------
+
+    @property
+    def site(self) -> cst.CSTNode | None:
+        """Where a plain function of another file was called that is running now, from a place that answers for it.
+
+        The program's own file does, and a module class of any file: how it is wrapped and where it is, its users say.
+        """
+        if self._answers(self.frame):
+            return None
+        callers = reversed(list(zip(self.frames, self.calls, strict=False)))
+        return next((call for frame, call in callers if self._answers(frame)), None)
+
+    def _answers(self, frame: Frame) -> bool:
+        owner = frame.function.owner if frame.function is not None else None
+        return self.root(frame.id) == self.module_frame or (owner is not None and owner.module)
+
+    def note_site(self, node: cst.CSTNode) -> None:
+        """Remember for a call in a plain function of another file what led to it."""
+        if self.project is not None and (site := self.site) is not None:
+            self.sites.setdefault(node, {})[site] = None
 
     # --- names ---------------------------------------------------------------------------------------------
 
@@ -606,6 +694,16 @@ def _older(subject: Hashable, limit: int) -> bool:
     if isinstance(subject, (Object, Bound)):
         return _older(subject.receiver, limit) if isinstance(subject, Bound) else subject.id <= limit
     return isinstance(subject, (str, Const, AtLeast))
+
+
+def _of_the_moment() -> tuple[str, ...]:
+    bare = Machine.__new__(Machine)
+    bare._note_moment()
+    return tuple(vars(bare))
+
+
+# The attributes that say where the program is.
+_MOMENT = _of_the_moment()
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:

@@ -20,7 +20,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive
-from placement_lint.flow.classes import find, foreign_bases, module_base
+from placement_lint.flow.classes import find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place, default_place
 from placement_lint.flow.events import Operand, UnregisteredUsed
@@ -275,6 +275,8 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
     optimizers.before_move(machine, module, place, note)
     surgery.converted(machine, module, place, node)
     ddp.moving(machine, module, place, node)
+    if module.id in machine.unregistered:
+        tended(machine, machine.unregistered[module.id].owner, machine.unregistered[module.id].name)
     for part in reachable(machine, module).values():
         if place != Device("cpu"):
             machine.moved.setdefault(part.id, note)
@@ -287,6 +289,12 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
             _move_tensors(machine, part, place, note)
             _run_own_apply(machine, part, node)
     return NONE
+
+
+def tended(machine: Machine, owner: Object, name: str) -> None:
+    """Code outside a module's class looks after one of its attributes: it assigns, registers or moves it."""
+    if isinstance(owner.cls, Class) and not any(frame.receiver == owner for frame in machine.frames):
+        machine.tended.update((cls.node, name) for cls in resolution_order(owner.cls))
 
 
 def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:
@@ -428,6 +436,7 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
                 Note(node, "used here"),
                 moved_on_the_way(machine),
                 _registering(machine, holder),
+                holder,
             )
         )
 

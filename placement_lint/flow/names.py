@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 
 import libcst as cst
 
+from placement_lint.flow import imports
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import External, Object, Symbol, Value
-from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
+from placement_lint.project.index import Import
 
 _BUILTINS = frozenset(dir(builtins))
-# Modules that a file imported everything from are noted in this cell of its frame.
-_STARS = "#stars"
 
 
 def bind(machine: Machine, name: str, value: Value) -> None:
@@ -30,8 +30,10 @@ def christen(machine: Machine, value: Value, name: str | cst.CSTNode) -> None:
 def declare_global(machine: Machine, name: str, nonlocal_: bool) -> None:
     """``global x`` and ``nonlocal x``: assignments go to the frame that has it."""
     frame = machine.frame.id
-    home = machine.parents.get(frame) if nonlocal_ else machine.module_frame
-    machine.homes[(frame, name)] = machine.module_frame if home is None else home
+    module = machine.root(frame)
+    home = machine.parents.get(frame) if nonlocal_ else module
+    imports.load(machine, module, name)
+    machine.homes[(frame, name)] = module if home is None else home
 
 
 def _home(machine: Machine, name: str) -> int:
@@ -41,17 +43,18 @@ def _home(machine: Machine, name: str) -> int:
 def lookup(machine: Machine, name: str) -> Value:
     """A name's value: local, enclosing, module level, star imports, builtins; else unknown but equal to itself."""
     frame: int | None = _home(machine, name)
+    module = machine.module_frame
     while frame is not None:
         value = machine.read(frame, name)
         if value is not None:
-            return value
-        frame = machine.parents.get(frame)
-    for module in machine.star_imports:
-        if canonical(f"{module}.{name}") in KNOWN_NAMES:
-            return External(canonical(f"{module}.{name}"))
+            return imports.resolved(machine, value)
+        module, frame = frame, machine.parents.get(frame)
+    value = imports.member(machine, module, name)
+    if value is not None:
+        return value
     if name in _BUILTINS:
         return External(f"builtins.{name}")
-    return machine.part(machine.module_frame, name, name)
+    return machine.part(module, name, name)
 
 
 def is_bound_here(machine: Machine, name: str) -> bool:
@@ -93,7 +96,7 @@ def visible(machine: Machine) -> frozenset[str]:
 
 def spelled(machine: Machine, name: str) -> str:
     """How this file writes a library's name, by what it imports on its top level; empty where it cannot."""
-    frame = machine.module_frame
+    frame = machine.root(machine.frame.id)
     variables = [(variable, machine.read(frame, variable)) for variable in machine.store.names(frame)]
     spellings = [
         variable + name.removeprefix(value.name)
@@ -107,24 +110,31 @@ def import_name(machine: Machine, alias: cst.ImportAlias) -> None:
     """``import a.b`` binds ``a``; ``import a.b as c`` binds ``c`` to all of it."""
     dotted = _dotted(alias.name)
     if alias.asname is None:
-        root = dotted.partition(".")[0]
-        bind(machine, root, External(root))
+        bind(machine, dotted.partition(".")[0], imports.bound(machine, Import(0, dotted, root=True)))
     elif isinstance(alias.asname.name, cst.Name):
-        bind(machine, alias.asname.name.value, External(canonical(dotted)))
+        bind(machine, alias.asname.name.value, imports.bound(machine, Import(0, dotted)))
 
 
 def import_from(machine: Machine, node: cst.ImportFrom) -> None:
-    """``from a import b as c``. Names of relative modules are unknown: they are this project's own."""
-    module = "." * len(node.relative) + (_dotted(node.module) if node.module else "")
+    """``from a import b as c``"""
+    module, level = _dotted(node.module) if node.module else "", len(node.relative)
     if isinstance(node.names, cst.ImportStar):
-        if module in STAR_MODULES:
-            machine.star_imports.append(module)
+        imports.star(machine, Import(level, module, "*"))
         return
     for alias in node.names:
-        name = _dotted(alias.name)
         target = alias.asname.name if alias.asname else alias.name
         if isinstance(target, cst.Name):
-            bind(machine, target.value, External(canonical(f"{module}.{name}" if module else name)))
+            bind(machine, target.value, imports.bound(machine, Import(level, module, _dotted(alias.name))))
+
+
+def wanted(node: cst.Import | cst.ImportFrom) -> Iterator[Import]:
+    """What an import asks for."""
+    if isinstance(node, cst.Import):
+        yield from (Import(0, _dotted(alias.name)) for alias in node.names)
+        return
+    module, level = _dotted(node.module) if node.module else "", len(node.relative)
+    names = ["*"] if isinstance(node.names, cst.ImportStar) else [_dotted(alias.name) for alias in node.names]
+    yield from (Import(level, module, name) for name in names)
 
 
 def _dotted(node: cst.BaseExpression) -> str:

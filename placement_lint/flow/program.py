@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Sequence as Many
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
@@ -14,6 +15,7 @@ from placement_lint.flow import (
     checkpoints,
     choices,
     creation,
+    imports,
     modules,
     processes,
     ranks,
@@ -34,6 +36,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind
 from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor, Value, alternatives
+from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Note
 
 # Nested expressions and calls of the program nest calls here, several to one.
@@ -42,12 +45,30 @@ _RECURSION_LIMIT = 12_000
 _FUEL_EACH = 2_000
 
 
-def analyse(module: cst.Module, log: PlacementLog | None = None) -> list[Event]:
-    """All that happens in a program, as far as it can be known; ``log`` is told of every assignment.
+@dataclass(frozen=True)
+class Account:
+    """All that happens in a program, as far as it can be known.
 
+    ``sites`` are, for calls in plain functions of other files, the calls that led there; ``module_classes`` the
+    definitions of classes that are modules, of whichever file; ``tended`` the attributes of such classes that code
+    outside the class looks after.
+    """
+
+    events: Many[Event] = ()
+    sites: Mapping[cst.CSTNode, Collection[cst.CSTNode]] = field(default_factory=dict)
+    module_classes: Collection[cst.CSTNode] = ()
+    tended: Collection[tuple[cst.CSTNode, str]] = ()
+
+
+def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: Surroundings | None = None) -> Account:
+    """Look at a program; ``log`` is told of every assignment.
+
+    Of other files it knows what the program imports from its ``surroundings``, if it has any.
     Raises RecursionError where expressions nest too deep.
     """
     machine = Machine(log)
+    if surroundings is not None:
+        imports.begin(machine, surroundings, statements.execute_all)
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
@@ -68,7 +89,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None) -> list[Event]:
     ]
     if log is not None:
         log.ended(machine, events)
-    return events
+    return Account(events, machine.sites, machine.module_classes, machine.tended)
 
 
 def _settled(machine: Machine, event: Event) -> Event:

@@ -13,8 +13,9 @@ from placement_lint.flow import calls, devices, expressions, gathering, iteratio
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
+from placement_lint.flow.imports import is_missing
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.names import bind, declare_global, import_from, import_name
+from placement_lint.flow.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.values import (
     NONE,
     Class,
@@ -42,7 +43,7 @@ def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
             machine.frame.line = line
             execute_all(machine, line.body)
         else:
-            machine.fuel -= 1
+            machine.spend()
             handler = _EXECUTE.get(type(line))
             if handler is not None:
                 handler(machine, line)
@@ -212,6 +213,10 @@ def _while(machine: Machine, node: cst.While) -> None:
 
 def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     """The body without an exception, or a handler from the state before it."""
+    missing = _missing_import(machine, node)
+    if missing is not None:
+        _settled_import(machine, node, missing)
+        return
     failed = Question(None, "an exception is raised", usual=False)
     catches = any(
         handler.type is not None and "AttributeError" in machine.text(handler.type) for handler in node.handlers
@@ -229,6 +234,32 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
         branches.append((answered(failed, True), lambda: _handlers(machine, node)))
     machine.fork(branches if node.handlers else [(ALWAYS, body)])
     machine.expecting_attribute_errors -= catches
+    if node.finalbody is not None and not machine.dead:
+        execute_body(machine, node.finalbody.body)
+
+
+def _missing_import(machine: Machine, node: cst.Try | cst.TryStar) -> bool | None:
+    """For imports that a handler has an alternative to: whether one fails; None where that cannot be told."""
+    catching = [machine.text(handler.type) if handler.type is not None else "" for handler in node.handlers]
+    if machine.project is None or not any(
+        name in text for text in catching for name in ("ImportError", "ModuleNotFoundError")
+    ):
+        return None
+    lines = [part for line in node.body.body if isinstance(line, cst.SimpleStatementLine) for part in line.body]
+    asked = [one for part in lines if isinstance(part, (cst.Import, cst.ImportFrom)) for one in wanted(part)]
+    answers = [is_missing(machine, one) for one in asked]
+    if True in answers:
+        return True
+    return False if answers and None not in answers else None
+
+
+def _settled_import(machine: Machine, node: cst.Try | cst.TryStar, missing: bool) -> None:
+    if missing:
+        _handlers(machine, node)
+    else:
+        execute_body(machine, node.body)
+        if node.orelse is not None and not machine.dead:
+            execute_body(machine, node.orelse.body)
     if node.finalbody is not None and not machine.dead:
         execute_body(machine, node.finalbody.body)
 
@@ -321,7 +352,8 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
     if any(name.endswith((".setter", ".deleter")) for name in names):
         return
     bind(machine, node.name.value, _decorated(machine, function, node))
-    machine.functions.setdefault(node, function)
+    if machine.at_home:
+        machine.functions.setdefault(node, function)
 
 
 def _decorated(machine: Machine, function: Function, node: cst.FunctionDef) -> Value:
@@ -345,7 +377,10 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
     bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
     cls = Class(machine.new_id(), node, node.name.value, bases, is_module_class(bases))
     bind(machine, node.name.value, cls)
-    machine.classes.append(cls)
+    if cls.module:
+        machine.module_classes.add(node)
+    if machine.at_home:
+        machine.classes.append(cls)
     outer = machine.frame.id
     for line in node.body.body:
         if isinstance(line, cst.FunctionDef):

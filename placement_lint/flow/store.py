@@ -7,6 +7,7 @@ a branch notes what it overwrites, so that its effect can be read off, undone, a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from placement_lint.flow.values import Value
 
@@ -61,3 +62,12 @@ class Store:
             outer = self._journals[-1]
             for cell, value in journal.items():
                 outer.setdefault(cell, value)
+
+    @contextmanager
+    def lasting(self) -> Iterator[None]:
+        """What is written here no branch takes back."""
+        journals, self._journals = self._journals, []
+        try:
+            yield
+        finally:
+            self._journals = journals

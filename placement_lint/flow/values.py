@@ -255,6 +255,23 @@ class External:
 
 
 @dataclass(frozen=True)
+class Imported:
+    """A module of the project: the names of its top level are cells of ``frame``, once they were asked for."""
+
+    frame: int
+    name: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """``from module import name`` before the name is used; ``library`` is its full name if the module has no such."""
+
+    module: Imported
+    name: str
+    library: str = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Sequence:
     """A tuple, or the content of a list: ``exact`` says whether these are all the items there are."""
 
@@ -376,8 +393,8 @@ class Loaded:
 
 
 Value: TypeAlias = (
-    "Const | Symbol | AtLeast | Device | Tensor | Object | External | Sequence | Mapping | Function | Class"
-    " | Bound | Partial | Super | Parameters | StateDict | Choice | Placed | Fact | Loaded"
+    "Const | Symbol | AtLeast | Device | Tensor | Object | External | Imported | Pending | Sequence | Mapping"
+    " | Function | Class | Bound | Partial | Super | Parameters | StateDict | Choice | Placed | Fact | Loaded"
 )
 
 # What a cell holds on a path where it was never written, once paths are joined.

@@ -11,6 +11,7 @@ from placement_lint.finding import Range
 from placement_lint.flow.events import OptimizerStale
 from placement_lint.flow.placements import Placement, PlacementLog
 from placement_lint.listen import Hearing, problems_in
+from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Rule
 from placement_lint.server.analysis import Placed, Step
 from placement_lint.source.positions import positions
@@ -35,8 +36,8 @@ class LiveReading(Reading):
         self.module = super().parse(text)
         return self.module
 
-    def hear(self, program: cst.Module, rules: Sequence[Rule]) -> Hearing:
-        hearing = problems_in(program, rules, self.log)
+    def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
+        hearing = problems_in(program, rules, self.log, surroundings)
         self.reported = {problem.node for _, problem in hearing.problems}
         return hearing
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import BinaryIO
 
 from placement_lint.checker import Checker
@@ -39,6 +40,9 @@ class Worker:
             checked = checker.check_file(request.path)
         else:
             checked = checker.check_bytes(request.data, request.path)
+        # The editor is told of one file at a time; what is about another one is told when that is asked for.
+        own = tuple(finding for finding in checked.findings if finding.path == checked.path)
+        checked = replace(checked, findings=own)
         self._write_pages(finding.code for finding in checked.findings)
         return Analysis(checked, reading.placed() if reading else ())
 

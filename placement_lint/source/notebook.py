@@ -63,16 +63,17 @@ class Notebook:
         """The cell that a line of the program comes from."""
         return self.cells[max(bisect_right(self.cells, line, key=lambda cell: cell.line) - 1, 0)]
 
-    def placed(self, finding: Finding) -> Finding:
-        """A finding about the program as one about a cell."""
+    def placed(self, finding: Finding, path: str) -> Finding:
+        """A finding about the program, which is the notebook's at ``path``, as one about its cells."""
         if not self.cells:
             return finding
-        fix = finding.fix
-        if fix:
-            edits = tuple(replace(edit, **self._place(edit.range)) for edit in fix.edits)
-            fix = replace(fix, edits=edits)
-        trace = tuple(replace(step, **self._place(step.range)) for step in finding.trace)
-        return replace(finding, trace=trace, fix=fix, **self._place(finding.range))
+        trace = tuple(replace(step, **self._place(step.range)) if step.path == path else step for step in finding.trace)
+        finding = replace(finding, trace=trace)
+        if finding.path != path:
+            return finding
+        if fix := finding.fix:
+            fix = replace(fix, edits=tuple(replace(edit, **self._place(edit.range)) for edit in fix.edits))
+        return replace(finding, fix=fix, **self._place(finding.range))
 
     def _place(self, place: Range) -> dict[str, Any]:
         cell = self.cell_at(place.line)

@@ -1,0 +1,282 @@
+"""Modules of the project: what imports bind, and the names of other files.
+
+A name of another file is run for when somebody asks for it: the statements of that file that bind it, in its own
+scope and as the program's beginning would, and whatever these ask for in turn. What nobody asks for costs nothing,
+and files that import each other are no special case.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import libcst as cst
+
+from placement_lint.flow.condition import answered
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    FALSE,
+    MAX_ALTERNATIVES,
+    Choice,
+    Const,
+    External,
+    Imported,
+    Kind,
+    Mapping,
+    Object,
+    Pending,
+    Value,
+)
+from placement_lint.flow.values import Sequence as Items
+from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
+from placement_lint.project.finder import Place, Surroundings, Unit
+from placement_lint.project.index import Binding, Import, Lines
+
+Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
+
+# Calls that running the statements of other files may cost, all together.
+_FUEL = 60_000
+
+
+@dataclass
+class Project:
+    """The modules that a program was seen to import, by the paths of their files."""
+
+    surroundings: Surroundings
+    execute: Execute
+    modules: dict[str, Imported] = field(default_factory=dict)
+    # by frame
+    places: dict[int, Place] = field(default_factory=dict)
+    units: dict[int, Unit | None] = field(default_factory=dict)
+    stars: dict[int, list[Import]] = field(default_factory=dict)
+    # names that were run for, and what was run
+    loaded: set[tuple[int, str]] = field(default_factory=set)
+    executed: set[tuple[int, str | Lines]] = field(default_factory=set)
+    resolving: list[tuple[int, str]] = field(default_factory=list)
+    running: int = 0
+    fuel: int = _FUEL
+
+
+def begin(machine: Machine, surroundings: Surroundings, execute: Execute) -> None:
+    """The program's own file is a module too: others may import it."""
+    project = machine.project = Project(surroundings, execute)
+    place = Place(surroundings.path)
+    project.modules[place.path] = Imported(machine.module_frame, "__main__")
+    project.places[machine.module_frame] = place
+    project.units[machine.module_frame] = None
+
+
+# --- what an import binds ----------------------------------------------------------------------------------
+
+
+# What a program asks a library for that is not a thing of the library's.
+_CONSTANTS = {"typing.TYPE_CHECKING": FALSE, "typing_extensions.TYPE_CHECKING": FALSE}
+
+
+def library(name: str) -> Value:
+    """A name of a library, by its full name."""
+    return _CONSTANTS.get(name) or External(canonical(name))
+
+
+def bound(machine: Machine, wanted: Import) -> Value:
+    """What an import binds, in the file whose code is running."""
+    module = _find(machine, wanted, machine.root(machine.frame.id))
+    if wanted.name is None:
+        return module or library(wanted.module.partition(".")[0] if wanted.root else wanted.module)
+    name = ".".join(part for part in (wanted.module, wanted.name) if part)
+    name = "." * wanted.level + name
+    return Pending(module, wanted.name, name) if module is not None else library(name)
+
+
+def star(machine: Machine, wanted: Import) -> None:
+    """``from module import *``: its names are looked up there when they are asked for."""
+    frame = machine.root(machine.frame.id)
+    machine.stars.setdefault(frame, []).append(wanted)
+
+
+def is_missing(machine: Machine, wanted: Import) -> bool | None:
+    """Whether an import surely fails: True for a file that should be in the project, None for what may be installed."""
+    if machine.project is None:
+        return None
+    module = _find(machine, wanted, machine.root(machine.frame.id))
+    if module is None:
+        return True if wanted.level else None
+    found = wanted.name in (None, "*") or _provides(machine, module, wanted.name or "")
+    return False if found else None
+
+
+def _find(machine: Machine, wanted: Import, frame: int) -> Imported | None:
+    """The module that an import leads to from the file of a module's frame."""
+    project = machine.project
+    if project is None:
+        return None
+    importer = project.places[frame]
+    place = project.surroundings.find(wanted, importer.path if importer.is_file else os.path.join(importer.path, "_"))
+    return _module(machine, project, place, wanted.module) if place is not None else None
+
+
+def _module(machine: Machine, project: Project, place: Place, name: str) -> Imported:
+    known = project.modules.get(place.path)
+    if known is None:
+        known = project.modules[place.path] = Imported(machine.new_frame(None), name)
+        project.places[known.frame] = place
+        unit = project.surroundings.unit(place.path) if place.is_file else None
+        project.units[known.frame] = unit
+        project.executed.add((known.frame, "__name__"))
+        with machine.apart(known.frame):
+            machine.write(known.frame, "__name__", Const(name))
+            for line in unit.index.stars if unit is not None else ():
+                star(machine, line)
+    return known
+
+
+# --- names of other files ------------------------------------------------------------------------------------
+
+
+def resolved(machine: Machine, value: Value) -> Value:
+    """A value as it is used: a name that was only imported so far is looked up now."""
+    if isinstance(value, Pending):
+        found = attribute(machine, value.module, value.name)
+        return found if found is not None else library(value.library)
+    if isinstance(value, Choice) and any(isinstance(option, Pending) for _, option in value.alternatives):
+        return machine.either([(guard, resolved(machine, option)) for guard, option in value.alternatives])
+    return value
+
+
+def attribute(machine: Machine, module: Imported, name: str) -> Value | None:
+    """``module.name``: what its file binds, or a module below it."""
+    value = member(machine, module.frame, name)
+    return value if value is not None else _submodule(machine, module, name)
+
+
+def member(machine: Machine, frame: int, name: str) -> Value | None:
+    """What the file of a module's frame binds to a name, by itself or by ``import *``; None where it does not."""
+    project = machine.project
+    if project is None:
+        return _starred(machine, frame, name)
+    if (frame, name) in project.resolving:
+        return None
+    project.resolving.append((frame, name))
+    try:
+        load(machine, frame, name)
+        value = machine.read(frame, name)
+        return resolved(machine, value) if value is not None else _starred(machine, frame, name)
+    finally:
+        project.resolving.pop()
+
+
+def _starred(machine: Machine, frame: int, name: str) -> Value | None:
+    for line in reversed(machine.stars.get(frame, [])):
+        module = _find(machine, line, frame)
+        if module is None:
+            full = canonical(f"{line.module}.{name}")
+            if line.module in STAR_MODULES and full in KNOWN_NAMES:
+                return External(full)
+        elif (value := _exported(machine, module, name)) is not None:
+            return value
+    return None
+
+
+def _exported(machine: Machine, module: Imported, name: str) -> Value | None:
+    """What ``import *`` brings under a name: a submodule only where ``__all__`` names it."""
+    exports = _exports(machine, module)
+    if exports is None:
+        return member(machine, module.frame, name) if not name.startswith("_") else None
+    return attribute(machine, module, name) if name in exports else None
+
+
+def _exports(machine: Machine, module: Imported) -> tuple[str, ...] | None:
+    unit = machine.project.units[module.frame] if machine.project is not None else None
+    return unit.index.exports if unit is not None else None
+
+
+def _provides(machine: Machine, module: Imported, name: str) -> bool:
+    unit = machine.project.units[module.frame] if machine.project is not None else None
+    return (unit is not None and name in unit.index.bindings) or attribute(machine, module, name) is not None
+
+
+def _submodule(machine: Machine, module: Imported, name: str) -> Imported | None:
+    project = machine.project
+    assert project is not None
+    place = project.surroundings.submodule(project.places[module.frame], name)
+    return _module(machine, project, place, f"{module.name}.{name}") if place is not None else None
+
+
+def assign(machine: Machine, module: Imported, name: str, value: Value) -> None:
+    """``module.name = value``"""
+    load(machine, module.frame, name)
+    machine.write(module.frame, name, value)
+
+
+def chosen(machine: Machine, module: Imported, key: Value) -> Value:
+    """``getattr(module, key)``: one of what the module exports, each under the condition that the key is its name."""
+    if isinstance(key, Const):
+        found = attribute(machine, module, key.value) if isinstance(key.value, str) else None
+        return found if found is not None else machine.fresh()
+    unit = machine.project.units[module.frame] if machine.project is not None else None
+    names = unit.index.offers if unit is not None else ()
+    if not names or len(names) > MAX_ALTERNATIVES:
+        return machine.fresh()
+    options = []
+    for name in names:
+        value = attribute(machine, module, name)
+        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the name is {name!r}")
+        options.append((answered(question, True), value if value is not None else machine.fresh()))
+    return machine.either(options)
+
+
+# --- running statements of other files -------------------------------------------------------------------------
+
+
+def load(machine: Machine, frame: int, name: str) -> None:
+    """Run what binds a name at the top level of a module, once."""
+    project = machine.project
+    unit = project.units.get(frame) if project is not None else None
+    if project is None or unit is None or (frame, name) in project.loaded:
+        return
+    project.loaded.add((frame, name))
+    for binding in unit.index.bindings.get(name, ()):
+        key = (frame, name if isinstance(binding, Import) else binding)
+        if isinstance(binding, Import) or key not in project.executed:
+            project.executed.add(key)
+            _run(machine, project, unit, frame, name, binding)
+    _forget_what_functions_change(machine, unit, frame, name)
+
+
+def _run(machine: Machine, project: Project, unit: Unit, frame: int, name: str, binding: Binding) -> None:
+    with machine.apart(frame), _fuel(machine, project):
+        if isinstance(binding, Import):
+            machine.write(frame, name, bound(machine, binding))
+        elif (statement := project.surroundings.statement(unit, binding)) is not None:
+            body = statement.tree.body
+            machine.scope("module", lambda: project.execute(machine, body))
+
+
+@contextmanager
+def _fuel(machine: Machine, project: Project) -> Iterator[None]:
+    """What other files do is paid for apart, so that it does not depend on who asks."""
+    before = machine.fuel
+    machine.fuel = machine.fuel if project.running else project.fuel
+    project.running += 1
+    try:
+        yield
+    finally:
+        project.running -= 1
+        if not project.running:
+            project.fuel, machine.fuel = machine.fuel, before
+
+
+def _forget_what_functions_change(machine: Machine, unit: Unit, frame: int, name: str) -> None:
+    """Who calls the functions of another file, and when, is not seen as a whole: what they assign may be anything."""
+    value = machine.read(frame, name)
+    with machine.apart(frame):
+        if name in unit.index.rebound:
+            machine.write(frame, name, machine.part(frame, name, name))
+        elif name in unit.index.changed and isinstance(value, Object):
+            mapping, items = machine.read(value.id, "#map"), machine.read(value.id, "#items")
+            if value.kind is Kind.DICT and isinstance(mapping, Mapping):
+                machine.write(value.id, "#map", replace(mapping, rest=machine.fresh()))
+            elif value.kind is Kind.LIST and isinstance(items, Items):
+                machine.write(value.id, "#items", replace(items, exact=False))

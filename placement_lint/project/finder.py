@@ -1,0 +1,240 @@
+"""Where an import leads among the project's own files, as Python would look, and what was looked at on the way.
+
+Nothing is ever imported, and nothing outside the project is opened: a name that is not found stays a library's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_lint.files import EXCLUDED_FOLDERS
+from placement_lint.project.index import Import, Index, Lines, read_index
+from placement_lint.source.parsing import parse
+from placement_lint.source.scan import lines_with_ends
+from placement_lint.source.text import Unreadable, decode
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+Sources = Callable[[str], "bytes | None"]
+"""The content of a file by its absolute path; None where there is none."""
+
+INIT = "__init__.py"
+# What the analysis knows without its source: the flow of values through torch itself is in its tables.
+_KNOWN = frozenset({"torch", "builtins"})
+# How many files, and how many of their statements, a process keeps parsed.
+_UNITS, _STATEMENTS = 1024, 4096
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def read_from_disk(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """A file of the project as others see it."""
+
+    path: str
+    text: str
+    index: Index
+
+    def statement(self, lines: Lines) -> Statement:
+        return _statement(self, lines)
+
+
+@dataclass(eq=False)
+class Statement:
+    """A statement of the top level of a file, parsed by itself."""
+
+    unit: Unit
+    lines: Lines
+    tree: cst.Module
+
+    @cached_property
+    def owners(self) -> dict[cst.CSTNode, cst.CSTNode | None]:
+        """Every node in it, with the class that it is in the body of."""
+        import libcst as cst
+
+        found: dict[cst.CSTNode, cst.CSTNode | None] = {}
+        waiting: list[tuple[cst.CSTNode, cst.CSTNode | None]] = [(self.tree, None)]
+        while waiting:
+            node, owner = waiting.pop()
+            found[node] = owner
+            inner = node if isinstance(node, cst.ClassDef) else owner
+            waiting.extend((child, inner) for child in node.children)
+        return found
+
+
+@lru_cache(_UNITS)
+def _unit(path: str, data: bytes) -> Unit | None:
+    try:
+        text = decode(data)
+    except Unreadable:
+        return None
+    return Unit(path, text, read_index(text))
+
+
+@lru_cache(_STATEMENTS)
+def _statement(unit: Unit, lines: Lines) -> Statement:
+    """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
+    text = "".join(lines_with_ends(unit.text)[lines.first - 1 : lines.last])
+    return Statement(unit, lines, parse(text))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a module is: its file, or the folder of a package without one."""
+
+    path: str
+    is_file: bool = True
+
+    @property
+    def folder(self) -> str | None:
+        """Where its submodules are; None for a plain module."""
+        if not self.is_file:
+            return self.path
+        folder, name = os.path.split(self.path)
+        return folder if name == INIT else None
+
+
+@dataclass
+class Surroundings:
+    """The files around the one at ``path``, absolute; ``roots`` are the folders that a project is imported from.
+
+    ``looked_at`` is what was read, each with its content, and what was looked for and not found, with None: as long
+    as all that is the same, so is what the file's imports mean.
+    """
+
+    path: str
+    roots: Sequence[str] = ()
+    sources: Sources = read_from_disk
+    looked_at: dict[str, bytes | None] = field(default_factory=dict)
+    statements: list[Statement] = field(default_factory=list)
+    # packages without a file of their own
+    _folders: set[str] = field(default_factory=set)
+    _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
+
+    def unit(self, path: str) -> Unit | None:
+        data = self._read(path)
+        return _unit(path, data) if data is not None else None
+
+    def statement(self, unit: Unit, lines: Lines) -> Statement | None:
+        try:
+            statement = unit.statement(lines)
+        except Unreadable:
+            return None
+        self.statements.append(statement)
+        return statement
+
+    def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
+        """Whether the imports of the file itself, whose text is given, lead to one that matters."""
+        waiting = [(self.path, found) for found in read_index(text).imports]
+        seen: set[str] = set()
+        while waiting:
+            importer, wanted = waiting.pop()
+            for unit in self._imported(wanted, importer):
+                if unit.path not in seen:
+                    seen.add(unit.path)
+                    if matters(unit.text):
+                        return True
+                    waiting.extend((unit.path, found) for found in unit.index.imports)
+        return False
+
+    def _imported(self, wanted: Import, importer: str) -> Iterator[Unit]:
+        """The files that an import runs: those of the module that it names, and of one that it takes from there."""
+        place = self.find(wanted, importer)
+        below = self.submodule(place, wanted.name) if place is not None and wanted.name else None
+        places = [each for each in (place, below) if each is not None and each.is_file and each.path != self.path]
+        for each in places:
+            if (unit := self.unit(each.path)) is not None:
+                yield unit
+
+    @property
+    def reads(self) -> tuple[tuple[str, str | None], ...]:
+        """What was looked at: paths with the digests of their contents, None for what did not exist."""
+        return tuple((path, digest(data) if data is not None else None) for path, data in self.looked_at.items())
+
+    def find(self, wanted: Import, importer: str) -> Place | None:
+        """The module that an import in the file ``importer`` takes a name from, or binds itself."""
+        asked = (wanted, importer)
+        if asked not in self._found:
+            self._found[asked] = self._find(wanted, importer)
+        return self._found[asked]
+
+    def _find(self, wanted: Import, importer: str) -> Place | None:
+        parts = wanted.module.split(".") if wanted.module else []
+        if wanted.level:
+            folder = os.path.dirname(importer)
+            for _ in range(wanted.level - 1):
+                folder = os.path.dirname(folder)
+            return self._within(folder, parts, wanted.name)
+        if parts[0] in _KNOWN or not EXCLUDED_FOLDERS.isdisjoint(parts):
+            return None
+        for root in self._roots(importer, parts[0]):
+            found = self._root_of(root, parts) if wanted.root else self._within(root, parts, wanted.name)
+            if found is not None and found.path != importer:
+                return found
+        return None
+
+    def submodule(self, package: Place, name: str) -> Place | None:
+        """A module or package below a package."""
+        if package.folder is None:
+            return None
+        path = os.path.join(package.folder, name)
+        return self._regular(path) or (Place(path, is_file=False) if path in self._folders else None)
+
+    def _root_of(self, root: str, parts: Sequence[str]) -> Place | None:
+        """What ``import a.b.c`` binds: the package ``a``, a folder without a file if there is nothing but ``a.b.c``."""
+        first = os.path.join(root, parts[0])
+        if found := self._regular(first):
+            return found
+        if not self._regular(os.path.join(root, *parts)):
+            return None
+        self._folders.update(os.path.join(root, *parts[:count]) for count in range(1, len(parts)))
+        return Place(first, is_file=False)
+
+    def _within(self, folder: str, parts: Sequence[str], name: str | None) -> Place | None:
+        """The module of that dotted name below a folder; one without a file if that holds the module ``name``."""
+        path = os.path.join(folder, *parts)
+        if found := self._regular(path):
+            return found
+        return Place(path, is_file=False) if name and self._regular(os.path.join(path, name)) else None
+
+    def _regular(self, path: str) -> Place | None:
+        candidates = (os.path.join(path, INIT), f"{path}.py")
+        return next((Place(file) for file in candidates if file == self.path or self._read(file) is not None), None)
+
+    def _roots(self, importer: str, first: str) -> Iterator[str]:
+        """Where Python would look for a module whose name begins so, the likeliest first.
+
+        A script's own folder is the first entry of ``sys.path``, even before the standard library. The folder of a
+        package's file is not: it counts last, for what runs as a script all the same.
+        """
+        folder = os.path.dirname(importer)
+        top = folder
+        while self._read(os.path.join(top, INIT)) is not None and top != os.path.dirname(top):
+            top = os.path.dirname(top)
+        if top == folder:
+            yield folder
+        if first in sys.stdlib_module_names:
+            return
+        yield from dict.fromkeys((top, *self.roots, *(os.path.join(root, "src") for root in self.roots), folder))
+
+    def _read(self, path: str) -> bytes | None:
+        if path not in self.looked_at:
+            self.looked_at[path] = self.sources(path)
+        return self.looked_at[path]

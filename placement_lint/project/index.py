@@ -1,0 +1,242 @@
+"""What the top level of a file binds, and the lines that do: all that is needed to run a part of it.
+
+An index is plain data, made from Python's own parser at a tenth of what a libcst tree costs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from placement_lint.source.parsing import python_tree
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A statement of the top level: its first line and its last, decorators included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Import:
+    """``from ..module import name``, with ``level`` dots; ``import module`` where there is no name.
+
+    ``root`` where only the first part of a dotted module is bound.
+    """
+
+    level: int
+    module: str
+    name: str | None = None
+    root: bool = False
+
+
+Binding = Lines | Import
+
+
+@dataclass(frozen=True)
+class Index:
+    """The top level of a file, in the order in which it runs.
+
+    ``bindings`` are, for each name, the statements that bind it or change what it holds. ``exports`` is a literal
+    ``__all__``. ``rebound`` and ``changed`` are the names that functions of the file assign to, or change in place.
+    ``imports`` are those of the whole file, functions included.
+    """
+
+    bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    stars: tuple[Import, ...] = ()
+    exports: tuple[str, ...] | None = None
+    rebound: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    imports: tuple[Import, ...] = ()
+
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """The names that others may ask for: those of ``__all__``, else all that are defined or imported by name."""
+        if self.exports is not None:
+            return self.exports
+        return tuple(
+            name
+            for name, found in self.bindings.items()
+            if name[0] != "_" and (isinstance(found[-1], Lines) or found[-1].name is not None)
+        )
+
+
+def read_index(text: str) -> Index:
+    """The index of a text; empty where Python cannot parse it, which is reported where the file itself is checked."""
+    try:
+        tree = python_tree(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Index()
+    inner = {statement: _Inner(statement) for statement in tree.body if isinstance(statement, _DEFINITIONS)}
+    changes = {statement.name: found.changed for statement, found in inner.items()}
+    bindings: dict[str, list[Binding]] = {}
+    stars: list[Import] = []
+    imports = [found for each in inner.values() for found in each.imports]
+    variables = frozenset(_variables(tree))
+    for statement in tree.body:
+        own = [*_imports_within(statement)]
+        imports.extend(found for _, found in own)
+        stars.extend(found for name, found in own if name == "*")
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for name, found in own:
+                bindings.setdefault(name, []).append(found)
+        elif not _is_for_scripts(statement):
+            lines = _lines(statement)
+            for name in dict.fromkeys((*_bound(statement), *_touched(statement, variables, changes))):
+                bindings.setdefault(name, []).append(lines)
+    bindings.pop("*", None)
+    return Index(
+        bindings={name: tuple(found) for name, found in bindings.items()},
+        stars=tuple(stars),
+        exports=_exports(tree),
+        rebound=frozenset(name for each in inner.values() for name in each.rebound),
+        changed=frozenset(name for names in changes.values() for name in names),
+        imports=tuple(imports),
+    )
+
+
+def _lines(statement: ast.stmt) -> Lines:
+    decorators = getattr(statement, "decorator_list", [])
+    return Lines(min(part.lineno for part in (statement, *decorators)), statement.end_lineno or statement.lineno)
+
+
+def _is_for_scripts(statement: ast.stmt) -> bool:
+    """``if __name__ == "__main__"``: what an import leaves out."""
+    return isinstance(statement, ast.If) and any(
+        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
+    )
+
+
+# --- imports -----------------------------------------------------------------------------------------------
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[str, Import]]:
+    """The names that an import binds, each with where it comes from."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.asname is None:
+                yield alias.name.partition(".")[0], Import(0, alias.name, root=True)
+            else:
+                yield alias.asname, Import(0, alias.name)
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
+
+
+def _imports_within(statement: ast.stmt) -> Iterator[tuple[str, Import]]:
+    """The imports of a statement of the top level; one in a branch is taken to be one that runs."""
+    for node in _at_top_level(statement):
+        yield from _imports(node)
+
+
+def _exports(tree: ast.Module) -> tuple[str, ...] | None:
+    """A literal ``__all__``; None where it is computed or there is none."""
+    found: list[str] | None = None
+    for statement in tree.body:
+        if isinstance(statement, (ast.Assign, ast.AugAssign)) and "__all__" in _bound(statement):
+            try:
+                names = ast.literal_eval(statement.value)
+            except ValueError:
+                return None
+            found = [*(found or [] if isinstance(statement, ast.AugAssign) else []), *map(str, names)]
+    return tuple(found) if found is not None else None
+
+
+# --- what statements bind and touch ------------------------------------------------------------------------------
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _at_top_level(statement: ast.AST) -> Iterator[ast.AST]:
+    """The statement and what is inside it, without the bodies of functions and classes."""
+    yield statement
+    if isinstance(statement, _SCOPES):
+        for decorator in getattr(statement, "decorator_list", []):
+            yield from _at_top_level(decorator)
+        return
+    for child in ast.iter_child_nodes(statement):
+        yield from _at_top_level(child)
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    names: list[str] = []
+    for node in _at_top_level(statement):
+        if isinstance(node, _DEFINITIONS):
+            names.append(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append(node.id)
+        else:
+            names.extend(name for name, _ in _imports(node))
+    return names
+
+
+def _variables(tree: ast.Module) -> Iterator[str]:
+    """The names of the top level that hold something which can change: no definitions, no imports, no literals."""
+    for statement in tree.body:
+        literal = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+        if not literal:
+            for node in _at_top_level(statement):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id
+
+
+def _touched(statement: ast.stmt, variables: frozenset[str], changes: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    """The variables whose content a statement may change: it calls something with them, or stores into them."""
+    for node in _at_top_level(statement):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            root = _root(node)
+            if root in variables:
+                yield root
+        elif isinstance(node, ast.Call):
+            yield from changes.get(_root(node.func), ())
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name) and part.id in variables:
+                    yield part.id
+    for decorator in getattr(statement, "decorator_list", []):
+        yield from changes.get(_root(decorator), ())
+
+
+def _root(node: ast.AST) -> str:
+    """The name that a chain of attributes, items and calls begins with."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+# Methods that change a list, dict or set in place.
+_MUTATORS = {"append", "extend", "insert", "update", "setdefault", "add", "pop", "remove", "clear", "discard"}
+
+
+class _Inner:
+    """What the body of a function or class imports, declares global, and changes of what is outside it."""
+
+    def __init__(self, definition: ast.stmt) -> None:
+        self.imports: list[Import] = []
+        self.rebound: set[str] = set()
+        own: set[str] = set()
+        changed: set[str] = set()
+        for node in ast.walk(definition):
+            if isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Store):
+                    own.add(node.id)
+            elif isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+                changed.add(_changed_by(node))
+            elif isinstance(node, ast.arg):
+                own.add(node.arg)
+            elif isinstance(node, ast.Global):
+                self.rebound.update(node.names)
+            else:
+                self.imports.extend(found for _, found in _imports(node))
+        self.changed = frozenset(changed - own - {""} | self.rebound)
+
+
+def _changed_by(node: ast.AST) -> str:
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+        return _root(node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
+        return _root(node.func)
+    return ""

@@ -1,0 +1,67 @@
+"""The files of a run together: what several of them say is said once, and what one of them refutes is not said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from placement_lint.checker import Checked
+from placement_lint.finding import Finding, Range
+from placement_lint.own_rules import UNUSED_SUPPRESSION
+
+Key = tuple[str, int, str, Range]
+
+
+@dataclass(frozen=True)
+class _Said:
+    finding: Finding
+    own: bool  # by the file that it is about
+
+    @property
+    def weight(self) -> tuple[object, ...]:
+        """The gravest first, then what the file says itself; the rest only so that the order of files says nothing."""
+        steps = tuple((step.path, step.range, step.message) for step in self.finding.trace)
+        return (-self.finding.severity.rank, not self.own, self.finding.message, steps)
+
+
+def reconciled(results: Sequence[Checked]) -> list[Finding]:
+    """The findings of a run, whatever the order of its files: sorted."""
+    by_key: dict[Key, list[_Said]] = {}
+    for said in _standing(results):
+        by_key.setdefault(_key(said.finding), []).append(said)
+    kept = (finding for said in by_key.values() for finding in _heaviest(said))
+    return sorted(kept, key=lambda finding: finding.sort_key)
+
+
+def _key(finding: Finding) -> Key:
+    return (finding.path, finding.cell or 0, finding.code, finding.range)
+
+
+def _standing(results: Sequence[Checked]) -> Iterator[_Said]:
+    """What no other file takes back."""
+    tended = {attribute for checked in results for attribute in checked.tended}
+    needed = {comment for checked in results for comment in checked.needed}
+    own = {_key(finding) for checked in results for finding in checked.findings if finding.path == checked.path}
+    for checked in results:
+        provisos = {one.finding: one for one in checked.provisional}
+        for finding in checked.findings:
+            proviso = provisos.get(finding)
+            if finding.code == UNUSED_SUPPRESSION.code and (finding.path, finding.range) in needed:
+                continue
+            if proviso is not None and proviso.unless_tended in tended:
+                continue
+            if proviso is not None and proviso.unless_reported is not None:
+                path, place = proviso.unless_reported
+                if (path, 0, finding.code, place) in own:
+                    continue
+            yield _Said(finding, finding.path == checked.path)
+
+
+def _heaviest(said: Iterable[_Said]) -> list[Finding]:
+    """One of what several files say of the same place; with the fix that the file itself has for it."""
+    best = min(said, key=lambda one: one.weight)
+    own = [one.finding for one in said if one.own]
+    if best.own:
+        return own
+    fix = next((finding.fix for finding in own if finding.fix), None)
+    return [replace(best.finding, fix=fix)]
