@@ -18,6 +18,7 @@ from placement_lint.flow import (
     modules,
     movables,
     optimizers,
+    replicas,
     tensors,
     wrappers,
 )
@@ -147,7 +148,7 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     value = machine.read(owner.id, name)
     if value is not None:
         _note_read(machine, owner, name, node)
-        return _as_replicated(machine, owner, value)
+        return _as_replicated(machine, owner, name, value, node)
     if isinstance(owner.cls, Class):
         found = find(machine, owner.cls, name)
         if isinstance(found, Function):
@@ -221,15 +222,19 @@ def _method(machine: Machine, owner: Object, function: Function, node: cst.CSTNo
     return Bound(owner, function.name, function, node)
 
 
-def _as_replicated(machine: Machine, owner: Object, value: Value) -> Value:
-    """Parameters and buffers of a replica are on its own GPU."""
+def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
+    """Parameters and buffers of a replica are on its own GPU; what is changed in place, others may see."""
     if not machine.replica or owner.id not in machine.replicated:
         return value
 
     def there(option: Value) -> Value:
-        if isinstance(option, Tensor) and option.role in (Role.PARAMETER, Role.BUFFER):
-            return replace(option, place=REPLICA, assumed=False)
-        return option
+        if not isinstance(option, Tensor):
+            return option
+        own = (owner.id, name) in machine.written
+        shared = replace(option, memory=None if own else Holder(owner, name, node))
+        if option.role in (Role.PARAMETER, Role.BUFFER):
+            return replace(shared, place=REPLICA, assumed=False)
+        return shared
 
     return machine.lift(there, value)
 
@@ -283,10 +288,10 @@ def _note_read(machine: Machine, owner: Object, name: str, node: cst.CSTNode) ->
         return
     if machine.in_forward and (owner.id, name) in machine.written:
         return
-    machine.reads.setdefault((_identity(owner), name), {}).setdefault(node, machine.updating)
+    machine.reads.setdefault((identity(owner), name), {}).setdefault(node, machine.updating)
 
 
-def _identity(owner: Object) -> int:
+def identity(owner: Object) -> int:
     return owner.cls.id if isinstance(owner.cls, Class) else owner.id
 
 
@@ -361,9 +366,10 @@ def _write_of_module(
         if machine.replica and owner.id in machine.replicated:
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
             machine.rebinds.append(
-                (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), _identity(owner))
+                (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), identity(owner))
             )
         machine.written.add((owner.id, name))
+        machine.changed.add((identity(owner), name))
     _report_lost_parameter(machine, owner, name, before, value, node)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)
@@ -428,6 +434,8 @@ def note_container(machine: Machine, owner: Object, name: str, value: Value, nod
         elif isinstance(option, Sequence):
             held = option.items
         for item in held:
+            if isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT):
+                machine.holders.setdefault(item.id, Holder(owner, name, node, container, registrable=initialised))
             hold(machine, item, Holder(owner, name, node, container, registrable=initialised))
 
 
@@ -498,6 +506,9 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         return environment.variable(machine, key, node)
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
+        if owner.scattered:
+            of_rows = key == Const(0) or not isinstance(key, Const)
+            return machine.fresh(node, ITEM_TYPES.get(owner.type, ""), of_rows)
         part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
         stored = machine.read(owner.id, f"[{name!r}]") if isinstance(key, Const) else None
         return stored if stored is not None else part
@@ -568,6 +579,7 @@ def _write_item(
         machine.write(owner.id, f"[{key.value!r}]", value)
     if owner == environment.ENVIRON:
         environment.write(machine, key, value, node)
+    replicas.change_item(machine, owner, key, value, node)
     if not isinstance(owner, Object):
         return NONE
     creation.note_keeping(machine, value)

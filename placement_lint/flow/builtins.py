@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, imports, iteration, methods
+from placement_lint.flow import attributes, calls, imports, iteration, methods, replicas
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
 from placement_lint.flow.containers import content
@@ -21,6 +21,7 @@ from placement_lint.flow.values import (
     Choice,
     Class,
     Const,
+    Device,
     External,
     Imported,
     Kind,
@@ -42,7 +43,7 @@ def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Ca
     handler = _BUILTINS.get(name)
     if handler is not None:
         return handler(machine, arguments, node)
-    return machine.fresh(f"{name}()")
+    return machine.fresh(f"{name}()", scattered=replicas.depends(machine, *arguments.values()))
 
 
 def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -173,7 +174,9 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
                 machine.emit(ReplicaLossUsed(node, machine.scene, source, how, name, value))
             if isinstance(value, Symbol):
                 return replace(value, type=name)
-            return value if isinstance(value, (Const, AtLeast)) else machine.fresh(f"{name}()", name)
+            if isinstance(value, (Const, AtLeast, Device)):
+                return value
+            return machine.fresh(f"{name}()", name, replicas.depends(machine, value))
 
         given = arguments.get(0)
         if isinstance(given, Const) and name in ("int", "str"):
@@ -188,7 +191,8 @@ def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if items is not None and items.exact:
         return Const(len(items.items))
     owner = _owner(arguments)
-    return machine.part(owner, "len", node, type="int") if owner else machine.fresh(node, "int")
+    scattered = replicas.depends(machine, *arguments.values())
+    return machine.part(owner, "len", node, type="int") if owner else machine.fresh(node, "int", scattered)
 
 
 def _owner(arguments: Arguments) -> int:
@@ -318,6 +322,7 @@ _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "sorted": _same,
     "reversed": _same,
     "list": _listed,
+    "set": _listed,
     "tuple": _tuple,
     "dict": _dict,
     "filter": _filter,

@@ -465,6 +465,6 @@ def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Oper
         weights = modules.weights(machine, module, where, label)
         if inputs and modules.takes_inputs_as_they_are(module):
             tensors.operate(machine, label, [weights, *inputs], node)
-        return replace(weights.tensor, role=Role.BATCH)
+        return replace(weights.tensor, role=Role.BATCH, scattered=any(given.tensor.scattered for given in inputs))
 
     return machine.lift(output, place)

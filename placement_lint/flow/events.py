@@ -6,7 +6,7 @@ own, and the scene says under which condition. Labels are how the program itself
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -73,6 +73,12 @@ class Operand:
     layer: str = ""
     # an item of the list or tuple that ``source`` names
     inside: bool = False
+
+    @property
+    def not_registrable(self) -> Operand:
+        """The same, where a buffer in the place of the attribute that holds it would be wrong as well."""
+        holder = replace(self.tensor.holder, registrable=False) if self.tensor.holder else None
+        return replace(self, tensor=replace(self.tensor, holder=holder))
 
     @property
     def named(self) -> str:
@@ -279,6 +285,27 @@ class AttributeRebound(Event):
     # where the attribute is read later on: the value that the program misses
     reads: tuple[Note, ...]
     buffer: bool
+
+
+@dataclass(frozen=True)
+class SharedTensorChanged(Event):
+    """A replica changes, in place, a buffer of its module or a tensor that is a plain attribute of it."""
+
+    label: str
+    name: str
+    buffer: bool
+    # what it is changed by depends on the rows of the replica
+    from_batch: bool
+
+
+@dataclass(frozen=True)
+class SharedContainerChanged(Event):
+    """A replica puts tensors into a list, set or dict of its module; ``how`` is the method, or ``[]=``."""
+
+    label: str
+    name: str
+    container: str
+    how: str
 
 
 @dataclass(frozen=True)

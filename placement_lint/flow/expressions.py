@@ -325,6 +325,8 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
         if place < len(items.items):
             return items.items[place]
         return machine.fresh() if items.exact else items.items[-1]
+    if isinstance(value, Symbol) and value.scattered:
+        return machine.fresh("", ITEM_TYPES.get(value.type, ""), place == 0)
     if isinstance(value, Symbol):
         return machine.part(value.id, ("part", place), "", None, ITEM_TYPES.get(value.type, ""))
     return machine.fresh()

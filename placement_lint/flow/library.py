@@ -24,6 +24,7 @@ from placement_lint.flow import (
     optimizers,
     processes,
     ranks,
+    replicas,
     surgery,
     tensors,
     wrappers,
@@ -321,6 +322,10 @@ def _buffer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     return machine.lift(_as_buffer, arguments.get(0, "data") or machine.fresh())
 
 
+def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return builtins.call_builtin(machine, "list", Arguments(arguments.positional[:1]), node)
+
+
 def _deepcopy(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     original = arguments.get(0, "x") or machine.fresh()
 
@@ -462,7 +467,8 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
         taken = [operand for _, operand in operands]
         return tensors.operate(machine, f"`{short}`", taken, node, scalar=False) or machine.fresh()
     first = operands[0][1].tensor
-    return tensors.derive(first, short, node, first.scalar)
+    derived = tensors.derive(first, short, node, first.scalar)
+    return replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
 
 
 def _torch_function(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
@@ -472,7 +478,9 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         return machine.fresh(node)
     if short.endswith("_"):
         # In place, as all of torch.nn.init: the tensor itself, still a Parameter if it was one.
-        return operands[0][1].tensor
+        first = operands[0][1].tensor
+        replicas.change(machine, first, short, replace(arguments, positional=arguments.positional[1:]), node)
+        return first
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
         return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
     if short in SAME_DEVICE:
@@ -481,7 +489,8 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
             return machine.fresh()
         return replace(result, scalar=False) if short in ("cat", "stack", "concat") else result
     first = operands[0][1].tensor
-    return tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
+    derived = tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
+    return replace(derived, scattered=replicas.depends(machine, *arguments.values()))
 
 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
@@ -628,6 +637,7 @@ _HANDLERS: dict[str, Handler] = {
     "torch.nn.Buffer": _buffer,
     "copy.deepcopy": _deepcopy,
     "copy.copy": _identity,
+    "collections.deque": _deque,
     "torch.autograd.Variable": _identity,
     "torch.utils.data.DataLoader": loaders.build,
     "torch.utils.data.TensorDataset": loaders.tensor_dataset,

@@ -22,6 +22,7 @@ from placement_lint.flow.events import (
     OptimizerStateStranded,
     ReplicaLossReduced,
     Scene,
+    SharedTensorChanged,
     VisibleDevicesLate,
 )
 from placement_lint.flow.store import Delta, Store
@@ -160,6 +161,10 @@ class Machine:
         self.running: list[cst.CSTNode] = []
         # how many of them are of other files
         self.foreign_calls = 0
+        # the block of the simple statement that is running, and its place there
+        self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
+        # the tests of the branches that are running, inside each other
+        self.guards: list[cst.BaseExpression] = []
         # the loops that are running, inside each other
         self.loops: list[cst.For] = []
         # for each of the running loops the last id given before it began: what has a later one may change each round
@@ -186,8 +191,6 @@ class Machine:
         self.in_default_context = 0
         self.updating = False
         self.testing = False
-        # the block of the simple statement that is running, and its place there
-        self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
         # the call that is a statement of its own: what it returns is dropped
         self.statement: cst.CSTNode | None = None
         self._lifting = 0
@@ -238,6 +241,11 @@ class Machine:
         # the samplers that ask a process group for the rank, and the DataParallels that believe to be alone
         self.sharing: list[Group] = []
         self.parallels: list[Parallel] = []
+        # by class (or object): the attributes that a forward assigns or changes
+        self.changed: set[tuple[int, str]] = set()
+        # plain tensors that replicas add to: as buffers they would be no better
+        self.accumulating: set[tuple[int, str]] = set()
+        self.shared_changes: list[tuple[SharedTensorChanged, int, frozenset[str]]] = []
         # attributes and items that were read, at least once, of something else than a wrapper
         self.read_of_others: set[cst.CSTNode] = set()
         self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
@@ -317,9 +325,9 @@ class Machine:
             self.frames = frames
             vars(self).update(moment)
 
-    def fresh(self, text: str | cst.CSTNode = "", type: str = "") -> Symbol:
-        """A value of which nothing is known, but perhaps its type."""
-        return Symbol(self.new_id(), text, type=type)
+    def fresh(self, text: str | cst.CSTNode = "", type: str = "", scattered: bool = False) -> Symbol:
+        """A value of which nothing is known, but perhaps its type, or that it depends on the rows of a replica."""
+        return Symbol(self.new_id(), text, type=type, scattered=scattered)
 
     def part(
         self,

@@ -16,6 +16,7 @@ from placement_lint.flow import (
     modules,
     numbering,
     optimizers,
+    replicas,
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
@@ -92,11 +93,17 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
     return machine.fresh(node)
 
 
-def _list_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
+def extend_list(machine: Machine, target: Object, arguments: Arguments, node: cst.CSTNode) -> None:
+    """``items += more``: in place, as ``extend`` does."""
+    _list_method(machine, target, "extend", arguments, node)
+
+
+def _list_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.CSTNode) -> Value:
     items = machine.read(target.id, "#items")
     known = items if isinstance(items, Sequence) else Sequence((), exact=False)
     added: tuple[Value, ...] = ()
-    if name in ("append", "insert"):
+    replicas.change_container(machine, target, name, None, arguments.values(), node)
+    if name in ("append", "insert", "add"):
         added = arguments.positional[-1:]
     elif name == "extend":
         more = content(machine, arguments.get(0) or NONE)
@@ -126,6 +133,7 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     mapping = machine.read(target.id, "#map")
     if not isinstance(mapping, Mapping):
         return machine.fresh()
+    replicas.change_container(machine, target, name, None, arguments.values(), node)
     if name == "update":
         other = arguments.get(0)
         if isinstance(other, Object) and other.kind is Kind.DICT:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import expressions, methods, tensors
+from placement_lint.flow import expressions, methods, replicas, tensors
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import Operand, ReplicaLossUsed
@@ -279,7 +279,8 @@ def arithmetic(
             return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
         if isinstance(left, Const) and isinstance(left.value, str):
             return methods.formatted(machine, left.value, (right,))
-    return machine.fresh(node, "number" if _is_number(left) and _is_number(right) else "")
+    type_ = "number" if _is_number(left) and _is_number(right) else ""
+    return machine.fresh(node, type_, replicas.depends(machine, left, right))
 
 
 def _is_number(value: Value) -> bool:
@@ -306,6 +307,7 @@ def _tensor_arithmetic(
         other = right if isinstance(left, Tensor) else left
         scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
         derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
+        derived = replace(derived, scattered=replicas.depends(machine, left, right))
         if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
             # A 0-dim CPU tensor goes along with a CUDA tensor, if that is what the other side is.
             derived = replace(derived, place=machine.fresh())

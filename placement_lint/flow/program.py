@@ -19,6 +19,7 @@ from placement_lint.flow import (
     modules,
     processes,
     ranks,
+    replicas,
     statements,
     wrappers,
 )
@@ -30,6 +31,7 @@ from placement_lint.flow.events import (
     DevicesMixed,
     Event,
     FirstDeviceMissed,
+    SharedTensorChanged,
     WrapperAttributeRead,
 )
 from placement_lint.flow.machine import Machine
@@ -74,6 +76,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
         _look_at_the_uncalled(machine)
     _resolve_rebinds(machine)
+    replicas.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)
@@ -81,11 +84,14 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
     wrappers.resolve_loads(machine)
     checkpoints.resolve(machine)
     ignoring = choices.resolve(machine)
-    not_alone = processes.resolve(machine)
+    elsewhere = processes.resolve(machine)
+    elsewhere.update(
+        event.node for event in machine.events if isinstance(event, SharedTensorChanged) and not event.buffer
+    )
     events = [
         _settled(machine, event)
         for event in machine.events
-        if not _follows_from(event, ignoring, not_alone) and (machine.forks or not isinstance(event, CudaInWorker))
+        if not _follows_from(event, ignoring, elsewhere) and (machine.forks or not isinstance(event, CudaInWorker))
     ]
     if log is not None:
         log.ended(machine, events)
@@ -97,18 +103,23 @@ def _settled(machine: Machine, event: Event) -> Event:
         return replace(event, initialised=machine.uses_cuda)
     if isinstance(event, WrapperAttributeRead):
         return replace(event, always=event.node not in machine.read_of_others)
+    if isinstance(event, DevicesMixed) and replicas.accumulates(machine, event.stray.tensor.holder):
+        return replace(event, stray=event.stray.not_registrable)
     return event
 
 
-def _follows_from(event: Event, ignoring: set[cst.CSTNode], not_alone: set[cst.CSTNode]) -> bool:
+def _follows_from(event: Event, ignoring: set[cst.CSTNode], elsewhere: set[cst.CSTNode]) -> bool:
     """Whether what happens only follows from something that is reported by itself.
 
-    Tensors meet because one of them ignored the choice of device; a rank's module is not on the first of all GPUs.
+    Tensors meet because one of them ignored the choice of device, or is shared by replicas; a rank's module is not on
+    the first of all GPUs.
     """
     if isinstance(event, FirstDeviceMissed):
-        return event.node in not_alone
+        return event.node in elsewhere
     if not isinstance(event, DevicesMixed):
         return False
+    if event.node in elsewhere:
+        return True
     histories = (event.stray.tensor.history, event.home.tensor.history)
     return any(note.node in ignoring for history in histories for note in history)
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import calls, devices, expressions, gathering, iteration, operators
+from placement_lint.flow import calls, devices, expressions, gathering, iteration, methods, operators, replicas
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
@@ -22,6 +22,8 @@ from placement_lint.flow.values import (
     Const,
     Device,
     Function,
+    Kind,
+    Object,
     Partial,
     Tensor,
     Value,
@@ -74,6 +76,10 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
     with machine.only_updating():
         before = expressions.evaluate(machine, node.target)
     value = expressions.evaluate(machine, node.value)
+    if isinstance(before, Object) and before.kind is Kind.LIST and isinstance(node.operator, cst.AddAssign):
+        methods.extend_list(machine, before, Arguments((value,)), node)
+        return
+    replicas.update(machine, before, value, node)
     sources = (node.target, node.value)
     after = machine.lift(
         lambda one, other: operators.arithmetic(machine, one, other, node.operator, sources, node),
@@ -143,10 +149,12 @@ def _if(machine: Machine, node: cst.If) -> None:
     holds = operators.truth(machine, expressions.evaluate(machine, node.test), node.test)
     if machine.dead:
         return
+    machine.guards.append(node.test)
     machine.fork(
         ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
         asks=True,
     )
+    machine.guards.pop()
 
 
 def _block(machine: Machine, body: cst.BaseSuite) -> Value:

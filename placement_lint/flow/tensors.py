@@ -8,13 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import (
-    choices,
-    creation,
-    ddp,
-    modules,
-    optimizers,
-)
+from placement_lint.flow import choices, creation, ddp, modules, optimizers, replicas
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
@@ -67,6 +61,7 @@ from placement_lint.flow.vocabulary import (
     NEW_METHODS,
     REDUCTIONS,
     SAME_DEVICE,
+    VIEWS,
     Shape,
 )
 from placement_lint.rule import Note
@@ -339,6 +334,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         synced=frozenset().union(*(tensor.synced for tensor in operands)),
         unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
         assumed=all(tensor.assumed for tensor in operands),
+        scattered=any(tensor.scattered for tensor in operands),
     )
 
 
@@ -346,7 +342,8 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
     lost = Lost(how, node, tensor.place, tensor.uid) if tensor.role is Role.PARAMETER else tensor.lost
     role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
-    return replace(tensor, role=role, lost=lost, scalar=scalar, uid=0)
+    memory = tensor.memory if how.strip(".()") in VIEWS else None
+    return replace(tensor, role=role, lost=lost, scalar=scalar, memory=memory, uid=0)
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
@@ -393,7 +390,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda"):
         return Const(tensor.place.kind == "cuda")
     if name in HOST_VALUE_ATTRIBUTES:
-        return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""))
+        return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""), tensor.scattered and name == "shape")
     if name in ("data", "T", "mT", "H", "real", "imag"):
         return derive(tensor, f".{name}", node, tensor.scalar)
     if name == "grad":
@@ -452,9 +449,13 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         ddp.backward(machine, tensor, node)
     if name == "detach":
         return ddp.severed(derive(tensor, ".detach()", node, tensor.scalar))
+    replicas.change(machine, tensor, name, arguments, node)
+    if name == "get_device":
+        return tensor.place
     if name in HOST_VALUE_METHODS:
+        of_rows = name != "size" or arguments.get(0, "dim") in (None, Const(0))
         type_ = "int" if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
-        return machine.fresh(node, type_)
+        return machine.fresh(node, type_, tensor.scattered and of_rows)
     if name in NEW_METHODS:
         return build_like(machine, arguments.with_receiver(tensor), node)
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
@@ -477,7 +478,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
             return tensor if plain != name else result
     if plain != name:
         return tensor
-    return derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
+    derived = derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
+    return replace(derived, scattered=replicas.depends(machine, tensor, *arguments.values()))
 
 
 # Methods that may take the last dimension away, and those that may add one to a 0-dim tensor.

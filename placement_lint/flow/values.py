@@ -51,6 +51,8 @@ class Symbol:
     parent: Symbol | Object | None = field(default=None, compare=False)
     # the Python type that it surely has: ``float``, ``str``, ``torch.Size``; empty where that is not known
     type: str = field(default="", compare=False)
+    # a number that depends on the rows of a batch that DataParallel scattered
+    scattered: bool = field(default=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -213,13 +215,18 @@ class Tensor:
     # the DDP wrappers through which it was computed, and the calls that went round one (its id, the call)
     synced: frozenset[int] = frozenset()
     unsynced: frozenset[tuple[int, cst.CSTNode]] = frozenset()
+    # computed from the rows of a batch that DataParallel scattered: each replica has others
+    scattered: bool = field(default=False, compare=False)
+    # while a replica runs, the attribute of its module whose memory this is
+    memory: Holder | None = field(default=None, compare=False)
     # tells the tensor itself from an equal one: kept while it is only handed around
     uid: int = field(default=0, compare=False)
 
     def at(self, place: Place, note: Note | None = None, source: Source = Source.MOVE) -> Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
-        return replace(self, place=place, history=history, source=source, assumed=False, holder=None, uid=0)
+        moved = replace(self, place=place, history=history, source=source, assumed=False)
+        return replace(moved, holder=None, memory=None, uid=0)
 
 
 class Kind(Enum):

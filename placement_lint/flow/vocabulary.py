@@ -157,6 +157,12 @@ HOST_VALUE_ATTRIBUTES = {
     "is_meta", "itemsize", "nbytes", "is_quantized",
 }  # fmt: skip
 
+# What gives another tensor on the same memory.
+VIEWS = {
+    "data", "detach", "T", "mT", "real", "imag", "indexing", "view", "view_as", "squeeze", "unsqueeze", "select",
+    "narrow", "transpose", "t", "permute", "flatten", "expand", "reshape", "swapaxes", "movedim",
+}  # fmt: skip
+
 # Reductions: 0-dim without a ``dim`` argument.
 REDUCTIONS = {
     "sum", "mean", "max", "min", "prod", "norm", "std", "var", "median", "all", "any", "argmax", "argmin",

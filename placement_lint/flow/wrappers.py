@@ -346,11 +346,17 @@ def _scattered(machine: Machine, arguments: Arguments, device: Place) -> Argumen
     def scatter(value: Value) -> Value:
         return machine.lift(lambda option: _map_tensors(machine, option, to_device, unknown), value)
 
+    in_replica = device == REPLICA
+    batch = arguments.positional[0] if arguments.positional else None
+
     def to_device(tensor: Tensor) -> Value:
-        return replace(tensor, place=device, role=_scattered_role(tensor), assumed=False, holder=None, uid=0)
+        there = replace(tensor, place=device, role=_scattered_role(tensor), assumed=False, holder=None, uid=0)
+        return replace(there, scattered=in_replica)
 
     def unknown(symbol: Symbol) -> Value:
-        return Tensor(device, None, Role.INPUT, assumed=True) if device == REPLICA else symbol
+        # What else than the first argument may be no tensor at all.
+        of_rows = symbol == batch
+        return Tensor(device, None, Role.INPUT, assumed=True, scattered=of_rows) if in_replica else symbol
 
     return replace(
         arguments,
@@ -408,6 +414,8 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> V
             lost=None,
             holder=None,
             entered=None,
+            scattered=False,
+            memory=None,
             uid=0,
         )
 

@@ -1,9 +1,11 @@
 """DPL3xx: module state."""
 
 from placement_lint.rules.state import (
+    buffer_updated_from_first_chunk,
     module_created_in_forward,
     parameter_lost_by_conversion,
     requires_grad_without_effect,
+    shared_state_in_replica,
     state_rebound_in_replica,
     unregistered_container,
     unregistered_tensor_attribute,
@@ -16,6 +18,8 @@ RULES: tuple[Rule, ...] = (
     unregistered_tensor_attribute.RULE,
     unregistered_container.RULE,
     state_rebound_in_replica.RULE,
+    shared_state_in_replica.RULE,
+    buffer_updated_from_first_chunk.RULE,
     module_created_in_forward.RULE,
     requires_grad_without_effect.RULE,
 )

@@ -51,6 +51,13 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unused_allowed": {"how": "frozen", "find_unused_parameters": True},
         "wrapped_again": REPAIRED,
     },
+    "buffer-updated-from-first-chunk": {
+        "batch_norm": "torch's own layers do so by design",
+        "independent": {"from_batch": False},
+        "initialised_once": "it is an initialisation, by a chunk as well as by a batch",
+        "single_device": {"device_ids": [0]},
+        "updated_outside": REPAIRED,
+    },
     "device-choice-ignored": {
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
@@ -225,6 +232,14 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "other_objects": "its objects are neither modules nor tensors",
         "own_attribute": "the module reads the attribute itself",
         "parameters": {"module": False},
+    },
+    "shared-state-in-replica": {
+        "collected_outside": REPAIRED,
+        "keyed_by_device": {"how": "[]=", "keyed": True},
+        "never_wrapped": {"device_ids": [0]},
+        "numbers": "numbers of the replicas may well be collected",
+        "own_list": "the list is one of the replica",
+        "returned": REPAIRED,
     },
     "state-rebound-in-replica": {
         "buffer_in_place": {"buffer": True, "in_place": True},

@@ -1,0 +1,151 @@
+"""Replicas update a buffer, and only the first one's update is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import SharedTensorChanged
+from placement_lint.flow.facts import replica_facts
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a `forward` of a `DataParallel` model that changes a buffer in place by something computed from the
+batch: running statistics, moving averages, a queue, a count of rows.
+""",
+    why="""\
+`replicate` gives the first replica the buffers of the module itself, and the others copies
+(torch/nn/parallel/replicate.py). Each replica changes its own by its own chunk of the batch, and only the first
+one's change is kept. With 2 or more GPUs the statistics come from B/n of the B rows, silently: a count is n times
+too small, a moving average is noisier. With 0 or 1 GPU they come from the whole batch.
+""",
+    example="""\
+import torch
+from torch import nn
+
+
+class Centred(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        x = self.fc(x)
+        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return x - self.mean
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(Centred().to(device))
+model(torch.randn(8, 8))
+""",
+    instead="""\
+import torch
+from torch import nn
+
+
+class Centred(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        x = self.fc(x)
+        return x - self.mean, x.detach()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(Centred().to(device))
+_, output = model(torch.randn(8, 8))
+model.module.mean.mul_(0.9).add_(output.mean(0), alpha=0.1)
+""",
+    silent="""\
+- The change does not depend on the batch: `self.steps += 1`, `self.scale.mul_(0.99)`.
+- It is made once, under a test of something that the same module changes (`if not self.initialised: ...`).
+- BatchNorm and other layers of torch.nn keep their statistics this way by design; their documentation says so.
+- The buffer is updated outside `forward`, from the gathered output.
+- The class is never wrapped in `DataParallel`, or only with a single device id.
+""",
+    fix="""\
+Return what the buffer is updated by, and update it in the training loop from the gathered output; or train
+with DistributedDataParallel and reduce the statistics over its ranks.
+""",
+)
+
+
+def check(event: SharedTensorChanged) -> Iterator[Problem]:
+    if event.buffer and event.from_batch:
+        yield Problem(
+            event.node,
+            f"under DataParallel the buffer `{event.label}` keeps the update of the first replica alone: it sees "
+            "one chunk of the batch, silently",
+            event.scene.replica,
+            advice="update it outside `forward`, from the gathered output",
+            facts={"from_batch": True, **replica_facts(event.scene)},
+        )
+
+
+def flagged(facts: Facts) -> str:
+    return _updated(facts, inside=True)
+
+
+def control(facts: Facts) -> str:
+    return _updated(facts, inside=False)
+
+
+def _updated(facts: Facts, inside: bool) -> str:
+    """How the buffer is after a call of the wrapped model, and of the module itself."""
+    import torch
+    from torch import Tensor
+
+    from placement_lint.probe.bench import SIDE, Model, parallel, replicas
+
+    def update(model: Any, x: Tensor) -> None:
+        model.seen.add_(x.sum() if facts["from_batch"] else 1.0)
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        if inside:
+            update(self, x)
+        return x
+
+    model: Any = Model(forward)
+    model.register_buffer("other", torch.zeros(()))
+    model.register_buffer("seen", torch.zeros(()))
+    batch = torch.arange(1.0, 1 + SIDE * replicas(facts))[:, None]
+    seen = []
+    for caller in (model, parallel(model, facts)):
+        model.seen.zero_()
+        output = caller(batch.to(model.weight.device))
+        if not inside:
+            update(model, output)
+        seen.append(float(model.seen))
+    bare, wrapped = seen
+    if wrapped == bare:
+        return f"the buffer is {bare:g}, wrapped or not"
+    return f"the buffer is {wrapped:g}, and {bare:g} where the model is bare"
+
+
+EXPERIMENT = Experiment(
+    claim="of what the replicas add to a buffer in place, only the first one's part is kept",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("where the model is bare"),),
+    facts={"from_batch": True, "device_ids": [0, 1]},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule(
+    "DPL307",
+    "buffer-updated-from-first-chunk",
+    Severity.WARNING,
+    PAGE,
+    {SharedTensorChanged: check},
+    experiment=EXPERIMENT,
+)
