@@ -216,7 +216,7 @@ def _numbers(machine: Machine, bounds: tuple[Value, ...]) -> Sequence:
             return Sequence(tuple(Const(number) for number in numbers))
     if len(bounds) == 1 and isinstance(bounds[0], AtLeast):
         return Sequence(tuple(Const(number) for number in range(bounds[0].bound)), exact=False)
-    return Sequence((machine.fresh("i"),), exact=False)
+    return Sequence((machine.fresh("i", "int"),), exact=False)
 
 
 def _enumerate(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -224,7 +224,7 @@ def _enumerate(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     known = iteration.each(machine, iterable)
     if known is not None:
         return Sequence(tuple(Sequence((Const(place), item)) for place, item in enumerate(known)), exact=True)
-    pair = Sequence((machine.fresh("i"), iteration.element(machine, iterable, node)))
+    pair = Sequence((machine.fresh("i", "int"), iteration.element(machine, iterable, node)))
     return Sequence((pair,), exact=False)
 
 

@@ -10,6 +10,7 @@ import libcst as cst
 
 from placement_lint.flow import (
     attributes,
+    batches,
     checkpoints,
     creation,
     ddp,
@@ -54,6 +55,7 @@ from placement_lint.flow.vocabulary import (
     LOSS_MODULES,
     PARAMETRIC_LAYERS,
     RECURRENT_LAYERS,
+    SEQUENCE_LAYERS,
 )
 
 
@@ -395,14 +397,29 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
     if name in LOSS_MODULES:
         return _loss_forward(machine, module, inputs, node)
     if name not in PARAMETRIC_LAYERS:
-        return inputs[0].tensor if inputs else _opaque_forward(machine, module, inputs, node)
+        return _without_parameters(name, inputs[0].tensor) if inputs else _opaque_forward(machine, module, inputs, node)
     place = modules.place_of(machine, module)
     # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
     shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
     result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
+    if machine.replica and name in SEQUENCE_LAYERS:
+        result = machine.lift(lambda option: batches.after_layer(machine, module, name, inputs, option, node), result)
     if name not in RECURRENT_LAYERS:
         return result
-    return Sequence((result, Sequence((result, result)) if name == "torch.nn.LSTM" else result))
+    state = machine.lift(_state, result)
+    return Sequence((result, Sequence((state, state)) if name == "torch.nn.LSTM" else state))
+
+
+def _state(result: Value) -> Value:
+    """``h_n`` of a recurrent layer has the batch in its second dimension, whatever ``batch_first`` says."""
+    known = isinstance(result, Tensor) and result.split is not None
+    return replace(result, split=1) if isinstance(result, Tensor) and known else result
+
+
+def _without_parameters(name: str, tensor: Tensor) -> Tensor:
+    """An activation, a dropout, a pooling; only flattening may take the batch's dimension away."""
+    merged = name == "torch.nn.Flatten" and tensor.split != 0
+    return replace(tensor, split=None) if merged else tensor
 
 
 def _apply_layer(
@@ -448,9 +465,9 @@ def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node:
 def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Value:
     """A loss with its ``reduction`` argument applied: by default the mean over the batch."""
     if reduction is None or reduction in (Const("mean"), Const("batchmean")):
-        return replace(loss, scalar=True, reduction="mean", role=Role.PLAIN)
+        return replace(loss, scalar=True, reduction="mean", role=Role.PLAIN, split=None)
     if reduction == Const("sum"):
-        return replace(loss, scalar=True, reduction="sum", role=Role.PLAIN)
+        return replace(loss, scalar=True, reduction="sum", role=Role.PLAIN, split=None)
     return replace(loss, scalar=False if reduction == Const("none") else None, reduction=None, role=Role.PLAIN)
 
 

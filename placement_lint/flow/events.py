@@ -269,6 +269,37 @@ class NonTensorReturned(Event):
 
 
 @dataclass(frozen=True)
+class BatchMisplaced(Event):
+    """In a replica the batch is not in the dimension in which something takes it to be.
+
+    ``what`` is ``input`` of a layer (``node`` wraps the model), ``state``, which came in as an argument of the call
+    (``node``), or ``output`` (``node`` is what forward returns). ``layer`` is the class of the layer, if there is one.
+    """
+
+    what: str
+    label: str
+    layer: str
+    # the dimension along which DataParallel splits and gathers, and the one that counts here
+    split: int
+    dim: int
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class NotBatched(Event):
+    """An argument of a DataParallel call is split although its first dimension is not the batch's, or it has none.
+
+    ``rows`` is its first size, None where it is 0-dim; ``batch`` the number of rows of the others, where it is known.
+    """
+
+    label: str
+    rows: int | None
+    batch: int | None
+    keyword: bool
+    history: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
 class ParametersRead(Event):
     """``parameters()`` or its kind is called on a module while a replica runs."""
 

@@ -27,6 +27,7 @@ from placement_lint.flow.values import (
     Mapping,
     Object,
     Parameters,
+    Role,
     Sequence,
     Symbol,
     Tensor,
@@ -319,7 +320,8 @@ def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node
 
 def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTNode) -> Value:
     if isinstance(value, Tensor):
-        return replace(value, uid=machine.new_id())
+        kept = value if value.role is Role.BATCH else replace(value, split=None, rows=frozenset(), literal=False)
+        return replace(kept, uid=machine.new_id())
     items = content(machine, value)
     if items is not None and items.items:
         if place < len(items.items):

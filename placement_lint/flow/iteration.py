@@ -47,7 +47,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
     if isinstance(iterable, Parameters):
         return a_parameter(machine, iterable)
     if isinstance(iterable, Tensor):
-        return replace(iterable, uid=0, scalar=None)
+        return replace(iterable, uid=0, scalar=None, split=None, rows=frozenset(), literal=False)
     items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or not isinstance(items.items[0], Const)):
         return _step(machine, items.items[0])
@@ -159,6 +159,7 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
             role=Role.PLAIN if sample.role is not Role.BATCH else Role.BATCH,
             source=Source.LOADER,
             rows=rows,
+            loaded=True,
             history=(note,),
             uid=machine.new_id(),
             holder=None,
@@ -179,4 +180,5 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
         )
         return Sequence(parts, items_of.exact)
     note = Note(node, "a batch comes out of the loader on the CPU here")
-    return Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, uid=machine.new_id())
+    uid = machine.new_id()
+    return Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, loaded=True, uid=uid)

@@ -9,6 +9,7 @@ from functools import lru_cache
 import libcst as cst
 
 from placement_lint.flow import (
+    batches,
     builtins,
     checkpoints,
     choices,
@@ -25,6 +26,7 @@ from placement_lint.flow import (
     processes,
     ranks,
     replicas,
+    shapes,
     surgery,
     tensors,
     wrappers,
@@ -64,6 +66,7 @@ from placement_lint.flow.vocabulary import (
     CONTAINERS,
     CUDA_CONSTRUCTORS,
     CUDA_INITIALISERS,
+    ELEMENTWISE,
     FACTORIES,
     FUNCTION_TYPES,
     FUNCTIONAL_LOSSES,
@@ -84,6 +87,7 @@ from placement_lint.flow.vocabulary import (
     REDUCTIONS,
     REPARAMETRIZATIONS,
     SAME_DEVICE,
+    SEQUENCE_LAYERS,
     SHARDING,
     SURGERY,
     WEIGHTED_LOSSES,
@@ -277,6 +281,8 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
         _criterion(machine, module, name, arguments, node)
     if FALSE in (arguments.keyword("affine"), arguments.keyword("elementwise_affine")):
         machine.write(module.id, modules.PLAIN, TRUE)
+    if name in SEQUENCE_LAYERS:
+        batches.built(machine, module, name, arguments)
     return module
 
 
@@ -468,7 +474,11 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
         return tensors.operate(machine, f"`{short}`", taken, node, scalar=False) or machine.fresh()
     first = operands[0][1].tensor
     derived = tensors.derive(first, short, node, first.scalar)
-    return replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
+    derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
+    if first.split == 0:
+        # all of them take the batch first and leave it there
+        return replace(derived, split=0)
+    return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
 
 
 def _torch_function(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
@@ -487,10 +497,15 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         result = tensors.operate(machine, f"`{name}`", [operand for _, operand in operands], node)
         if result is None:
             return machine.fresh()
-        return replace(result, scalar=False) if short in ("cat", "stack", "concat") else result
+        split = result.split if short in ELEMENTWISE or short in ("cat", "concat") else None
+        if short == "stack":
+            split = shapes.stacked(result.split, arguments.get(1, "dim"))
+        scalar = False if short in ("cat", "stack", "concat") else result.scalar
+        return replace(result, scalar=scalar, split=split)
     first = operands[0][1].tensor
     derived = tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
-    return replace(derived, scattered=replicas.depends(machine, *arguments.values()))
+    derived = replace(derived, scattered=replicas.depends(machine, *arguments.values()))
+    return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
 
 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
@@ -572,12 +587,14 @@ def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     """A PackedSequence: its data is where the padded tensor is, or the sequences are."""
     given = arguments.get(0, "input") or arguments.keyword("sequences") or machine.fresh()
     items = content(machine, given)
-    return given if items is None else items.items[0] if items.items else machine.fresh(node)
+    first = given if items is None else items.items[0] if items.items else machine.fresh(node)
+    return machine.lift(lambda option: batches.packed(option, arguments), first)
 
 
 def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``pad_packed_sequence`` returns the padded tensor and its lengths, which are always on the CPU."""
-    return Sequence((arguments.get(0, "sequence") or machine.fresh(), Tensor(CPU, False)))
+    packed = arguments.get(0, "sequence") or machine.fresh()
+    return Sequence((machine.lift(lambda option: batches.unpacked(option, arguments), packed), Tensor(CPU, False)))
 
 
 def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -611,12 +628,12 @@ def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls at once, and moves nothing."""
     module, ids = arguments.get(0, "module") or NONE, arguments.get(2, "device_ids") or NONE
-    output = arguments.get(3, "output_device") or NONE
+    output, dim = arguments.get(3, "output_device") or NONE, arguments.get(4, "dim")
 
     def call_parallel(inner: Value, chosen: Value) -> Value:
         if not isinstance(inner, (Object, Symbol)):
             return machine.fresh()
-        wrapper = wrappers.around(machine, inner, chosen, output, node)
+        wrapper = wrappers.around(machine, inner, chosen, output, node, dim=dim)
         return calling.call_object(machine, wrapper, Arguments((arguments.get(1, "inputs") or NONE,)), node)
 
     return machine.lift(call_parallel, module, ids)

@@ -174,6 +174,9 @@ class Machine:
         self.replica_ids: tuple[object, ...] = ()
         # the frames that were running when the replica began
         self.replica_depth = 0
+        # the dimension along which its inputs were split, and whether one of them turned out to be a hidden state
+        self.replica_dim: int | None = None
+        self.state_crossed = False
         self.replicated: frozenset[int] = frozenset()
         # the modules whose forward is running, and the attributes written since the outermost one began
         self.in_forward: list[Object] = []

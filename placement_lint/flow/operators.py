@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import expressions, methods, replicas, tensors
+from placement_lint.flow import (
+    expressions,
+    methods,
+    replicas,
+    shapes,
+    tensors,
+)
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import Operand, ReplicaLossUsed
@@ -75,7 +81,7 @@ def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
         if isinstance(option, Const) and isinstance(option.value, (int, float)):
             return Const(-option.value) if isinstance(node.operator, cst.Minus) else machine.fresh()
         if isinstance(option, Tensor):
-            return tensors.derive(option, "negation", node, option.scalar)
+            return shapes.same(option, tensors.derive(option, "negation", node, option.scalar))
         return machine.fresh()
 
     return machine.lift(apply, value)
@@ -307,6 +313,8 @@ def _tensor_arithmetic(
         other = right if isinstance(left, Tensor) else left
         scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
         derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
+        if symbol != "@":
+            derived = shapes.same(tensor, derived)
         derived = replace(derived, scattered=replicas.depends(machine, left, right))
         if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
             # A 0-dim CPU tensor goes along with a CUDA tensor, if that is what the other side is.
@@ -316,7 +324,7 @@ def _tensor_arithmetic(
     if result is None:
         return machine.fresh()
     lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
-    return replace(result, lost=lost)
+    return replace(result, lost=lost, split=sides[0].tensor.split if symbol == "@" else result.split)
 
 
 def _scaled(machine: Machine, loss: Tensor) -> Tensor:

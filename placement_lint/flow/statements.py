@@ -9,7 +9,17 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import calls, devices, expressions, gathering, iteration, methods, operators, replicas
+from placement_lint.flow import (
+    batches,
+    calls,
+    devices,
+    expressions,
+    gathering,
+    iteration,
+    methods,
+    operators,
+    replicas,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
@@ -96,6 +106,7 @@ def _return(machine: Machine, node: cst.Return) -> None:
     if not machine.dead:
         if node.value is not None and len(machine.frames) == machine.replica_depth + 1:
             gathering.check(machine, value, node.value)
+            batches.check_returned(machine, value, node.value)
         machine.jump("function", value)
 
 

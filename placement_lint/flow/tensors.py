@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import choices, creation, ddp, modules, optimizers, replicas
+from placement_lint.flow import (
+    choices,
+    creation,
+    ddp,
+    modules,
+    optimizers,
+    replicas,
+    shapes,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
@@ -53,12 +61,14 @@ from placement_lint.flow.values import (
     source_text,
 )
 from placement_lint.flow.vocabulary import (
+    ELEMENTWISE,
     FACTORIES_THAT_KEEP,
     HOST_FACTORIES,
     HOST_VALUE_ATTRIBUTES,
     HOST_VALUE_METHODS,
     HOST_VALUE_TYPES,
     NEW_METHODS,
+    NUMBER_TYPES,
     REDUCTIONS,
     SAME_DEVICE,
     VIEWS,
@@ -82,15 +92,19 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         def make(place: Value) -> Value:
             assert isinstance(place, (Device, Symbol))
             built = _built(machine, name, place, source, scalar, node)
-            return replace(built, rows=_rows(machine, shape, arguments))
+            return replace(built, rows=_rows(machine, shape, arguments), literal=shape is Shape.DATA)
 
         return machine.lift(make, CPU if name in HOST_FACTORIES else default_place(machine))
     written = choices.argument(node, len(node.args), "device")
     how = node if written is None else f"device={source_text(written)}"
     choices.request_literal(machine, given, written, how, node)
-    return machine.lift(
-        lambda device: _built_on(machine, name, device, _scalar(machine, shape, arguments), node), given
-    )
+    rows, literal = _rows(machine, shape, arguments), shape is Shape.DATA
+
+    def make_on(device: Value) -> Value:
+        built = _built_on(machine, name, device, _scalar(machine, shape, arguments), node)
+        return replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
+
+    return machine.lift(make_on, given)
 
 
 def _built_on(machine: Machine, name: str, device: Value, scalar: bool | None, node: cst.Call) -> Value:
@@ -141,7 +155,11 @@ def _scalar(machine: Machine, shape: Shape, arguments: Arguments) -> bool | None
 
 
 def _rows(machine: Machine, shape: Shape, arguments: Arguments) -> frozenset[int]:
-    """The first size of ``torch.randn(27, 4)`` or ``torch.randint(0, 9, (27,))``."""
+    """The first size of ``torch.randn(27, 4)``, ``torch.randint(0, 9, (27,))`` or ``torch.tensor([1, 2])``."""
+    if shape is Shape.DATA:
+        data = arguments.get(0, "data")
+        listed = content(machine, data) if data is not None else None
+        return frozenset({len(listed.items)}) if listed is not None and listed.exact else frozenset()
     if shape not in (Shape.SIZES, Shape.SIZE, Shape.LAST_SIZE) or not arguments.positional:
         return frozenset()
     size = arguments.positional[-1 if shape is Shape.LAST_SIZE else 0]
@@ -157,6 +175,8 @@ def _scalar_of_data(machine: Machine, data: Value | None) -> bool | None:
         return isinstance(data.value, (int, float, bool))
     if isinstance(data, Tensor):
         return data.scalar
+    if isinstance(data, Symbol) and data.type:
+        return data.type in NUMBER_TYPES
     if data is not None and content(machine, data) is not None:
         return False
     if data == ARRAY:
@@ -331,6 +351,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         history=home.history,
         holder=home.holder,
         entered=next((tensor.entered for tensor in operands if tensor.entered), None),
+        split=shapes.joined(operands),
         synced=frozenset().union(*(tensor.synced for tensor in operands)),
         unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
         assumed=all(tensor.assumed for tensor in operands),
@@ -343,14 +364,16 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     lost = Lost(how, node, tensor.place, tensor.uid) if tensor.role is Role.PARAMETER else tensor.lost
     role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
     memory = tensor.memory if how.strip(".()") in VIEWS else None
-    return replace(tensor, role=role, lost=lost, scalar=scalar, memory=memory, uid=0)
+    other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, memory=memory)
+    return replace(other, role=role, lost=lost, scalar=scalar, uid=0)
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
     """``t[key]``: a CPU index may index a CUDA tensor, a CUDA index must not index a CPU tensor."""
     modules.report_unregistered(machine, tensor.uid, node)
     if tensor.role is Role.BATCH:
-        return replace(tensor, uid=0)
+        named = isinstance(key, Const) and isinstance(key.value, str)
+        return replace(tensor, uid=0) if named else shapes.after_index(tensor, replace(tensor, uid=0), key)
     if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
         # It may as well be a tuple of anything.
         return machine.fresh(node)
@@ -358,7 +381,7 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         if isinstance(item, Tensor) and _may_not_index(tensor, item):
             stray, home = Operand(node.value, tensor), Operand(node.slice[0], item)
             machine.emit(_mixed(machine, "indexing", stray, home, node))
-    return derive(tensor, "indexing", node, _scalar_after_index(tensor, key))
+    return shapes.after_index(tensor, derive(tensor, "indexing", node, _scalar_after_index(tensor, key)), key)
 
 
 def _may_not_index(tensor: Tensor, index: Tensor) -> bool:
@@ -392,7 +415,8 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name in HOST_VALUE_ATTRIBUTES:
         return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""), tensor.scattered and name == "shape")
     if name in ("data", "T", "mT", "H", "real", "imag"):
-        return derive(tensor, f".{name}", node, tensor.scalar)
+        derived = derive(tensor, f".{name}", node, tensor.scalar)
+        return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
     if name == "grad":
         return replace(tensor, role=Role.PLAIN, modules=frozenset(), uid=0)
     return Bound(tensor, name, node=node)
@@ -448,7 +472,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         optimizers.backward(machine, tensor)
         ddp.backward(machine, tensor, node)
     if name == "detach":
-        return ddp.severed(derive(tensor, ".detach()", node, tensor.scalar))
+        return ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
     replicas.change(machine, tensor, name, arguments, node)
     if name == "get_device":
         return tensor.place
@@ -475,12 +499,17 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if plain in SAME_DEVICE and others:
         result = operate(machine, f"`{name}`", [Operand(receiver, tensor), *others], node)
         if result is not None:
-            return tensor if plain != name else result
+            kept = result.split if plain in ELEMENTWISE else tensor.split if plain == "matmul" else None
+            return tensor if plain != name else replace(result, split=kept)
     if plain != name:
-        return tensor
+        return shapes.after(tensor, tensor, plain, arguments) if plain in _RESHAPES else tensor
     derived = derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
-    return replace(derived, scattered=replicas.depends(machine, tensor, *arguments.values()))
+    derived = replace(derived, scattered=replicas.depends(machine, tensor, *arguments.values()))
+    return shapes.after(tensor, derived, name, arguments)
 
+
+# What moves dimensions also has a form that does so in place.
+_RESHAPES = {"t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims"}
 
 # Methods that may take the last dimension away, and those that may add one to a 0-dim tensor.
 _REMOVES_DIMENSIONS = REDUCTIONS | {"squeeze", "select", "logsumexp", "unbind", "diagonal", "split", "chunk"}
@@ -546,13 +575,14 @@ def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Va
     def convert(option: Value) -> Value:
         text = option.name if isinstance(option, External) else option.value if isinstance(option, Const) else None
         if not isinstance(text, str):
-            return replace(derive(tensor, ".type(…)", node, tensor.scalar), place=machine.fresh())
+            derived = shapes.same(tensor, derive(tensor, ".type(…)", node, tensor.scalar))
+            return replace(derived, place=machine.fresh())
         if text.endswith("Tensor"):
             device = Device("cuda") if text.startswith("torch.cuda.") else CPU
             if device != CPU:
                 choices.request_type(machine, dtype, node)
             return move(machine, tensor, device, node, ".type(…)")
-        return derive(tensor, ".type(…)", node, tensor.scalar)
+        return shapes.same(tensor, derive(tensor, ".type(…)", node, tensor.scalar))
 
     return machine.lift(convert, dtype)
 

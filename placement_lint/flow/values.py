@@ -208,6 +208,11 @@ class Tensor:
     entered: cst.CSTNode | None = field(default=None, compare=False)
     # how many rows it may have, where that is known: of a loader's batches, the full ones and the last
     rows: frozenset[int] = frozenset()
+    # the values of its rows are written out in the program; it is a loader's batch, or came of one row by row
+    literal: bool = False
+    loaded: bool = False
+    # in a replica: the dimension along which DataParallel split it, which is that of the batch
+    split: int | None = None
     # the place is taken for granted, not seen: an unknown argument of a forward
     assumed: bool = False
     # the reduction of a vector of per-replica losses that this number comes from

@@ -163,6 +163,15 @@ VIEWS = {
     "narrow", "transpose", "t", "permute", "flatten", "expand", "reshape", "swapaxes", "movedim",
 }  # fmt: skip
 
+# Methods, and functions of torch and torch.nn.functional, that go element by element (or row by row).
+SAME_SHAPE = {
+    "to", "cuda", "cpu", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "contiguous", "clone",
+    "detach", "data", "requires_grad_", "relu", "gelu", "elu", "selu", "silu", "mish", "leaky_relu", "sigmoid",
+    "tanh", "softplus", "logsigmoid", "dropout", "alpha_dropout", "abs", "neg", "exp", "log", "log1p", "sqrt",
+    "rsqrt", "square", "pow", "sin", "cos", "clamp", "clip", "round", "floor", "ceil", "sign", "erf", "layer_norm",
+    "normalize", "masked_fill", "pin_memory", "negation", "flip",
+}  # fmt: skip
+
 # Reductions: 0-dim without a ``dim`` argument.
 REDUCTIONS = {
     "sum", "mean", "max", "min", "prod", "norm", "std", "var", "median", "all", "any", "argmax", "argmin",
@@ -186,6 +195,12 @@ SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
         )
     ),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")),
+}  # fmt: skip
+
+# Those among them that go element by element.
+ELEMENTWISE = {
+    "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum", "minimum", "where",
+    "lerp", "addcmul", "addcdiv", "logaddexp", "masked_fill", "fmax", "fmin", "eq", "ne", "gt", "lt", "ge", "le",
 }  # fmt: skip
 
 # torch.nn.functional: the same, by argument position.
@@ -271,6 +286,18 @@ PARAMETRIC_LAYERS = {
 
 # Layers whose forward returns more than one tensor, or takes tensors that need not share a device.
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
+
+# Layers that have the batch in the second dimension unless they are built with ``batch_first=True``: how many of
+# their arguments have it there, and the position of ``batch_first`` where it can be given by position.
+SEQUENCE_LAYERS = {
+    **dict.fromkeys(RECURRENT_LAYERS, (1, 4)),
+    "torch.nn.MultiheadAttention": (3, 9),
+    "torch.nn.Transformer": (2, 10),
+    "torch.nn.TransformerEncoder": (1, -1),
+    "torch.nn.TransformerDecoder": (2, -1),
+    "torch.nn.TransformerEncoderLayer": (1, 6),
+    "torch.nn.TransformerDecoderLayer": (2, 6),
+}
 
 CONTAINERS = {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"}
 CONTAINER_METHODS = {"append", "extend", "insert", "pop", "values", "items", "keys", "update", "clear"}

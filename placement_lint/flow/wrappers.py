@@ -13,6 +13,7 @@ from dataclasses import replace
 import libcst as cst
 
 from placement_lint.flow import (
+    batches,
     checkpoints,
     ddp,
     device_arguments,
@@ -51,6 +52,7 @@ from placement_lint.rule import Note
 
 _IDS = "#device ids"
 _OUTPUT = "#output device"
+_DIM = "#dim"
 DATA_PARALLEL = "torch.nn.DataParallel"
 
 
@@ -73,7 +75,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
         return machine.fresh()
     output = arguments.get(2, "output_device") or NONE
     machine.lift(lambda option: _checked(machine, name, inner, ids, option, node), output)
-    wrapper = around(machine, inner, ids, output, node, name)
+    wrapper = around(machine, inner, ids, output, node, name, arguments.get(3, "dim"))
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
@@ -120,6 +122,7 @@ def around(
     output: Value,
     node: cst.Call,
     name: str = DATA_PARALLEL,
+    dim: Value | None = None,
 ) -> Object:
     """The bare wrapper object, before its constructor does anything."""
     _require_devices(machine, ids)
@@ -127,6 +130,7 @@ def around(
     machine.write(wrapper.id, modules.INNER, inner)
     machine.write(wrapper.id, _IDS, ids)
     machine.write(wrapper.id, _OUTPUT, output)
+    machine.write(wrapper.id, _DIM, dim or Const(0))
     return wrapper
 
 
@@ -242,6 +246,7 @@ def _on_one_device(
 ) -> Value:
     """With one device there are no replicas, but the same look at where the module is."""
     _check_first_device(machine, wrapper, inner, ids, device, node)
+    batches.check_dimensions(machine, arguments, node)
     return forward(inner, _scattered(machine, arguments, device))
 
 
@@ -278,16 +283,20 @@ def _in_replicas(
     called = Note(node, "called here: each replica runs the forward on its own GPU")
     machine.replica, machine.replica_ids = (built, called), _literal_ids(machine, ids)
     machine.replica_depth = len(machine.frames)
+    given = machine.read(wrapper.id, _DIM)
+    dim = given.value if isinstance(given, Const) and isinstance(given.value, int) else None
+    machine.replica_dim, machine.state_crossed = dim, False
     machine.replicated = frozenset(modules.reachable(machine, inner))
     machine.store.begin()
     try:
-        result = forward(inner, _scattered(machine, arguments, REPLICA))
+        result = forward(inner, _scattered(machine, arguments, REPLICA, dim))
         gathered = _gathered(machine, result, output, _splits_unevenly(machine, arguments, ids))
     finally:
         # What a replica assigns to its attributes goes with the replica.
         machine.store.roll_back()
         machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
         machine.replica_depth = 0
+    batches.check_arguments(machine, arguments, dim, node)
     return _thawed(machine, gathered, node)
 
 
@@ -342,7 +351,7 @@ def _output_device(machine: Machine, wrapper: Object, first: Place | None) -> Pl
     return first or machine.fresh()
 
 
-def _scattered(machine: Machine, arguments: Arguments, device: Place) -> Arguments:
+def _scattered(machine: Machine, arguments: Arguments, device: Place, dim: int | None = None) -> Arguments:
     def scatter(value: Value) -> Value:
         return machine.lift(lambda option: _map_tensors(machine, option, to_device, unknown), value)
 
@@ -350,13 +359,14 @@ def _scattered(machine: Machine, arguments: Arguments, device: Place) -> Argumen
     batch = arguments.positional[0] if arguments.positional else None
 
     def to_device(tensor: Tensor) -> Value:
-        there = replace(tensor, place=device, role=_scattered_role(tensor), assumed=False, holder=None, uid=0)
-        return replace(there, scattered=in_replica)
+        role, there = _scattered_role(tensor), replace(tensor, assumed=False, holder=None, uid=0)
+        there = replace(there, place=device, role=role, scattered=in_replica)
+        return replace(there, split=dim, rows=frozenset(), literal=False)
 
     def unknown(symbol: Symbol) -> Value:
         # What else than the first argument may be no tensor at all.
         of_rows = symbol == batch
-        return Tensor(device, None, Role.INPUT, assumed=True, scattered=of_rows) if in_replica else symbol
+        return Tensor(device, None, Role.INPUT, assumed=True, scattered=of_rows, split=dim) if in_replica else symbol
 
     return replace(
         arguments,
@@ -411,6 +421,7 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> V
             per_replica=tensor.per_replica or tensor.scalar is True,
             uneven=uneven and tensor.scalar is True,
             assumed=tensor.assumed,
+            split=None,
             lost=None,
             holder=None,
             entered=None,

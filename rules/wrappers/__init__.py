@@ -1,11 +1,13 @@
 """DPL1xx: DataParallel and DistributedDataParallel."""
 
 from placement_lint.rules.wrappers import (
+    batch_dim_mismatch,
     data_parallel_in_process_group,
     ddp_forward_bypasses_wrapper,
     ddp_module_changed_after_wrap,
     hardcoded_device_in_replica,
     module_attribute_on_unwrapped,
+    non_batch_argument,
     non_tensor_output,
     parameters_in_replica,
     summed_replica_loss,
@@ -23,6 +25,8 @@ RULES: tuple[Rule, ...] = (
     unreduced_replica_loss.RULE,
     summed_replica_loss.RULE,
     non_tensor_output.RULE,
+    non_batch_argument.RULE,
+    batch_dim_mismatch.RULE,
     data_parallel_in_process_group.RULE,
     ddp_module_changed_after_wrap.RULE,
     ddp_forward_bypasses_wrapper.RULE,

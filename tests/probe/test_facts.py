@@ -20,6 +20,12 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
         ("DPL107", {"type": name})
         for name in ("number", "int", "bool", "str", "list", "torch.Size", "torch.device", "numpy.ndarray", "Output")
     ),
+    *(("DPL108", {"rows": count}) for count in (None, 3)),
+    ("DPL108", {"rows": None, "device_ids": [0]}),
+    ("DPL108", {"keyword": True}),
+    *(("DPL111", {"layer": layer}) for layer in ("GRU", "TransformerEncoderLayer", "MultiheadAttention")),
+    *(("DPL111", {"what": what, "layer": "GRU", "batch_first": True}) for what in ("state", "output")),
+    ("DPL111", {"dim": 1, "batch_first": True}),
     ("DPL114", {"rank": 0}),
     *(
         ("DPL116", {"how": how})
@@ -124,6 +130,12 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL105", {"device_ids": [1]}),
     *(("DPL107", {"type": name}) for name in ("None", "dict", "tensor")),
     ("DPL107", {"device_ids": [1]}),
+    ("DPL108", {"rows": 8}),
+    ("DPL108", {"device_ids": [0]}),
+    ("DPL111", {"dim": 1}),
+    ("DPL111", {"batch_first": True}),
+    ("DPL111", {"what": "inside"}),
+    ("DPL111", {"what": "transposed", "layer": "GRU", "batch_first": True}),
     ("DPL114", {"world_size": 1}),
     *(("DPL116", {"how": how}) for how in ("nothing", "moved to where it is", "loaded", "pruned")),
     ("DPL117", {"called": "both"}),

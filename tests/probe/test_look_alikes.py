@@ -14,6 +14,14 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 REPAIRED = "it is what the control arm runs"
 
 LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
+    "batch-dim-mismatch": {
+        "batch_first": {"batch_first": True},
+        "dim_one": {"dim": 1},
+        "packed": {"batch_first": True},
+        "single_id": {"device_ids": [0]},
+        "state_inside": {"batch_first": True, "what": "transposed"},
+        "transposed": {"what": "inside"},
+    },
     "cuda-in-worker": {
         "context": "its workers are not forked",
         "gpu_generator": REPAIRED,
@@ -145,6 +153,14 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "modules": {"receiver": "module"},
         "unknown_receiver": {"receiver": "module"},
         "walrus_and_nested": REPAIRED,
+    },
+    "non-batch-argument": {
+        "buffer": "the tensor is no argument",
+        "expanded": {"rows": 8},
+        "same_rows": {"rows": 8},
+        "python_numbers": "it is no tensor",
+        "single_id": {"device_ids": [0]},
+        "unknown_sizes": {"rows": 8},
     },
     "non-tensor-output": {
         "never_wrapped": {"wrapper": ""},

@@ -1,0 +1,163 @@
+"""Where the batch is: in the arguments of a DataParallel call, in what layers of its replicas get, in what they return.
+
+DataParallel splits every tensor that it is given along one dimension and gathers every tensor that comes back along
+the same (torch/nn/parallel/scatter_gather.py), whatever that dimension is to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow import shapes
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.containers import content
+from placement_lint.flow.events import BatchMisplaced, NotBatched, Operand
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import FALSE, NONE, TRUE, Kind, Mapping, Object, Sequence, Tensor, Value
+from placement_lint.flow.vocabulary import RECURRENT_LAYERS, SEQUENCE_LAYERS
+from placement_lint.rule import Note
+
+_BATCH_FIRST = "#batch first"
+
+
+# --- layers ------------------------------------------------------------------------------------------------------
+
+
+def built(machine: Machine, module: Object, name: str, arguments: Arguments) -> None:
+    """``nn.LSTM(…, batch_first=True)``; a stack of layers has it from the layer that it is made of."""
+    position = SEQUENCE_LAYERS[name][1]
+    given = arguments.get(position, "batch_first") or (machine.fresh() if arguments.spread else FALSE)
+    if position < 0:
+        layer = arguments.get(0, "encoder_layer") or arguments.get(0, "decoder_layer")
+        known = machine.read(layer.id, _BATCH_FIRST) if isinstance(layer, Object) else None
+        given = known if known is not None else machine.fresh()
+    machine.write(module.id, _BATCH_FIRST, given)
+
+
+def after_layer(
+    machine: Machine, module: Object, name: str, inputs: list[Operand], result: Value, node: cst.Call
+) -> Value:
+    """What a recurrent layer, an attention or a transformer makes of the batch's dimension, if it is there at all."""
+    if not isinstance(result, Tensor):
+        return result
+    batch_first = machine.read(module.id, _BATCH_FIRST)
+    if batch_first not in (TRUE, FALSE):
+        return replace(result, split=None)
+    count = SEQUENCE_LAYERS[name][0]
+    sequences, states = inputs[:count], inputs[count:] if name in RECURRENT_LAYERS else []
+    dim = 0 if batch_first == TRUE else 1
+    misplaced = [given for given in sequences if not shapes.agrees(given.tensor.split, dim)]
+    crossed = [given for given in states if not shapes.agrees(given.tensor.split, 1)]
+    if misplaced:
+        _report(machine, "input", misplaced[0], module, dim, node)
+    elif crossed:
+        _report(machine, "state", crossed[0], module, 1, node)
+    split = None if misplaced or crossed or not sequences else sequences[0].tensor.split
+    output = replace(result, split=split)
+    if name == "torch.nn.MultiheadAttention":
+        return Sequence((output, replace(output, split=None if split is None else 0)))
+    return output
+
+
+def _report(machine: Machine, what: str, given: Operand, module: Object, dim: int, node: cst.Call) -> None:
+    wrapped, called = machine.replica
+    machine.state_crossed = machine.state_crossed or what == "state"
+    layer = module.cls.name.rpartition(".")[2]
+    trace = (Note(module.node, f"`{layer}` is built here"), wrapped, called, Note(node, "called here, in a replica"))
+    at = wrapped.node if what == "input" else called.node
+    split = given.tensor.split or 0
+    machine.emit(BatchMisplaced(at, machine.scene, what, machine.text(node.func), layer, split, dim, trace))
+
+
+def packed(padded: Value, arguments: Arguments) -> Value:
+    """``pack_padded_sequence(x, lengths, batch_first=True)``"""
+    if not isinstance(padded, Tensor) or padded.split is None:
+        return padded
+    dim = 0 if arguments.get(2, "batch_first") == TRUE else 1
+    return replace(padded, split=shapes.PACKED if shapes.agrees(padded.split, dim) else None)
+
+
+def unpacked(sequence: Value, arguments: Arguments) -> Value:
+    """``pad_packed_sequence(p, batch_first=True)``"""
+    if not isinstance(sequence, Tensor) or sequence.split != shapes.PACKED:
+        return sequence
+    return replace(sequence, split=0 if arguments.get(1, "batch_first") == TRUE else 1)
+
+
+# --- outputs -----------------------------------------------------------------------------------------------------
+
+
+def check_returned(machine: Machine, value: Value, node: cst.BaseExpression) -> None:
+    """What forward returns is gathered along the dimension along which its inputs were split."""
+    dim = machine.replica_dim
+    if dim is not None:
+        machine.lift(lambda option: _check_returned(machine, option, dim, node), value)
+
+
+def _check_returned(machine: Machine, value: Value, dim: int, node: cst.BaseExpression) -> Value:
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, "#map") or value
+    parts = [item for _, item in value.items] if isinstance(value, Mapping) else []
+    items = content(machine, value)
+    elements = node.elements if isinstance(node, (cst.Tuple, cst.List)) else ()
+    for place, part in enumerate(items.items if items is not None else parts):
+        spelt_out = items is not None and len(elements) == len(items.items)
+        check_returned(machine, part, elements[place].value if spelt_out else node)
+    if isinstance(value, Tensor) and not shapes.agrees(value.split, dim):
+        label, batch = machine.text(node), value.split or 0
+        machine.emit(BatchMisplaced(node, machine.scene, "output", label, "", dim, batch, machine.replica))
+    return NONE
+
+
+# --- arguments -----------------------------------------------------------------------------------------------------
+
+
+def check_dimensions(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
+    """A 0-dim tensor cannot be split at all, not even for one device."""
+    for value, source, keyword in _given(arguments, node):
+        machine.lift(lambda option, source=source, keyword=keyword: _no_rows(machine, option, source, keyword), value)
+
+
+def _no_rows(machine: Machine, value: Value, source: cst.BaseExpression, keyword: bool) -> Value:
+    if isinstance(value, Tensor) and value.scalar is True:
+        machine.emit(NotBatched(source, machine.scene, machine.text(source), None, None, keyword, value.history))
+    return NONE
+
+
+def check_arguments(machine: Machine, arguments: Arguments, dim: int | None, node: cst.Call) -> None:
+    """Arguments of which it is certain that their first dimension is not that of the batch."""
+    check_dimensions(machine, arguments, node)
+    if dim != 0 or machine.state_crossed:
+        return
+    given = [(machine.restrict(value), source, keyword) for value, source, keyword in _given(arguments, node)]
+    tensors = [value for value, _, _ in given if isinstance(value, Tensor)]
+    for value, source, keyword in given:
+        others = [other for other in tensors if other is not value]
+        if isinstance(value, Tensor) and len(value.rows) == 1 and _is_no_batch(value, others):
+            (rows,) = value.rows
+            batch = max((max(other.rows) for other in others if other.rows), default=None)
+            label = machine.text(source)
+            machine.emit(NotBatched(source, machine.scene, label, rows, batch, keyword, value.history))
+
+
+def _is_no_batch(tensor: Tensor, others: list[Tensor]) -> bool:
+    """Whether another argument has the batch's rows, and this one certainly has fewer, or always the same."""
+    (rows,) = tensor.rows
+    if tensor.loaded:
+        return False
+    if any(rows not in other.rows if other.rows else rows == 1 or tensor.literal for other in others if other.loaded):
+        return True
+    return any(other.rows and rows < min(other.rows) for other in others)
+
+
+def _given(arguments: Arguments, node: cst.Call) -> Iterator[tuple[Value, cst.BaseExpression, bool]]:
+    """The arguments of a call, each with its expression."""
+    by_position = [argument.value for argument in node.args if argument.keyword is None and not argument.star]
+    by_name = {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}
+    for place, value in enumerate(arguments.positional):
+        yield value, by_position[place] if place < len(by_position) else node, False
+    for name, value in arguments.keywords.items():
+        yield value, by_name.get(name, node), True

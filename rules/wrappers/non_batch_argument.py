@@ -1,0 +1,133 @@
+"""DataParallel splits an argument that is no batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import NotBatched
+from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a tensor argument of a `DataParallel` call whose first dimension is not that of the batch: a 0-dim tensor, one
+with a single row beside a batch, one with a constant number of rows such as a weight for each class.
+""",
+    why="""\
+Every tensor among the arguments is chunked along dimension 0 (torch/nn/parallel/scatter_gather.py, `scatter`). A 0-dim
+one raises `RuntimeError: chunk expects at least a 1-dimensional tensor`, even with one GPU. One row makes one chunk,
+and `zip` leaves out the other chunks of the batch: with 8 rows on 4 GPUs 2 rows come back, silently; as a keyword
+argument it raises AssertionError instead. Anything longer is cut up: each replica gets a part of the class weights.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+
+
+class Scaled(nn.Linear):
+    def forward(self, x, temperature):
+        return super().forward(x) / temperature
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(Scaled(8, 4).to(device))
+logits = model(torch.randn(16, 8), torch.tensor([0.5]))
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+
+
+class Scaled(nn.Linear):
+    def forward(self, x, temperature):
+        return super().forward(x) / temperature
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(Scaled(8, 4).to(device))
+logits = model(torch.randn(16, 8), 0.5)
+""",
+    silent="""\
+- Numbers of Python, which every replica gets; buffers and parameters of the module.
+- A tensor expanded to the batch: `t.expand(x.size(0), -1)`.
+- A single device id (a 0-dim tensor fails there as well), `dim=` other than 0.
+- Sizes that the program does not tell, and an argument with as many rows as the batch.
+""",
+    fix="""\
+Pass a Python number, keep the tensor as a buffer of the module, or expand it to one row for each row of the batch.
+""",
+)
+
+
+def check(event: NotBatched) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        _message(event),
+        event.history,
+        advice="pass a Python number, or expand it to the batch" if event.rows in (None, 1) else "make it a buffer",
+        facts={"rows": event.rows, "keyword": event.keyword},
+    )
+
+
+def _message(event: NotBatched) -> str:
+    if event.rows is None:
+        return f"`{event.label}` is a 0-dim tensor, and DataParallel splits every tensor that it is given: it raises"
+    batch = f"the batch has {event.batch}" if event.batch is not None else "the batch has another number"
+    if event.rows > 1:
+        return f"`{event.label}` has {event.rows} rows and {batch}: each replica gets a part of them, silently"
+    effect = "it raises AssertionError" if event.keyword else "rows of the batch are dropped, silently"
+    return f"`{event.label}` has a single row and {batch}, so that it makes one chunk for one replica: {effect}"
+
+
+def flagged(facts: Facts) -> str:
+    return _called(facts, facts["rows"])
+
+
+def control(facts: Facts) -> str:
+    from placement_lint.probe.bench import SIDE, replicas
+
+    return _called(facts, SIDE * replicas(facts))
+
+
+def _called(facts: Facts, count: int | None) -> str:
+    """What becomes of a batch, and of an argument with so many rows, beside it; None for a 0-dim one."""
+    import torch
+
+    from placement_lint.probe.bench import Model, parallel, rows
+
+    seen: list[int] = []
+
+    def forward(x: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
+        seen.append(argument.size(0))
+        return x
+
+    model = Model()
+    model.forward = forward  # type: ignore[method-assign,assignment]
+    batch = rows(facts)
+    argument = torch.ones(()) if count is None else torch.ones(count, 1)
+    wrapped = parallel(model, facts)
+    out = wrapped(batch, argument=argument) if facts["keyword"] else wrapped(batch, argument)
+    if len(out) < len(batch):
+        return f"{len(out)} rows of {len(batch)} come back"
+    with_batch = count == len(batch) or max(seen) == count
+    return "the argument goes along with the batch" if with_batch else f"a replica gets {max(seen)} of {count} rows"
+
+
+EXPERIMENT = Experiment(
+    claim="DataParallel chunks every tensor among the arguments, batch or not",
+    flagged=flagged,
+    control=control,
+    symptoms=(
+        Sees("come back"),
+        Sees("a replica gets"),
+        Raises("RuntimeError", "chunk expects at least a 1-dimensional tensor"),
+        Raises("AssertionError"),
+    ),
+    facts={"rows": 1, "keyword": False, "device_ids": [0, 1]},
+    gpus=2,
+    one_gpu={"device_ids": [0, 0]},
+)
+
+
+RULE = Rule("DPL108", "non-batch-argument", Severity.ERROR, PAGE, {NotBatched: check}, experiment=EXPERIMENT)
