@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import BinaryIO
 
+from placement_lint import registry
 from placement_lint.checker import Checker
 from placement_lint.fixes import Fixer
-from placement_lint.registry import find_rule
 from placement_lint.server import rule_pages
 from placement_lint.server.analysis import Analyse, Analysis, Mend, Request
 from placement_lint.server.frames import packed, read
@@ -49,13 +50,15 @@ class Worker:
     def _write_pages(self, codes: Iterable[str]) -> None:
         """The rules are loaded here; the server only names their pages."""
         for code in set(codes) - self._written:
-            rule_pages.write(find_rule(code))
+            rule_pages.write(registry.find_rule(code))
             self._written.add(code)
 
 
 def main() -> None:
     requests, answers = sys.stdin.buffer, _answers()
     worker = Worker()
+    registry.all_rules()
+    gc.freeze()  # what is there now, stays: the collector need not look at it again and again
     answers.write(packed(None))
     answers.flush()
     while True:
