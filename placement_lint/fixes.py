@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from placement_lint.checker import Checked, Checker, Job
+from placement_lint.checker import Checked, Checker, Job, Reading
 from placement_lint.errors import UsageError
 from placement_lint.finding import Applicability, Edit, Finding
 from placement_lint.results import Run
@@ -44,8 +44,8 @@ class Fixed:
 class Fixer:
     """Applies safe fixes, and unsafe ones where they are wanted; with a ``code`` those of one rule alone."""
 
-    def __init__(self, job: Job, unsafe: bool, code: str | None = None) -> None:
-        self.checker = Checker(job)
+    def __init__(self, job: Job, unsafe: bool, code: str | None = None, reading: Reading | None = None) -> None:
+        self.checker = Checker(job, reading)
         self.code = code
         self.wanted = set(Applicability) if unsafe else {Applicability.SAFE}
 

@@ -95,6 +95,12 @@ def _statement(unit: Unit, lines: Lines) -> Statement:
     return Statement(unit, lines, parse(text))
 
 
+def forget() -> None:
+    """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
+    _unit.cache_clear()
+    _statement.cache_clear()
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a module is: its file, or the folder of a package without one."""

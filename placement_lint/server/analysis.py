@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
 from placement_lint import registry
 from placement_lint.checker import Checked, Job
-from placement_lint.finding import Range
+from placement_lint.finding import Finding, Range
+from placement_lint.placing import Provisional
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,11 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Analyse:
-    """Check a text; None stands for what is on the disk. ``placements`` are wanted of what is open."""
+    """Check a text that is open, or what is on the disk, if that is None."""
 
     path: str
     data: bytes | None
     job: Job
-    placements: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,35 @@ class Mend:
 
 @dataclass(frozen=True)
 class Close:
-    """Nothing will be asked of this file's present text again soon."""
+    """A file is open no more: what is on the disk counts again."""
 
     path: str
 
 
 Request = Analyse | Mend | Close
+
+
+def absolute(checked: Checked) -> Checked:
+    """The same with all paths absolute, as they are from the present working directory."""
+    return replace(
+        checked,
+        path=os.path.abspath(checked.path),
+        findings=tuple(map(_absolute, checked.findings)),
+        provisional=tuple(map(_absolute_proviso, checked.provisional)),
+        needed=tuple((os.path.abspath(path), place) for path, place in checked.needed),
+        tended=tuple((os.path.abspath(path), cls, name) for path, cls, name in checked.tended),
+    )
+
+
+def _absolute(finding: Finding) -> Finding:
+    trace = tuple(replace(step, path=os.path.abspath(step.path)) for step in finding.trace)
+    return replace(finding, path=os.path.abspath(finding.path), trace=trace)
+
+
+def _absolute_proviso(one: Provisional) -> Provisional:
+    reported, tended = one.unless_reported, one.unless_tended
+    return Provisional(
+        _absolute(one.finding),
+        unless_reported=(os.path.abspath(reported[0]), reported[1]) if reported else None,
+        unless_tended=(os.path.abspath(tended[0]), *tended[1:]) if tended else None,
+    )

@@ -14,9 +14,9 @@ from placement_lint import __file__ as package
 from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Request
 from placement_lint.server.frames import packed, received
 
-COMMAND = (sys.executable, "-m", "placement_lint.server.worker")
-# `-m` puts the working directory on the import path, where a project's own files would shadow libraries.
-FOLDER = Path(package).parents[1]
+# Not with `-m`: that puts the working directory on the import path, where a project's files would shadow libraries.
+START = "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]; from placement_lint.server import worker"
+COMMAND = (sys.executable, "-c", f"{START}; worker.main()", str(Path(package).parents[1]))
 LIMIT = 60.0  # seconds an answer
 START_LIMIT = 60.0
 URGENT, PATIENT = 0, 1
@@ -103,7 +103,7 @@ class Analyst:
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
-                *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=FOLDER
+                *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
             )
             try:
                 await self._heard(self._process, START_LIMIT)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -118,9 +118,11 @@ class Server(LanguageServer):
 
     # --- telling it --------------------------------------------------------------------------------------------------
 
-    def tell(self, watched: Watched) -> None:
-        """Publish what was found in a document."""
+    def tell(self, watched: Watched, unasked: bool = True) -> None:
+        """Publish what was found in a document; an editor that asks itself is only told to, if it cannot know."""
         if self.pulls:
+            if unasked:
+                self.refresh()
             return
         parts = watched.document.parts
         found = {cell: [each for each in watched.findings if each.cell == cell] for cell in parts}
@@ -198,12 +200,7 @@ class Server(LanguageServer):
         """A document was written to the disk."""
         if Path(path).name in CONFIGURATION_FILES or not self.can("workspace", "did_change_watched_files"):
             await self.configure()
-        else:
-            self.changed_on_disk([path])
-
-    def changed_on_disk(self, paths: Iterable[str]) -> None:
-        """Files have changed that open documents may depend on."""
-        self.refresh()
+        self.session.changed_on_disk([path])
 
     async def _sections(self, pushed: object) -> dict[str, object]:
         folders = self.folders()

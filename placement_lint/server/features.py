@@ -118,7 +118,7 @@ async def did_change_files(server: Server, params: types.DidChangeWatchedFilesPa
     paths = [path_of(change.uri) for change in params.changes]
     if any(path.endswith((*CONFIGURATION_FILES, ".gitignore")) for path in paths):
         await server.configure()
-    server.changed_on_disk(paths)
+    server.session.changed_on_disk(paths)
 
 
 # --- diagnostics that are asked for ------------------------------------------------------------------------------
@@ -127,12 +127,11 @@ async def did_change_files(server: Server, params: types.DidChangeWatchedFilesPa
 async def diagnostic(server: Server, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
     uri = params.text_document.uri
     watched = server.session.watched(uri)
-    findings: list[Finding] = []
     if watched is not None:
         await server.session.current(watched)
         findings = in_part(watched, uri)
-    elif (checked := await server.session.checked(path_of(uri))) is not None:
-        findings = list(checked.findings)
+    else:
+        findings = await server.reports.of(path_of(uri))
     items = server.diagnostics.of(findings)
     result = result_id(items)
     if result == params.previous_result_id:
@@ -252,7 +251,6 @@ async def probe(server: Server, argument: Any) -> dict[str, str] | None:
         return None
     watched.verdicts[about(finding)] = verdict
     server.tell(watched)
-    server.refresh()
     server.say(types.MessageType.Info, f"{code} is {_in_words(verdict)}")
     return {"outcome": verdict.outcome.value, "device": verdict.device, "observed": verdict.observed}
 

@@ -11,7 +11,7 @@ from placement_lint.finding import Range
 from placement_lint.flow.events import OptimizerStale
 from placement_lint.flow.placements import Placement, PlacementLog
 from placement_lint.listen import Hearing, problems_in
-from placement_lint.project.finder import Surroundings
+from placement_lint.project.finder import Surroundings, forget, read_from_disk
 from placement_lint.rule import Rule
 from placement_lint.server.analysis import Placed, Step
 from placement_lint.source.positions import positions
@@ -23,10 +23,45 @@ ASSIGNMENTS = (cst.Assign, cst.AnnAssign, cst.NamedExpr)
 Places = Mapping[cst.CSTNode, Range]
 
 
-class LiveReading(Reading):
-    """Reads one text and remembers what else there is to say of it."""
+class OpenTexts:
+    """What is open in the editor, by absolute path: it counts, not what is on the disk."""
+
+    MOST_CHANGES = 64  # kept by others who have read them
 
     def __init__(self) -> None:
+        self._texts: dict[str, bytes] = {}
+        self._changes = 0
+
+    def keep(self, path: str, data: bytes) -> None:
+        if self._texts.get(path) != data:
+            self._texts[path] = data
+            self._changes += 1
+        if self._changes > self.MOST_CHANGES:
+            self._changes = 0
+            forget()
+
+    def drop(self, path: str) -> None:
+        self._texts.pop(path, None)
+
+    def source(self, path: str) -> bytes | None:
+        return self._texts[path] if path in self._texts else read_from_disk(path)
+
+
+class AmongOpenTexts(Reading):
+    """Reads a file whose imports may be open."""
+
+    def __init__(self, texts: OpenTexts) -> None:
+        self._texts = texts
+
+    def source(self, path: str) -> bytes | None:
+        return self._texts.source(path)
+
+
+class LiveReading(AmongOpenTexts):
+    """Reads one text and remembers what else there is to say of it."""
+
+    def __init__(self, texts: OpenTexts) -> None:
+        super().__init__(texts)
         self.log = PlacementLog()
         self.module: cst.Module | None = None
         self.places: Places = {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,6 +15,8 @@ from placement_lint.checker import Checked, Job
 from placement_lint.config import Settings
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Verdict
+from placement_lint.project.finder import digest, read_from_disk
+from placement_lint.reconcile import reconciled
 from placement_lint.results import Run, Summary
 from placement_lint.server.analysis import Analyse, Analysis, Mend
 from placement_lint.server.analyst import PATIENT, URGENT, Analyst, Lost
@@ -24,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 # One edit is often several messages; whoever types on makes an analysis of the text in between worthless.
 PAUSE = 0.02  # seconds
+# What reads a file that is being edited is looked at once the edits rest, or the file is saved.
+QUIET = 0.5
 
 Probed = tuple[str, tuple[tuple[str, object], ...]]
 """What a verdict is about: the code and the facts of a finding, which survive an edit elsewhere."""
@@ -31,11 +36,15 @@ Probed = tuple[str, tuple[tuple[str, object], ...]]
 
 @dataclass
 class Watched:
-    """An open document, the analysis of its present text, and what is left of the last text that could be parsed."""
+    """An open document, the analysis of its present text, and what is left of the last text that could be parsed.
+
+    ``found`` is what all files that are known say of it together.
+    """
 
     document: Document
     work: asyncio.Task[None] | None = None
     analysis: Analysis | None = None
+    found: list[Finding] = field(default_factory=list)
     legible: Analysis | None = None
     legible_lines: list[str] = field(default_factory=list)
     verdicts: dict[Probed, Verdict] = field(default_factory=dict)
@@ -43,8 +52,7 @@ class Watched:
 
     @property
     def findings(self) -> list[Finding]:
-        found = self.analysis.checked.findings if self.analysis else ()
-        return [replace(finding, verdict=self.verdicts.get(about(finding))) for finding in found]
+        return [replace(finding, verdict=self.verdicts.get(about(finding))) for finding in self.found]
 
 
 def about(finding: Finding) -> Probed:
@@ -52,20 +60,26 @@ def about(finding: Finding) -> Probed:
 
 
 class Session:
-    """``heard`` is called when a document's analysis is there, ``complain`` with what the user should read."""
+    """``heard`` is called when there is something new of a document, ``complain`` with what the user should read.
 
-    def __init__(self, heard: Callable[[Watched], None], complain: Callable[[str], None]) -> None:
+    ``heard`` is also told whether that is so without an edit of the document itself. ``elsewhere`` are the results of
+    files that are not open.
+    """
+
+    def __init__(self, heard: Callable[[Watched, bool], None], complain: Callable[[str], None]) -> None:
         self.analyst = Analyst()
         self.configured = asyncio.Event()
         self.configurations = Configurations({})
         self._heard = heard
         self._complain = complain
         self._complaints: set[str] = set()
+        self.elsewhere: dict[str, Checked] = {}
         self._open: dict[str, Watched] = {}
 
     # --- what is open --------------------------------------------------------------------------------------------
 
     def open(self, document: Document) -> None:
+        self.elsewhere.pop(document.path, None)
         self._open[unquote(document.uri)] = watched = Watched(document)
         self._begin(watched, pause=0.0)
 
@@ -77,7 +91,14 @@ class Session:
         watched = self._open.pop(unquote(uri), None)
         if watched and watched.work:
             watched.work.cancel()
+        if watched:
+            self._settling = asyncio.ensure_future(self._closed(watched))
         return watched
+
+    def changed_on_disk(self, paths: Iterable[str]) -> None:
+        """Whatever has read one of these files, or looked for it in vain, is looked at again."""
+        for path in paths:
+            self._refresh_dependents(path, pause=0.0)
 
     def watched(self, uri: str) -> Watched | None:
         """The open document of that name, or that has a cell of that name."""
@@ -93,7 +114,8 @@ class Session:
 
     def end(self) -> None:
         for watched in self:
-            self.close(watched.document.uri)
+            if watched.work is not None:
+                watched.work.cancel()
         self.analyst.end()
 
     # --- settings ------------------------------------------------------------------------------------------------
@@ -134,15 +156,30 @@ class Session:
             logger.error("%s: %s", document.path, error)
             return document.data()
 
-    async def checked(self, path: str) -> Checked | None:
-        """A file that is not open, as it is on the disk; None if nothing can be said of it."""
-        job = self.job(path)
+    async def look_at(self, path: str) -> None:
+        """A file that is not open, as it is on the disk."""
         try:
-            analysis = await self.analyst.analyse(Analyse(path, None, job, placements=False), PATIENT)
+            analysis = await self.analyst.analyse(Analyse(path, None, self.job(path)), PATIENT)
         except Lost as error:
             logger.error("%s: %s", path, error)
-            return None
-        return self._considered(analysis, job).checked
+            return
+        if self.at_path(path) is None:
+            self.elsewhere[path] = analysis.checked
+            self._report_crashes(analysis.checked)
+
+    def is_current(self, path: str) -> bool:
+        """Whether what is known of a file that is not open holds, as far as the files that it reads are concerned."""
+        known = self.elsewhere.get(path)
+        return known is not None and all(self._digest(file) == content for file, content in known.reads)
+
+    def found_in(self, *paths: str) -> list[list[Finding]]:
+        """What all files that are known say of some, without what the projects' baselines list."""
+        of_path: dict[str, list[Finding]] = {}
+        for finding in reconciled(
+            [*self.elsewhere.values(), *(each.analysis.checked for each in self if each.analysis)]
+        ):
+            of_path.setdefault(finding.path, []).append(finding)
+        return [self._unknown(of_path.get(path, []), path) for path in paths]
 
     def _begin(self, watched: Watched, pause: float) -> None:
         if watched.work is not None:
@@ -163,26 +200,60 @@ class Session:
         except Lost as error:
             logger.error("%s: %s", document.path, error)
             return
-        watched.analysis = self._considered(analysis, job)
+        watched.analysis = analysis
+        self._report_crashes(analysis.checked)
         if analysis.readable:
             watched.legible = analysis
             watched.legible_lines = document.program_lines()
-        self._heard(watched)
+        self._settle(watched)
+        self._refresh_dependents(document.path, QUIET)
 
-    def _considered(self, analysis: Analysis, job: Job) -> Analysis:
-        """Without what the project's baseline lists; what went wrong inside is said."""
-        checked = analysis.checked
+    def _settle(self, cause: Watched | None = None) -> None:
+        """Tell of what is new, in the document that was analysed and in others that it says something of."""
+        opened = list(self)
+        for watched, found in zip(opened, self.found_in(*(each.document.path for each in opened)), strict=True):
+            if watched is cause or (watched.analysis and found != watched.found):
+                watched.found = found
+                self._heard(watched, watched is not cause)
+
+    def _refresh_dependents(self, path: str, pause: float) -> None:
+        """Look again at what has read another content of a file than it has now."""
+        now: str | None = None
+        for watched in self:
+            reads = dict(watched.analysis.checked.reads) if watched.analysis else {}
+            if path in reads and watched.document.path != path:
+                now = now or self._digest(path)
+                if reads[path] != now:
+                    self._begin(watched, pause)
+
+    def _digest(self, path: str) -> str | None:
+        watched = self.at_path(path)
+        data = watched.document.data() if watched else read_from_disk(path)
+        return digest(data) if data is not None else None
+
+    async def _closed(self, watched: Watched) -> None:
+        """What is on the disk counts again, for whatever reads it."""
+        path = watched.document.path
+        with suppress(Lost):
+            await self.analyst.close(path)
+        self._refresh_dependents(path, pause=0.0)
+        self._settle()
+
+    def _report_crashes(self, checked: Checked) -> None:
         for crash in checked.crashes:
             self._complain_once(str(crash))
-        if job.settings.baseline is None:
-            return analysis
-        run = Run(checked.findings, (), Summary(1, 0, 0.0), (checked.path,))
+
+    def _unknown(self, findings: list[Finding], path: str) -> list[Finding]:
+        """Those that the project's baseline does not list."""
+        settings = self.job(path).settings
+        if settings.baseline is None or not findings:
+            return findings
+        run = Run(tuple(findings), (), Summary(1, 0, 0.0), (path,))
         try:
-            new, _ = read_baseline(str(job.settings.root / job.settings.baseline)).split(run)
+            return list(read_baseline(str(settings.root / settings.baseline)).split(run)[0].findings)
         except UsageError as error:
             self._complain_once(str(error))
-            return analysis
-        return replace(analysis, checked=replace(checked, findings=new.findings))
+            return findings
 
     def _is_excluded(self, path: str) -> bool:
         try:

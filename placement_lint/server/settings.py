@@ -83,7 +83,9 @@ class Configurations:
 
     def job(self, path: str) -> Job:
         settings = self.settings(path)
-        return Job(settings, settings.select, settings.ignored, settings.extend_select)
+        folder = self._folder_of(Path(path))
+        roots = (str(folder),) if folder is not None else ()
+        return Job(settings, settings.select, settings.ignored, settings.extend_select, roots=roots)
 
     def excludes(self, path: str) -> bool:
         """Whether the project wants to hear nothing of a file."""

@@ -1,6 +1,6 @@
 """The process that analyses: a request in, an answer out, until there are no more.
 
-``python -m placement_lint.server.worker`` speaks as frames.py says, on standard input and output.
+It speaks as frames.py says, on standard input and output.
 """
 
 from __future__ import annotations
@@ -9,43 +9,52 @@ import gc
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
+from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO
 
 from placement_lint import registry
 from placement_lint.checker import Checker
 from placement_lint.fixes import Fixer
+from placement_lint.placing import displayed
 from placement_lint.server import rule_pages
-from placement_lint.server.analysis import Analyse, Analysis, Mend, Request
+from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Placed, Request, absolute
 from placement_lint.server.frames import packed, read
-from placement_lint.server.reading import LiveReading
+from placement_lint.server.reading import AmongOpenTexts, LiveReading, OpenTexts
 
 
 class Worker:
-    """Answers requests; what it keeps between them only saves time."""
+    """Answers requests; what it keeps between them only saves time, but for the texts that are open."""
 
     def __init__(self) -> None:
+        self._texts = OpenTexts()
         self._written: set[str] = set()
 
     def answer(self, request: Request) -> object:
-        if isinstance(request, Analyse):
-            return self._analyse(request)
-        if isinstance(request, Mend):
-            return Fixer(request.job, unsafe=False, code=request.code).fix(request.data, request.path).after
-        return None
+        if isinstance(request, Close):
+            self._texts.drop(request.path)
+            return None
+        # What is said of other files names them as one would from there.
+        with suppress(OSError):
+            os.chdir(request.job.settings.root)
+        return self._analysis(request) if isinstance(request, Analyse) else self._mended(request)
 
-    def _analyse(self, request: Analyse) -> Analysis:
-        reading = LiveReading() if request.placements else None
-        checker = Checker(request.job, reading)
+    def _analysis(self, request: Analyse) -> Analysis:
+        path = displayed(Path(request.path))
         if request.data is None:
-            checked = checker.check_file(request.path)
+            checked = Checker(request.job, AmongOpenTexts(self._texts)).check_file(path)
+            placed: tuple[Placed, ...] = ()
         else:
-            checked = checker.check_bytes(request.data, request.path)
-        # The editor is told of one file at a time; what is about another one is told when that is asked for.
-        own = tuple(finding for finding in checked.findings if finding.path == checked.path)
-        checked = replace(checked, findings=own)
+            self._texts.keep(request.path, request.data)
+            reading = LiveReading(self._texts)
+            checked = Checker(request.job, reading).check_bytes(request.data, path)
+            placed = reading.placed()
         self._write_pages(finding.code for finding in checked.findings)
-        return Analysis(checked, reading.placed() if reading else ())
+        return Analysis(absolute(checked), placed)
+
+    def _mended(self, request: Mend) -> bytes:
+        fixer = Fixer(request.job, unsafe=False, code=request.code, reading=AmongOpenTexts(self._texts))
+        return fixer.fix(request.data, displayed(Path(request.path))).after
 
     def _write_pages(self, codes: Iterable[str]) -> None:
         """The rules are loaded here; the server only names their pages."""
@@ -79,7 +88,3 @@ def _answers() -> BinaryIO:
     kept = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return os.fdopen(kept, "wb")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from lsprotocol import types
 
-from placement_lint.checker import Checked, Job
+from placement_lint.checker import Job
 from placement_lint.errors import UsageError
+from placement_lint.finding import Finding
 from placement_lint.report.lsp import uri_of
 from placement_lint.server.diagnostics import Diagnostics, result_id
 from placement_lint.server.session import Session
@@ -25,39 +26,31 @@ Report: TypeAlias = "types.WorkspaceFullDocumentDiagnosticReport | types.Workspa
 class _Known:
     stamp: Stamp | None
     job: Job
-    checked: Checked
 
 
 class WorkspaceReports:
-    """Keeps what was found in files that are not open."""
+    """Sees to it that all files of the workspace have been looked at as they are now, none more often than needed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._known: dict[str, _Known] = {}
 
-    def forget(self) -> None:
-        self._known.clear()
-
     async def all(
         self, folders: list[str], diagnostics: Diagnostics, previous: Mapping[str, str]
     ) -> AsyncIterator[Report]:
-        """One report a file; ``previous`` are the results that the editor has, by URI."""
-        for path in await asyncio.to_thread(self._paths, folders):
-            if self._session.at_path(path) is None:
-                report = await self.of(path, diagnostics, previous.get(uri_of(path)))
-                if report is not None:
-                    yield report
+        """One report a file that is not open; ``previous`` are the results that the editor has, by URI."""
+        paths = [path for path in await asyncio.to_thread(self._paths, folders) if self._session.at_path(path) is None]
+        self._forget_all_but(paths)
+        for path in paths:
+            await self._look_at(path)
+        for path, findings in zip(paths, self._session.found_in(*paths), strict=True):
+            yield _report(path, diagnostics.of(findings), previous.get(uri_of(path)))
 
-    async def of(self, path: str, diagnostics: Diagnostics, previous: str | None) -> Report | None:
-        """The report on one file as it is on the disk."""
-        checked = await self._checked(path)
-        if checked is None:
-            return None
-        items = diagnostics.of(checked.findings)
-        result = result_id(items)
-        if result == previous:
-            return types.WorkspaceUnchangedDocumentDiagnosticReport(uri=uri_of(path), result_id=result)
-        return types.WorkspaceFullDocumentDiagnosticReport(uri=uri_of(path), items=items, result_id=result)
+    async def of(self, path: str) -> list[Finding]:
+        """What is found in one file as it is on the disk."""
+        await self._look_at(path)
+        (findings,) = self._session.found_in(path)
+        return findings
 
     def _paths(self, folders: list[str]) -> list[str]:
         found: dict[str, None] = {}
@@ -66,15 +59,23 @@ class WorkspaceReports:
                 found.update(dict.fromkeys(self._session.configurations.files(folder)))
         return list(found)
 
-    async def _checked(self, path: str) -> Checked | None:
-        job, stamp = self._session.job(path), _stamp(path)
-        known = self._known.get(path)
-        if known is not None and known.stamp == stamp and known.job == job:
-            return known.checked
-        checked = await self._session.checked(path)
-        if checked is not None:
-            self._known[path] = _Known(stamp, job, checked)
-        return checked
+    def _forget_all_but(self, paths: Iterable[str]) -> None:
+        for path in set(self._known).difference(paths):
+            del self._known[path]
+            self._session.elsewhere.pop(path, None)
+
+    async def _look_at(self, path: str) -> None:
+        now = _Known(_stamp(path), self._session.job(path))
+        if self._known.get(path) != now or not self._session.is_current(path):
+            await self._session.look_at(path)
+            self._known[path] = now
+
+
+def _report(path: str, items: list[types.Diagnostic], previous: str | None) -> Report:
+    result = result_id(items)
+    if result == previous:
+        return types.WorkspaceUnchangedDocumentDiagnosticReport(uri=uri_of(path), result_id=result)
+    return types.WorkspaceFullDocumentDiagnosticReport(uri=uri_of(path), items=items, result_id=result)
 
 
 def _stamp(path: str) -> Stamp | None:

@@ -155,6 +155,10 @@ class Editor:
 
         await self.until(hold)
 
+    def published_for(self, uri: str) -> Sequence[types.Diagnostic]:
+        """What was last published, for whichever version."""
+        return next((each.diagnostics for each in reversed(self.published) if each.uri == uri), ())
+
     def _latest(self, uri: str, version: int | None) -> types.PublishDiagnosticsParams | None:
         found = (each for each in reversed(self.published) if each.uri == uri and each.version == version)
         return next(found, None)

@@ -1,0 +1,37 @@
+;; Run by Emacs without a screen: opens the fixture, waits for what the server says, applies an action.
+;; Writes what it saw to the file named in $SEEN, one JSON object.
+(require 'json)
+(require 'cl-lib)
+(setq make-backup-files nil auto-save-default nil eglot-sync-connect 60 eglot-connect-timeout 120)
+(load (getenv "SETUP") nil t)
+(require 'eglot)
+
+(defun seen (result)
+  (with-temp-file (getenv "SEEN") (insert (json-encode result)))
+  (kill-emacs 0))
+
+(defun wait-for (condition what)
+  (let ((tries 0))
+    (while (not (funcall condition))
+      (when (> (cl-incf tries) 600) (seen `((failed . ,what))))
+      (sleep-for 0.1))))
+
+(find-file (getenv "FIXTURE"))
+(python-mode)
+(apply #'eglot (eglot--guess-contact))
+(wait-for (lambda () (flymake-diagnostics)) "diagnostics")
+(let* ((diagnostic (car (flymake-diagnostics)))
+       (line (line-number-at-pos (flymake-diagnostic-beg diagnostic)))
+       (column (save-excursion (goto-char (flymake-diagnostic-beg diagnostic)) (current-column)))
+       (text (flymake-diagnostic-text diagnostic))
+       (last-nonmenu-event ?a))
+  (goto-char (flymake-diagnostic-beg diagnostic))
+  (cl-letf (((symbol-function 'completing-read)
+             (lambda (_prompt choices &rest _)
+               (car (cl-find-if (lambda (choice) (string-match-p "assign the moved tensor" (car choice))) choices)))))
+    (eglot-code-actions (point) (point) nil t))
+  ;; Edits are sent once Emacs is idle, which it never is without a screen.
+  (eglot--signal-textDocument/didChange)
+  (wait-for (lambda () (null (flymake-diagnostics))) "the fix")
+  (seen `((line . ,line) (column . ,column) (message . ,text)
+          (text . ,(buffer-substring-no-properties (point-min) (point-max))))))
