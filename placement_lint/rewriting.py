@@ -113,6 +113,11 @@ def _is_parenthesised(node: cst.CSTNode) -> bool:
     return bool(getattr(node, "lpar", ()))
 
 
+def listed(maker: cst.CSTNode) -> Replacements:
+    """A call that makes a generator becomes ``list(call)``."""
+    return ((maker, f"list({source_text(maker)})"),) if isinstance(maker, cst.Call) else NOTHING
+
+
 # --- arguments -----------------------------------------------------------------------------------------------
 
 # What takes ``device=``; whatever else makes a tensor is followed by a move.

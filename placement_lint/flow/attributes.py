@@ -12,6 +12,7 @@ from placement_lint.flow import (
     creation,
     ddp,
     environment,
+    gradients,
     imports,
     library,
     methods,
@@ -310,6 +311,8 @@ def _write(
         machine.gradients_by_hand = True
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
         ddp.flagged(machine, owner.modules, value, node)
+    if name == "requires_grad" and isinstance(owner, Tensor):
+        gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
         _check_grad_flag(machine, owner, name, value, node)
     if isinstance(owner, Object):

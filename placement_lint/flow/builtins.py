@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, imports, iteration, methods, replicas
+from placement_lint.flow import attributes, calls, gradients, imports, iteration, methods, replicas
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
 from placement_lint.flow.containers import content
@@ -38,8 +38,14 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, WRAPPERS
 
+# What goes through all items of its arguments.
+_TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "enumerate", "zip"}
+
 
 def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if name in _TAKES_ALL:
+        for value in arguments.positional:
+            gradients.consume(machine, value, node)
     handler = _BUILTINS.get(name)
     if handler is not None:
         return handler(machine, arguments, node)
@@ -250,7 +256,7 @@ def _listed(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if given is None:
         return machine.new_list(Sequence(()), node)
     if isinstance(given, Parameters):
-        return machine.new_list(Sequence((given,), exact=False), node)
+        return machine.new_list(Sequence((replace(given, uid=0),), exact=False), node)
 
     def make(value: Value) -> Value:
         items = iteration.items_of(machine, value)
@@ -280,7 +286,7 @@ def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(1) or NONE
-    return given if isinstance(given, Parameters) else machine.fresh()
+    return replace(given, node=node) if isinstance(given, Parameters) else machine.fresh()
 
 
 def _map(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -400,6 +400,25 @@ class OptimizerStale(Event):
 
 
 @dataclass(frozen=True)
+class NonLeafOptimized(Event):
+    """An optimizer is given a tensor that was computed from the leaf that was meant; ``made`` is where."""
+
+    label: str
+    how: str
+    made: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class GeneratorExhausted(Event):
+    """``use`` takes the parameters out of a generator that has none left; ``maker`` made it."""
+
+    label: str
+    use: str
+    maker: cst.CSTNode
+    consumed: Note
+
+
+@dataclass(frozen=True)
 class OptimizerStateStranded(Event):
     """An optimizer's state stays where its parameters were. ``node`` is the statement out of order."""
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, iteration, methods, operators, optimizers
+from placement_lint.flow import attributes, calls, gradients, iteration, methods, operators, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import ALWAYS, Condition
 from placement_lint.flow.containers import content
@@ -41,7 +41,10 @@ def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
     handler = _EVALUATE.get(type(node)) or operators.EVALUATE.get(type(node))
     if handler is None:
         return machine.fresh()
-    return machine.restrict(handler(machine, node))
+    value = machine.restrict(handler(machine, node))
+    if machine.without_grad and isinstance(value, Tensor) and value.computed:
+        return gradients.severed(value)
+    return value
 
 
 # --- names and literals ----------------------------------------------------------------------------------------
@@ -52,7 +55,7 @@ _CONSTANTS = {"None": NONE, "True": TRUE, "False": FALSE}
 
 def _name(machine: Machine, node: cst.Name) -> Value:
     constant = _CONSTANTS.get(node.value)
-    return constant if constant is not None else lookup(machine, node.value)
+    return constant if constant is not None else gradients.as_asked(machine, lookup(machine, node.value))
 
 
 def _attribute(machine: Machine, node: cst.Attribute) -> Value:
@@ -159,8 +162,11 @@ def new_dict(machine: Machine, mapping: Mapping, node: cst.CSTNode) -> Object:
     return result
 
 
-def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]) -> tuple[list[Value], bool]:
-    """The values of a comprehension: one for each item where the items are known, else one that stands for all."""
+def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]) -> tuple[list[Value], bool, Value]:
+    """The values of a comprehension: one for each item where the items are known, else one that stands for all.
+
+    Then whether these are all there are, and what the outer loop goes over.
+    """
     iterable = evaluate(machine, loop.iter)
     known = iteration.each(machine, iterable)
     items = known if known is not None else (iteration.element(machine, iterable, loop.iter),)
@@ -175,7 +181,7 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
             results.append(machine.fork(((guard, make),), asks=True))
     all_known = iteration.items_of(machine, iterable)
     exact = all_known is not None and all_known.exact
-    return results, exact and not loop.ifs and loop.inner_for_in is None
+    return results, exact and not loop.ifs and loop.inner_for_in is None, iterable
 
 
 def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
@@ -186,15 +192,20 @@ def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
 
 
 def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> Value:
-    values, exact = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt))
-    return machine.new_list(Sequence(tuple(values), exact), node)
+    values, exact, iterable = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt))
+    made = machine.new_list(Sequence(tuple(values), exact), node)
+    if isinstance(node, cst.GeneratorExp):
+        return gradients.over(machine, made, iterable)
+    gradients.consume(machine, iterable, node)
+    return made
 
 
 def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
     def pair() -> Value:
         return Sequence((evaluate(machine, node.key), evaluate(machine, node.value)))
 
-    pairs, _ = _comprehended(machine, node.for_in, pair)
+    pairs, _, iterable = _comprehended(machine, node.for_in, pair)
+    gradients.consume(machine, iterable, node)
     mapping = Mapping(())
     for item in pairs:
         if not isinstance(item, Sequence):

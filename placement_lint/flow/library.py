@@ -17,6 +17,7 @@ from placement_lint.flow import (
     ddp,
     devices,
     environment,
+    gradients,
     loaders,
     methods,
     modules,
@@ -364,7 +365,7 @@ def call_module_method(
     elif name == "add_adapter":
         return surgery.adapted(machine, module, node)
     elif name in ("parameters", "named_parameters"):
-        return Parameters(module, node, named=name == "named_parameters")
+        return Parameters(module, node, named=name == "named_parameters", uid=machine.new_id())
     elif name in ("train", "eval"):
         modules.set_mode(machine, module, name == "train", arguments)
     elif name == "state_dict":
@@ -576,7 +577,13 @@ def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     for value in arguments.positional:
         inner = content(machine, value)
         items.extend(inner.items if inner is not None else (value,))
-    return Sequence(tuple(items), exact=False)
+    return gradients.over(machine, machine.new_list(Sequence(tuple(items), exact=False), node), NONE)
+
+
+def _chain_of(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``itertools.chain.from_iterable(net.parameters() for net in nets)``"""
+    items = content(machine, arguments.get(0) or NONE)
+    return _chain(machine, name, Arguments(items.items), node) if items is not None else machine.fresh()
 
 
 def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -667,6 +674,8 @@ _HANDLERS: dict[str, Handler] = {
     "multiprocessing.set_start_method": loaders.set_start_method,
     "functools.partial": _partial,
     "itertools.chain": _chain,
+    "itertools.chain.from_iterable": _chain_of,
+    **{f"torch.nn.utils.{name}": gradients.clip for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")},
     "torch.autograd.backward": _autograd,
     "torch.autograd.grad": _autograd,
     "torch.is_tensor": _is_tensor,

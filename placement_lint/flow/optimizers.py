@@ -8,16 +8,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import (
-    checkpoints,
-    creation,
-    ddp,
-    modules,
-    rumours,
-)
+from placement_lint.flow import checkpoints, creation, ddp, gradients, modules, rumours
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
-from placement_lint.flow.events import OptimizerStale, OptimizerStateStranded
+from placement_lint.flow.events import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     ABSENT,
@@ -83,7 +77,11 @@ class _Stranded:
 def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.optim.Adam(model.parameters(), lr=…)``"""
     optimizer = machine.new_object(Kind.OPTIMIZER, External(name), node)
-    rumours.built(machine, arguments.get(0, "params"), node)
+    params = arguments.get(0, "params")
+    rumours.built(machine, params, node)
+    if params is not None and node.args:
+        gradients.take(machine, params, _short(name), node.args[0].value, node)
+        _report_non_leaves(machine, params, node)
     held = frozenset(_held(machine, arguments.get(0, "params")))
     machine.write(optimizer.id, _COVERED, Const(held))
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
@@ -93,6 +91,31 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
         note = Note(node, f"`{_short(name)}` makes its state here, where the parameters are now")
         machine.write(optimizer.id, _STATE, Fact("built", note))
     return optimizer
+
+
+def _report_non_leaves(machine: Machine, params: Value, node: cst.Call) -> None:
+    """``Adam([x.to(device)])``: an optimizer wants leaves (torch/optim/optimizer.py, `Optimizer.add_param_group`)."""
+
+    def report(option: Value) -> Value:
+        if isinstance(option, Tensor) and option.computed is not None:
+            made = option.computed
+            machine.emit(NonLeafOptimized(node, machine.scene, source_text(made.node), made.how, made.node))
+        for item in _groups(machine, option):
+            machine.lift(report, item)
+        return NONE
+
+    machine.lift(report, params)
+
+
+def _groups(machine: Machine, value: Value) -> Iterator[Value]:
+    """What a list of tensors or a param group holds."""
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, "#map") or value
+    if isinstance(value, Mapping):
+        given = value.get("params")
+        yield from (given,) if given is not None else ()
+    elif (items := content(machine, value)) is not None:
+        yield from items.items
 
 
 def _short(name: str) -> str:

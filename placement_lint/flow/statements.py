@@ -15,6 +15,7 @@ from placement_lint.flow import (
     devices,
     expressions,
     gathering,
+    gradients,
     iteration,
     methods,
     operators,
@@ -34,6 +35,7 @@ from placement_lint.flow.values import (
     Function,
     Kind,
     Object,
+    Parameters,
     Partial,
     Tensor,
     Value,
@@ -189,6 +191,7 @@ def _for(machine: Machine, node: cst.For) -> None:
     with machine.round_by_round():
         iterable = expressions.evaluate(machine, node.iter)
         known = iteration.each(machine, iterable)
+        _use_up(machine, iterable, node)
 
         def rounds() -> None:
             if known is not None:
@@ -202,6 +205,13 @@ def _for(machine: Machine, node: cst.For) -> None:
             machine.scope("loop", rounds)
     if node.orelse is not None and not machine.dead:
         execute_body(machine, node.orelse.body)
+
+
+def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:
+    """A loop takes all that a generator has, unless it may be left before."""
+    generators = isinstance(iterable, Parameters) or (isinstance(iterable, Object) and iterable.kind is Kind.LIST)
+    if generators and "break" not in machine.text(node.body):
+        gradients.consume(machine, iterable, node.iter)
 
 
 def _same(value: Value) -> Value:

@@ -8,15 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import (
-    choices,
-    creation,
-    ddp,
-    modules,
-    optimizers,
-    replicas,
-    shapes,
-)
+from placement_lint.flow import choices, creation, ddp, gradients, modules, optimizers, replicas, shapes
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
@@ -71,6 +63,7 @@ from placement_lint.flow.vocabulary import (
     NUMBER_TYPES,
     REDUCTIONS,
     SAME_DEVICE,
+    SEVERING,
     VIEWS,
     Shape,
 )
@@ -92,22 +85,26 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         def make(place: Value) -> Value:
             assert isinstance(place, (Device, Symbol))
             built = _built(machine, name, place, source, scalar, node)
-            return replace(built, rows=_rows(machine, shape, arguments), literal=shape is Shape.DATA)
+            literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
+            return replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
 
         return machine.lift(make, CPU if name in HOST_FACTORIES else default_place(machine))
     written = choices.argument(node, len(node.args), "device")
     how = node if written is None else f"device={source_text(written)}"
     choices.request_literal(machine, given, written, how, node)
     rows, literal = _rows(machine, shape, arguments), shape is Shape.DATA
+    leaf = arguments.keyword("requires_grad") == TRUE
 
     def make_on(device: Value) -> Value:
-        built = _built_on(machine, name, device, _scalar(machine, shape, arguments), node)
+        built = _built_on(machine, name, device, _scalar(machine, shape, arguments), node, leaf)
         return replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
 
     return machine.lift(make_on, given)
 
 
-def _built_on(machine: Machine, name: str, device: Value, scalar: bool | None, node: cst.Call) -> Value:
+def _built_on(
+    machine: Machine, name: str, device: Value, scalar: bool | None, node: cst.Call, leaf: bool = False
+) -> Value:
     place = as_place(device)
     resolved = machine.fresh() if place is None else arrive(machine, place, node)
     return _built(machine, name, resolved, Source.FACTORY_ON_DEVICE, scalar, node)
@@ -207,6 +204,8 @@ def operate(
     for other in tensors[1:]:
         home = _meet(machine, operation, home, other, node)
     result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
+    leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
+    result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
     # What comes of a tensor whose move was thrown away is not to blame for being where it is.
     blamed = [operand.tensor.created for operand in tensors if operand.tensor.created in machine.discarded]
     return replace(result, created=blamed[0]) if blamed else result
@@ -363,6 +362,7 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
     lost = Lost(how, node, tensor.place, tensor.uid) if tensor.role is Role.PARAMETER else tensor.lost
     role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
+    tensor = gradients.severed(tensor) if how.strip(".()") in SEVERING else gradients.through(tensor, how, node)
     memory = tensor.memory if how.strip(".()") in VIEWS else None
     other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, memory=memory)
     return replace(other, role=role, lost=lost, scalar=scalar, uid=0)
@@ -432,6 +432,8 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
     if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
         return tensor
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
+    if compare(tensor.place, place) is Comparison.DIFFERENT:
+        moved = gradients.through(moved, how, node)
     if tensor.role is Role.PARAMETER:
         return replace(moved, role=Role.PLAIN, lost=Lost(how, node, tensor.place, tensor.uid))
     return moved
@@ -482,11 +484,15 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         return machine.fresh(node, type_, tensor.scattered and of_rows)
     if name in NEW_METHODS:
         return build_like(machine, arguments.with_receiver(tensor), node)
+    if name == "requires_grad_":
+        gradients.ask(machine, tensor, arguments.get(0, "requires_grad") or TRUE)
+        if tensor.role is not Role.PARAMETER:
+            return replace(tensor, requires_grad=arguments.get(0, "requires_grad") in (None, TRUE))
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name == "requires_grad_" and tensor.role is Role.PARAMETER:
         ddp.flagged(machine, tensor.modules, arguments.get(0, "requires_grad") or TRUE, node)
-    if name in _NO_OPS_ON_PARAMETERS and tensor.role is Role.PARAMETER:
+    if name in _NO_OPS_ON_PARAMETERS and (tensor.role is Role.PARAMETER or tensor.requires_grad):
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
         return reduce(machine, tensor, name, receiver, node)

@@ -197,6 +197,9 @@ class Tensor:
     # of such a vector: whether some batch gives the replicas chunks of different sizes
     uneven: bool = False
     lost: Lost | None = None
+    # a leaf that gradients are asked for, and what made another tensor of one
+    requires_grad: bool = field(default=False, compare=False)
+    computed: Lost | None = field(default=None, compare=False)
     # integer or boolean content, as far as it shows: index tensors follow other rules
     source: Source = field(default=Source.UNKNOWN, compare=False)
     created: cst.CSTNode | None = field(default=None, compare=False)
@@ -360,6 +363,8 @@ class Parameters:
     module: Object | Symbol
     node: cst.CSTNode = field(compare=False)
     named: bool = False
+    # tells one generator from the next
+    uid: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,8 @@ SAME_SHAPE = {
     "rsqrt", "square", "pow", "sin", "cos", "clamp", "clip", "round", "floor", "ceil", "sign", "erf", "layer_norm",
     "normalize", "masked_fill", "pin_memory", "negation", "flip",
 }  # fmt: skip
+# What comes out of a tensor without its past: no backward goes through.
+SEVERING = {"data", "detach", "numpy", "long", "int", "bool", "argmax", "argmin", "sign", "comparison"}
 
 # Reductions: 0-dim without a ``dim`` argument.
 REDUCTIONS = {

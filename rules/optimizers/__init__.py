@@ -4,6 +4,7 @@ from placement_lint.rules.optimizers import (
     optimizer_before_materialize,
     optimizer_before_model_surgery,
     optimizer_before_sharding,
+    optimizer_non_leaf_or_empty,
     optimizer_stale_after_replacement,
     optimizer_state_before_move,
 )
@@ -16,4 +17,5 @@ RULES: tuple[Rule, ...] = (
     optimizer_before_sharding.RULE,
     optimizer_before_model_surgery.RULE,
     optimizer_stale_after_replacement.RULE,
+    optimizer_non_leaf_or_empty.RULE,
 )

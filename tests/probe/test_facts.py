@@ -67,6 +67,7 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     ),
     *(("DPL205", {"how": how}) for how in ("assigned", "succeeded", "copied", "weight_norm")),
     ("DPL205", {"optimizer": "Adam"}),
+    *(("DPL207", {"how": how}) for how in (".cuda(…)", ".double()", "`*`", "indexing", "empty", "clipped")),
     *(
         ("DPL301", {"conversion": how})
         for how in (
@@ -162,6 +163,9 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL204", {"added": True}),
     *(("DPL205", {"how": how}) for how in ("spectral_norm", "loaded", "filled", "moved")),
     ("DPL205", {"added": True}),
+    *(("DPL207", {"how": how}) for how in (".float()", ".detach()")),
+    ("DPL207", {"target": "cpu"}),
+    ("DPL207", {"asked": "afterwards"}),
     ("DPL301", {"target": "cpu"}),
     ("DPL301", {"source": "cuda:0", "target": "cuda:0"}),
     *(("DPL301", {"conversion": how}) for how in (".float()", ".contiguous()", ".requires_grad_()")),

@@ -209,6 +209,13 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "sharded_first": REPAIRED,
         "teacher_sharded": "the optimizer holds other parameters",
     },
+    "optimizer-non-leaf-or-empty": {
+        "asked_again": {"how": "clipped", "listed": True},
+        "data_and_clone": {"how": ".detach()"},
+        "first_of_generator": "the generator is not used up",
+        "leaf_on_device": {"asked": "afterwards"},
+        "lists": {"how": "empty", "listed": True},
+    },
     "optimizer-stale-after-replacement": {
         "add_param_group": {"added": True},
         "best_snapshot": {"how": "copied aside"},

@@ -1,0 +1,115 @@
+"""Leaves: tensors that gradients are asked for, what is computed from them, and generators that yield them once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import libcst as cst
+
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.events import GeneratorExhausted
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    TRUE,
+    Const,
+    Fact,
+    Kind,
+    Lost,
+    Object,
+    Parameters,
+    Role,
+    Tensor,
+    Value,
+    alternatives,
+    source_text,
+)
+from placement_lint.rule import Note
+
+# Of a tensor that is a leaf whatever it was made with: the answer to ``requires_grad``.
+_ASKED = "#requires grad"
+# Of a generator: where the last of it was taken.
+_CONSUMED = "#consumed"
+# Of a list that stands for a generator: what it goes over.
+_OVER = "#over"
+
+
+# --- leaves ------------------------------------------------------------------------------------------------------
+
+
+def through(tensor: Tensor, how: str, node: cst.CSTNode) -> Tensor:
+    """What an operation makes of a tensor: one that is computed, if gradients are asked for."""
+    if tensor.computed is None and (tensor.requires_grad or tensor.role is Role.PARAMETER):
+        return replace(tensor, computed=Lost(how, node, tensor.place, tensor.uid), requires_grad=False)
+    return replace(tensor, requires_grad=False) if tensor.requires_grad else tensor
+
+
+def severed(tensor: Tensor) -> Tensor:
+    return replace(tensor, requires_grad=False, computed=None)
+
+
+def ask(machine: Machine, tensor: Tensor, value: Value) -> None:
+    """``t.requires_grad_(value)``, ``t.requires_grad = value``: the tensor itself, by whatever name."""
+    if tensor.uid and tensor.role is not Role.PARAMETER:
+        machine.write(tensor.uid, _ASKED, value)
+
+
+def as_asked(machine: Machine, value: Value) -> Value:
+    """A tensor that a variable holds, with what was asked of it meanwhile."""
+    unasked = isinstance(value, Tensor) and value.uid and not value.requires_grad
+    if isinstance(value, Tensor) and unasked and machine.read(value.uid, _ASKED) == TRUE:
+        return replace(value, requires_grad=True)
+    return value
+
+
+# --- generators ---------------------------------------------------------------------------------------------------
+
+
+def over(machine: Machine, made: Object, iterable: Value) -> Object:
+    """A list that stands for a generator over ``iterable``: it yields once."""
+    machine.write(made.id, _OVER, iterable)
+    return made
+
+
+def _generators(machine: Machine, value: Value) -> Iterator[tuple[int, cst.CSTNode]]:
+    """The ids of the generators that are used up when the items of a value are taken, each with its maker."""
+    for _, option in alternatives(value):
+        if isinstance(option, Parameters) and option.uid:
+            yield option.uid, option.node
+        elif isinstance(option, Object) and option.kind is Kind.LIST:
+            under = machine.read(option.id, _OVER)
+            if under is not None:
+                yield option.id, option.node
+                yield from _generators(machine, under)
+
+
+def consume(machine: Machine, value: Value, node: cst.CSTNode) -> None:
+    """All items of a value are taken out of it."""
+    for identity, _ in _generators(machine, value):
+        machine.write(identity, _CONSUMED, Fact("consumed", Note(node, "the generator is used up here")))
+
+
+def take(machine: Machine, value: Value, use: str, written: cst.CSTNode, node: cst.CSTNode) -> None:
+    """Something wants parameters out of a value, which may have none left."""
+    for identity, maker in _generators(machine, value):
+        fact = machine.read(identity, _CONSUMED)
+        if fact is not None:
+            machine.lift(lambda known, maker=maker: _report(machine, known, maker, use, written, node), fact)
+            break
+    consume(machine, value, node)
+
+
+def _report(
+    machine: Machine, fact: Value, maker: cst.CSTNode, use: str, written: cst.CSTNode, node: cst.CSTNode
+) -> Value:
+    if isinstance(fact, Fact) and isinstance(fact.details, Note):
+        machine.emit(GeneratorExhausted(node, machine.scene, source_text(written), use, maker, fact.details))
+    return Const(None)
+
+
+def clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``clip_grad_norm_(parameters, 1.0)``"""
+    given = arguments.get(0, "parameters")
+    if given is not None and node.args:
+        take(machine, given, name.rpartition(".")[2], node.args[0].value, node)
+    return machine.fresh(node)

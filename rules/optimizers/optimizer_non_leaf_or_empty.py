@@ -1,0 +1,169 @@
+"""An optimizer is given tensors that it cannot train, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import GeneratorExhausted, NonLeafOptimized
+from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
+from placement_lint.rewriting import listed, safe
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports an optimizer over a tensor that was computed from the leaf that was meant
+(`torch.zeros(3, requires_grad=True).to(device)`), and an optimizer or `clip_grad_norm_` over a generator of
+parameters that was used up before.
+""",
+    why="""\
+- `t.to(device)`, `t.cuda()`, `t.double()` or `t * 0.1` of a tensor that requires grad is not a leaf where it is
+  a new tensor, and an optimizer refuses it: `ValueError: can't optimize a non-leaf Tensor`
+  (`torch/optim/optimizer.py`, `Optimizer.add_param_group`). A move is new only from device to device: with
+  0 GPUs the program works, with 1 GPU or more it raises.
+- `model.parameters()` is a generator. Taken a second time it is empty: the second optimizer raises
+  `ValueError: optimizer got an empty parameter list`, and `clip_grad_norm_` warns (`parameters` is an empty
+  generator) and clips nothing.
+""",
+    example="""\
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+image = torch.zeros(3, 8, 8, requires_grad=True).to(device)
+optimizer = torch.optim.Adam([image], lr=0.1)
+image.square().sum().backward()
+optimizer.step()
+""",
+    instead="""\
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+image = torch.zeros(3, 8, 8, device=device, requires_grad=True)
+optimizer = torch.optim.Adam([image], lr=0.1)
+image.square().sum().backward()
+optimizer.step()
+""",
+    silent="""\
+- `requires_grad_()` comes after the move, or the tensor is detached before: `t.to(device).requires_grad_()`.
+- The move goes where the tensor is, or the conversion to the type that it has.
+- The tensor is computed under `torch.no_grad()`.
+- The parameters are kept in a list, or `model.parameters()` is called anew each time.
+- A loop over the generator may be left before its end, or only `next()` is taken of it.
+""",
+    fix="""\
+Make the tensor on its device, or call `requires_grad_()` after the move. A generator that is used twice becomes
+a list, `params = list(model.parameters())`: this is offered and safe.
+""",
+)
+
+
+def check_leaf(event: NonLeafOptimized) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f'the optimizer is given a tensor that {event.how} computed from the leaf: "can\'t optimize a non-leaf Tensor"',
+        (Note(event.made, "here it is no leaf any more"),),
+        advice="call `requires_grad_()` after it",
+        facts={"how": event.how},
+    )
+
+
+def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
+    clips = event.use.startswith("clip_grad")
+    outcome = "clips nothing" if clips else 'raises "optimizer got an empty parameter list"'
+    yield Problem(
+        event.node,
+        f"`{event.label}` is a generator that was used up before: `{event.use}` {outcome}",
+        (Note(event.maker, "the generator is made here"), event.consumed),
+        advice="make it a list",
+        rewrite=safe("make it a list", listed(event.maker)),
+        facts={"how": "clipped" if clips else "empty"},
+    )
+
+
+def flagged(facts: Facts) -> str:
+    return _given(facts)
+
+
+def control(facts: Facts) -> str:
+    how = facts["how"]
+    return _given({**facts, "listed": True} if how in ("empty", "clipped") else {**facts, "asked": "afterwards"})
+
+
+def _given(facts: Facts) -> str:
+    import torch
+
+    from placement_lint.probe.bench import SIDE
+
+    if facts["how"] in ("empty", "clipped"):
+        return _taken_twice(facts)
+    asked_before = facts["asked"] == "before"
+    tensor = _converted(torch.ones(SIDE, requires_grad=asked_before), facts)
+    if not asked_before:
+        tensor.requires_grad_()
+    optimizer = torch.optim.SGD([tensor], lr=0.1)
+    tensor.sum().backward()
+    optimizer.step()
+    return "the tensor is trained"
+
+
+def _taken_twice(facts: Facts) -> str:
+    import torch
+
+    from placement_lint.probe.bench import Model, square
+
+    model = Model()
+    parameters: Any = list(model.parameters()) if facts["listed"] else model.parameters()
+    torch.optim.SGD(parameters, lr=0.1)
+    if facts["how"] == "empty":
+        torch.optim.SGD(parameters, lr=0.1)
+        return "both optimizers have parameters"
+    model(square()).sum().backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 1e-3)
+    norm = float(model.weight.grad.norm()) if model.weight.grad is not None else 0.0
+    return "the gradient is clipped" if norm < 1e-2 else "the gradient is not clipped"
+
+
+def _converted(tensor: Any, facts: Facts) -> Any:
+    how = facts["how"].strip("`.")
+    if how.startswith(("to", "cuda")) and how != "to(dtype)":
+        return tensor.to(facts["target"])
+    ways = {
+        "double()": lambda: tensor.double(),
+        "float()": lambda: tensor.float(),
+        "half()": lambda: tensor.half(),
+        "to(dtype)": lambda: tensor.double(),
+        "clone()": lambda: tensor.clone(),
+        "detach()": lambda: tensor.detach().requires_grad_(),
+        "view()": lambda: tensor.view(-1),
+        "indexing": lambda: tensor[:2],
+    }
+    if how in ways:
+        return ways[how]()
+    if how in ("*", "/", "+", "-", "an operation", "negation"):
+        return tensor * 0.5
+    raise OutOfReach(f"no experiment for a leaf after {facts['how']!r}")
+
+
+EXPERIMENT = Experiment(
+    claim="what is computed from a leaf cannot be optimized, and a generator of parameters is empty the second time",
+    flagged=flagged,
+    control=control,
+    symptoms=(
+        Raises("ValueError", "non-leaf"),
+        Raises("ValueError", "empty parameter list"),
+        Sees("not clipped"),
+    ),
+    facts={"how": ".to(…)", "target": "cuda", "asked": "before", "listed": False},
+    gpus=1,
+)
+
+
+RULE = Rule(
+    "DPL207",
+    "optimizer-non-leaf-or-empty",
+    Severity.ERROR,
+    PAGE,
+    {NonLeafOptimized: check_leaf, GeneratorExhausted: check_generator},
+    experiment=EXPERIMENT,
+)
