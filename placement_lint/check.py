@@ -21,9 +21,10 @@ from placement_lint.results import Run, merged
 
 if TYPE_CHECKING:
     from placement_lint.baseline import Entry
+    from placement_lint.cache import Cache
     from placement_lint.changes import Changes
-    from placement_lint.checker import Job
     from placement_lint.files import Patterns, Selection
+    from placement_lint.results import Job
 
 CLEAN, FINDINGS, FAILURE = 0, 1, 2
 STDIN = "-"
@@ -61,6 +62,8 @@ class Request:
     unsafe_fixes: bool = False
     diff: bool = False
     show_fixes: bool = False
+    no_cache: bool = False
+    executor: str = "processes"
 
     @property
     def narrows(self) -> bool:
@@ -86,7 +89,7 @@ class Check:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.projects = Projects(request.config, request.isolated)
+        self.projects = Projects(request.config, request.isolated, trusting=True)
         self.settings = self.projects.settings(Path.cwd())
         default = Output(self.settings.output_format)
         self.outputs = destinations(request.formats or (default,), request.output, request.statistics)
@@ -151,17 +154,41 @@ class Check:
         if len(self.request.paths) > 1:
             raise UsageError("`-` reads standard input and cannot be combined with paths")
         name = self.request.stdin_filename
-        return check_text(sys.stdin.buffer.read(), name, self._job_of(name))
+        job = self._job_of(name)
+        self.projects.check_rules()
+        return check_text(sys.stdin.buffer.read(), name, job)
 
     def _check_files(self, selection: Selection) -> Run:
         from placement_lint.engine import check_files
         from placement_lint.progress import progress
 
+        parts = [(part, self._job(settings)) for settings, part in self._by_project(selection)]
+        caches = [self._cache(job) for _, job in parts]
+        if not all(cache and cache.has_run for cache in caches):
+            self.projects.check_rules()
+        request = self.request
         with progress(len(selection.files)) as advance:
             return merged(
-                check_files(part, self._job(settings), self.request.jobs, advance)
-                for settings, part in self._by_project(selection)
+                check_files(part, job, request.jobs, advance, cache, request.executor)
+                for (part, job), cache in zip(parts, caches, strict=True)
             )
+
+    def _cache(self, job: Job) -> Cache | None:
+        """What earlier runs found; none for a run that is told to forget."""
+        if self.request.no_cache:
+            return None
+        from placement_lint.cache import Cache
+
+        return Cache(job, self._warn_once)
+
+    @cached_property
+    def _warnings(self) -> set[str]:
+        return set()
+
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warnings:
+            self._warnings.add(warning)
+            click.echo(f"placement-lint: warning: {warning}", err=True)
 
     def _by_project(self, selection: Selection) -> Sequence[tuple[Settings, Selection]]:
         """The files that share their settings together; without any file, those of the working directory."""
@@ -176,7 +203,7 @@ class Check:
 
     def _job(self, settings: Settings) -> Job:
         """A choice on the command line replaces the project's; what it ignores is ignored as well."""
-        from placement_lint.checker import Job
+        from placement_lint.results import Job
 
         request = self.request
         chosen = request.select

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_lint import registry
-from placement_lint.config import Settings
 from placement_lint.files import patterns
-from placement_lint.finding import Finding, Range, Severity
+from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
-from placement_lint.placing import Provisional, Spots, attributes_of, findings_of
-from placement_lint.project.finder import Surroundings, read_from_disk
-from placement_lint.results import Crash
+from placement_lint.placing import Spots, attributes_of, findings_of
+from placement_lint.project.finder import Surroundings, digest, read_from_disk
+from placement_lint.results import Checked, Crash, Job, Provisional
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
 from placement_lint.source.parsing import check_syntax, parse
@@ -40,44 +38,6 @@ Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
 
 # A file that names none of these holds no tensor, module or optimizer that the analysis could know.
 TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers")
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to look for, as plain data that can be sent to another process.
-
-    ``roots`` are folders, beside that of the settings, from which the project's files import each other; ``exclude``
-    are patterns for files that nothing is said of, relative to the working directory.
-    """
-
-    settings: Settings
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    extend_select: tuple[str, ...] = ()
-    severity: Severity = Severity.INFO
-    roots: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Checked:
-    """One file's share of a run.
-
-    Findings may be about other files that it imports, and other files may take some back: ``reconcile`` makes one of
-    what all of them say, for which ``provisional`` findings say on what they depend, ``needed`` are the comments of
-    other files that suppressed something here, and ``tended`` the attributes of classes that this file looks after.
-    ``reads`` are the other files that the result depends on, by absolute path, each with the digest of its content,
-    None for one that was looked for and does not exist.
-    """
-
-    path: str
-    findings: tuple[Finding, ...] = ()
-    crashes: tuple[Crash, ...] = ()
-    skipped: bool = False
-    provisional: tuple[Provisional, ...] = ()
-    needed: tuple[tuple[str, Range], ...] = ()
-    tended: tuple[tuple[str, str, str], ...] = ()
-    reads: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +84,7 @@ class Checker:
         self.exemptions = [
             (patterns(job.settings.root, [pattern]), selectors) for pattern, selectors in job.settings.exemptions
         ]
-        self.excluded = [patterns(job.settings.root, job.settings.excluded), patterns(Path.cwd(), job.exclude)]
+        self.excluded = [patterns(job.settings.root, job.settings.excluded), patterns(Path(job.folder), job.exclude)]
         self.roots = tuple(dict.fromkeys((str(job.settings.root), *job.roots)))
         for _, selectors in self.exemptions:
             for selector in selectors:
@@ -132,7 +92,7 @@ class Checker:
 
     def rules_for(self, path: str) -> tuple[Rule, ...]:
         """The selected rules less those that the project ignores in this file."""
-        absolute = Path(os.path.abspath(path))
+        absolute = Path(self.job.absolute(path))
         exempt = [
             selector
             for pattern, selectors in self.exemptions
@@ -145,8 +105,14 @@ class Checker:
         try:
             data = Path(path).read_bytes()
         except OSError as error:
-            return self.unreadable(path, Unreadable(f"the file cannot be read: {error.strerror or error}"))
-        return self.check_bytes(data, path)
+            reason = Unreadable(f"the file cannot be read: {error.strerror or error}")
+            return replace(self.unreadable(path, reason), reads=((self.job.absolute(path), None),))
+        return self.check_content(data, path)
+
+    def check_content(self, data: bytes, path: str) -> Checked:
+        """The result for a file that has that content, which counts as read."""
+        checked = self.check_bytes(data, path)
+        return replace(checked, reads=((self.job.absolute(path), digest(data)), *checked.reads))
 
     def check_bytes(self, data: bytes, path: str) -> Checked:
         """Everything the tool has to say about one text, whatever is wrong with it."""
@@ -190,7 +156,7 @@ class Checker:
             return Checked(path, skipped=True)
         rules = self.rules_for(path)
         terms = {path: Terms(text, suppressions, frozenset(rule.code for rule in rules))}
-        surroundings = Surroundings(os.path.abspath(path), self.roots, self.reading.source)
+        surroundings = Surroundings(self.job.absolute(path), self.roots, self.reading.source)
         heard = _Heard()
         if TRIGGER.search(text) or surroundings.lead_to(text, _may_matter):
             heard = self._analyse(self.reading.parse(text), path, notebook, surroundings)
@@ -223,7 +189,7 @@ class Checker:
             places = self.reading.place(module, [texts.get(node, node) for node in nodes])
             return places | {node: places[texts[node]] for node in nodes if texts.get(node) in places}
 
-        spots = Spots(path, place, surroundings.statements, account.module_classes)
+        spots = Spots(path, self.job.folder, place, surroundings.statements, account.module_classes)
         found = findings_of(hearing.problems, spots) if hearing.problems else []
         return _Heard(found, crashes, attributes_of(account.tended, spots))
 
@@ -251,13 +217,13 @@ class Checker:
 
     def _terms(self, path: str, surroundings: Surroundings) -> Terms:
         """Those of another file."""
-        unit = surroundings.unit(os.path.abspath(path))
+        unit = surroundings.unit(self.job.absolute(path))
         suppressions = read_suppressions(unit.text) if unit is not None else Suppressions()
         rules = () if unit is None or suppressions.skip_file or self._is_excluded(path) else self.rules_for(path)
         return Terms(unit.text if unit is not None else "", suppressions, frozenset(rule.code for rule in rules))
 
     def _is_excluded(self, path: str) -> bool:
-        absolute = Path(os.path.abspath(path))
+        absolute = Path(self.job.absolute(path))
         return any(
             pattern.verdict(part, is_folder=part != absolute)
             for pattern in self.excluded

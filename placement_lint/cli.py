@@ -96,6 +96,8 @@ def words_option(*names: str, metavar: str, help: str) -> Callable[[Command], Co
     help="Write the report to this file.",
 )
 @click.option("--stdin-filename", default="<stdin>", help="The name to report for what `-` reads.")
+@click.option("--no-cache", is_flag=True, help="Check every file, whatever earlier runs found, and keep nothing.")
+@click.option("--executor", default="processes", metavar="WHERE", help="Check on a Dask cluster: dask://HOST:PORT.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: as many as pay]")
 @click.option("--statistics", is_flag=True, help="Show how often each rule is found, not the findings.")
 @click.option("--fix", is_flag=True, help="Apply safe fixes.")
@@ -161,6 +163,30 @@ def config(path: str, form: str) -> int:
     from placement_lint import config_view
 
     click.echo(config_view.RENDERERS[form](path))
+    return 0
+
+
+@commands.group()
+def cache() -> None:
+    """Look after what earlier runs found."""
+
+
+@cache.command("dir")
+def cache_folder() -> int:
+    """Show where it is kept."""
+    from placement_lint.cache import folder
+
+    click.echo(folder())
+    return 0
+
+
+@cache.command("clear")
+def clear_cache() -> int:
+    """Forget it."""
+    from placement_lint.cache import clear, folder
+
+    count = clear()
+    click.echo(f"removed {count} {'file' if count == 1 else 'files'} from {folder()}")
     return 0
 
 

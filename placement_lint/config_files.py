@@ -63,17 +63,21 @@ class Configuration:
 
 
 class Projects:
-    """The configuration of each file of a run: the nearest, unless the command line names one or wants none."""
+    """The configuration of each file of a run: the nearest, unless the command line names one or wants none.
 
-    def __init__(self, config: str | None = None, isolated: bool = False) -> None:
+    Rules that do not exist are refused at once, or ``trusting`` only when :meth:`check_rules` is called.
+    """
+
+    def __init__(self, config: str | None = None, isolated: bool = False, trusting: bool = False) -> None:
+        self._trusting = trusting
         here = Path.cwd()
         self._default = Configuration(here)
         self._only = Configuration(here, tuple(_layers(Path(config).absolute()))) if config else None
         if isolated:
             self._only = self._default
-        if self._only:
-            self._only.check_rules()
         self._of_folder: dict[Path, Configuration] = {}
+        if not trusting:
+            self.check_rules()
 
     def of(self, folder: Path) -> Configuration:
         if self._only:
@@ -85,9 +89,16 @@ class Projects:
     def settings(self, folder: Path) -> Settings:
         return self.of(folder).settings
 
+    def check_rules(self) -> None:
+        """Refuse rules that do not exist, in every configuration that was found."""
+        for configuration in (self._only, *self._of_folder.values()):
+            if configuration:
+                configuration.check_rules()
+
     def _found(self, folder: Path) -> Configuration:
         if found := configuration_in(folder):
-            found.check_rules()
+            if not self._trusting:
+                found.check_rules()
             return found
         return self._default if folder == folder.parent else self.of(folder.parent)
 

@@ -1,61 +1,98 @@
-"""Many files to one run: in this process or in several, the result is the same."""
+"""Many files to one run: in this process, in several, or on other machines, the result is the same."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from placement_lint.checker import Checked, Checker, Job
-from placement_lint.files import Selection
-from placement_lint.placing import displayed
+from placement_lint.files import Selection, displayed
 from placement_lint.reconcile import reconciled
-from placement_lint.results import Run, Summary
-from placement_lint.source.text import Unreadable
+from placement_lint.results import Checked, Job, Run, Summary
+
+if TYPE_CHECKING:
+    from placement_lint.cache import Cache
 
 FEW_FILES = 24  # below this, starting processes costs more than it brings
+PROCESSES = "processes"
 
 
 def check_files(
-    selection: Selection, job: Job, jobs: int | None = None, advance: Callable[[], None] = lambda: None
+    selection: Selection,
+    job: Job,
+    jobs: int | None = None,
+    advance: Callable[[], None] = lambda: None,
+    cache: Cache | None = None,
+    executor: str = PROCESSES,
 ) -> Run:
-    """Check every selected file, in several processes where that pays; ``advance`` is called after each."""
+    """Check every selected file that the cache does not know, and call ``advance`` after each.
+
+    ``executor`` is where: in processes of this machine, as many as pay or ``jobs``, or on ``dask://HOST:PORT``.
+    """
     begun = time.perf_counter()
-    checked = []
-    for result in _results(selection, Checker(job), jobs):
-        checked.append(result)
+    paths = [displayed(file) for file in selection.files]
+    known = {path: result for path in paths if cache and (result := cache.get(path))}
+    fresh: dict[str, Checked] = {}
+    for _ in known:
         advance()
-    return summarise(checked, begun)
+    for result in _checked([path for path in paths if path not in known], job, jobs, executor):
+        fresh[result.path] = result
+        advance()
+    if cache:
+        cache.keep(fresh.values())
+    results = known | fresh
+    return summarise([*_unlistable(selection, job), *(results[path] for path in paths)], begun, len(known))
 
 
 def check_text(data: bytes, path: str, job: Job) -> Run:
     """Check one text that does not come from a file."""
+    from placement_lint.checker import Checker
+
     begun = time.perf_counter()
     run = summarise([Checker(job).check_bytes(data, path)], begun)
     return replace(run, texts={path: data})
 
 
-def summarise(checked: Iterable[Checked], begun: float) -> Run:
+def summarise(checked: Iterable[Checked], begun: float, cached: int = 0) -> Run:
     results = tuple(checked)
     skipped = sum(result.skipped for result in results)
     return Run(
         findings=tuple(reconciled(results)),
         crashes=tuple(crash for result in results for crash in result.crashes),
-        summary=Summary(len(results) - skipped, skipped, time.perf_counter() - begun),
+        summary=Summary(len(results) - skipped, skipped, time.perf_counter() - begun, cached),
         paths=tuple(result.path for result in results),
     )
 
 
-def _results(selection: Selection, checker: Checker, jobs: int | None) -> Iterator[Checked]:
+def _unlistable(selection: Selection, job: Job) -> Iterator[Checked]:
+    if not selection.unlistable:
+        return
+    from placement_lint.checker import Checker
+    from placement_lint.source.text import Unreadable
+
+    checker = Checker(job)
     for folder, reason in selection.unlistable:
         yield checker.unreadable(displayed(folder), Unreadable(f"the folder cannot be listed: {reason}"))
-    paths = [displayed(file) for file in selection.files]
+
+
+def _checked(paths: Sequence[str], job: Job, jobs: int | None, executor: str) -> Iterator[Checked]:
+    """The results, in any order."""
+    if not paths:
+        return
+    from placement_lint.checker import Checker
+
+    checker = Checker(job)  # imports what processes then share, and refuses rules that do not exist
     workers = min(jobs or _default_jobs(len(paths)), len(paths))
-    if workers > 1:
+    if executor != PROCESSES:
+        from placement_lint.cluster import check_on_cluster
+
+        yield from check_on_cluster(paths, checker, executor)
+    elif workers > 1:
         from placement_lint.pool import check_in_processes
 
-        yield from check_in_processes(paths, checker.job, workers)
+        yield from check_in_processes(paths, job, workers)
     else:
         yield from map(checker.check_file, paths)
 

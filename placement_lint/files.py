@@ -150,3 +150,11 @@ def _gitignore_of(folder: Path) -> list[Patterns]:
     except OSError:
         return []
     return [patterns(folder, lines)]
+
+
+def displayed(path: Path, folder: str = os.curdir) -> str:
+    """Relative to the working directory, with POSIX separators."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:  # another drive
+        return path.as_posix()

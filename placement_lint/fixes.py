@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from placement_lint.checker import Checked, Checker, Job, Reading
+from placement_lint.checker import Checker, Reading
 from placement_lint.errors import UsageError
 from placement_lint.finding import Applicability, Edit, Finding
-from placement_lint.results import Run
+from placement_lint.results import Checked, Job, Run
 from placement_lint.source.edits import NotEditable, edited, overlap
 from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable, decode

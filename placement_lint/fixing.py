@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from placement_lint.checker import Job
 from placement_lint.fixes import Fixed, fix_findings, write
-from placement_lint.results import Run
+from placement_lint.results import Job, Run
 
 
 def fix_files(run: Run, job_of: Callable[[str], Job], unsafe: bool, show: bool) -> Run:

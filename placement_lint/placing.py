@@ -6,13 +6,14 @@ made it one. One in a plain function of another file is the caller's: it is repo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement_lint.files import displayed
 from placement_lint.finding import Edit, Finding, Fix, Range, Step
+from placement_lint.results import Provisional
 from placement_lint.source.positions import positions
 
 if TYPE_CHECKING:
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
 
     from placement_lint.project.finder import Statement
     from placement_lint.rule import Problem, Rule
-
-
-def displayed(path: Path) -> str:
-    """Relative to the working directory, with POSIX separators."""
-    try:
-        return Path(os.path.relpath(path)).as_posix()
-    except ValueError:  # another drive
-        return path.as_posix()
 
 
 @dataclass(frozen=True)
@@ -39,19 +32,6 @@ class Spot:
     answers: bool = True
 
 
-@dataclass(frozen=True)
-class Provisional:
-    """A finding that the other files of a run may take back.
-
-    ``unless_reported`` is a place of another file: if the same rule reports it there, that is enough.
-    ``unless_tended`` is an attribute of a class: the file, the class and the name.
-    """
-
-    finding: Finding
-    unless_reported: tuple[str, Range] | None = None
-    unless_tended: tuple[str, str, str] | None = None
-
-
 Placer = Callable[["Sequence[cst.CSTNode]"], "dict[cst.CSTNode, Range]"]
 
 
@@ -59,9 +39,15 @@ class Spots:
     """Where nodes stand: those of the file itself, as ``place`` says, and those of parts of other files."""
 
     def __init__(
-        self, path: str, place: Placer, statements: Sequence[Statement], module_classes: Collection[cst.CSTNode]
+        self,
+        path: str,
+        folder: str,
+        place: Placer,
+        statements: Sequence[Statement],
+        module_classes: Collection[cst.CSTNode],
     ) -> None:
         self.path = path
+        self._folder = folder
         self._place = place
         self._statements = statements
         self._module_classes = module_classes
@@ -83,7 +69,7 @@ class Spots:
         return self._known.get(node)
 
     def _elsewhere(self, statement: Statement, nodes: Collection[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Spot]]:
-        path = displayed(Path(statement.unit.path))
+        path = displayed(Path(statement.unit.path), self._folder)
         above = statement.lines.first - 1
         for node, place in positions(statement.tree, list(nodes)).items():
             lines = replace(place, line=place.line + above, end_line=place.end_line + above)

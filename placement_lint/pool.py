@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
-from placement_lint.checker import Checked, Checker, Job
-from placement_lint.results import Crash
+from placement_lint.checker import Checker
+from placement_lint.results import Checked, Crash, Job
+
+BATCH_BYTES = 2**17
+Batch = tuple[str, ...]
 
 _checkers: list[Checker] = []  # the one of this worker process
 
 
 def check_in_processes(paths: Sequence[str], job: Job, workers: int) -> Iterator[Checked]:
-    """Results in the order of the paths. A file that kills its process costs only its own result."""
+    """Results as they come. A file that kills its process costs only its own result."""
     pool = _pool(workers, job)
     try:
-        futures = [pool.submit(_check, path) for path in paths]
-        yield from (_result(path, future, job) for path, future in zip(paths, futures, strict=True))
+        batches = {pool.submit(_check, batch): batch for batch in batched(paths)}
+        for future in as_completed(batches):
+            yield from _results(batches[future], future, job)
     except BaseException:
         # Interrupted: what is left undone is not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
+
+
+def batched(paths: Sequence[str]) -> Iterator[Batch]:
+    """Large files first, so that no process is left alone with one at the end; small ones together."""
+    batch: list[str] = []
+    room = BATCH_BYTES
+    for size, path in sorted(((_size(path), path) for path in paths), reverse=True):
+        if batch and size > room:
+            yield tuple(batch)
+            batch, room = [], BATCH_BYTES
+        batch.append(path)
+        room -= size
+    if batch:
+        yield tuple(batch)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _pool(workers: int, job: Job) -> ProcessPoolExecutor:
@@ -35,20 +61,21 @@ def _start_worker(job: Job) -> None:
     gc.freeze()  # what is there now, stays: the collector need not look at it again and again
 
 
-def _check(path: str) -> Checked:
-    return _checkers[-1].check_file(path)
+def _check(batch: Batch) -> list[Checked]:
+    return [_checkers[-1].check_file(path) for path in batch]
 
 
-def _result(path: str, future: Future[Checked], job: Job) -> Checked:
+def _results(batch: Batch, future: Future[list[Checked]], job: Job) -> list[Checked]:
     try:
         return future.result()
-    except BrokenProcessPool:  # by this file or by another one: a process of its own will tell
-        return _check_alone(path, job)
+    except BrokenProcessPool:  # by one of these files or by another one: a process for each will tell
+        return [_check_alone(path, job) for path in batch]
 
 
 def _check_alone(path: str, job: Job) -> Checked:
     with _pool(1, job) as pool:
         try:
-            return pool.submit(_check, path).result()
+            (checked,) = pool.submit(_check, (path,)).result()
+            return checked
         except BrokenProcessPool as error:
             return Checked(path, crashes=(Crash(path, None, f"the process died: {error}", "native code"),))

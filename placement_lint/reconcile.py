@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from placement_lint.checker import Checked
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNUSED_SUPPRESSION
+from placement_lint.results import Checked
 
 Key = tuple[str, int, str, Range]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,16 @@ def all_rules() -> tuple[Rule, ...]:
             if found.setdefault(rule.code, rule) is not rule:
                 raise UsageError(f"two rules claim the code {rule.code}; one comes from {_origin(entry)}")
     return tuple(found[code] for code in sorted(found))
+
+
+def rule_sources() -> tuple[str, ...]:
+    """The packages that rules come from and the files of those that are no package: what they say may hang on these."""
+    found: dict[str, None] = {}
+    for entry in entry_points(group=GROUP):
+        for name in (entry.module.partition(".")[0], entry.module):
+            module = import_module(name)
+            found |= dict.fromkeys(getattr(module, "__path__", None) or [str(module.__file__)])
+    return tuple(found)
 
 
 def find_rule(word: str) -> Rule:

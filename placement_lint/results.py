@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from placement_lint.finding import Finding
+from placement_lint.finding import Finding, Range, Severity
+
+if TYPE_CHECKING:
+    from placement_lint.config import Settings
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,61 @@ class Crash:
             "This is a bug in the tool, and findings may be missing for this file. "
             "Please report it with these lines and, if you can share it, the file."
         )
+
+
+@dataclass(frozen=True)
+class Provisional:
+    """A finding that the other files of a run may take back.
+
+    ``unless_reported`` is a place of another file: if the same rule reports it there, that is enough.
+    ``unless_tended`` is an attribute of a class: the file, the class and the name.
+    """
+
+    finding: Finding
+    unless_reported: tuple[str, Range] | None = None
+    unless_tended: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to look for, as plain data that can be sent to another process.
+
+    ``roots`` are folders, beside that of the settings, from which the project's files import each other; ``exclude``
+    are patterns for files that nothing is said of, relative to ``folder``, as all paths are: the working directory.
+    """
+
+    settings: Settings
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    severity: Severity = Severity.INFO
+    roots: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    folder: str = field(default_factory=os.getcwd)
+
+    def absolute(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self.folder, path))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One file's share of a run.
+
+    Findings may be about other files that it imports, and other files may take some back: ``reconcile`` makes one of
+    what all of them say, for which ``provisional`` findings say on what they depend, ``needed`` are the comments of
+    other files that suppressed something here, and ``tended`` the attributes of classes that this file looks after.
+    ``reads`` are the files that the result depends on, its own first, by absolute path, each with the digest of its
+    content, None for one that was looked for and does not exist.
+    """
+
+    path: str
+    findings: tuple[Finding, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+    skipped: bool = False
+    provisional: tuple[Provisional, ...] = ()
+    needed: tuple[tuple[str, Range], ...] = ()
+    tended: tuple[tuple[str, str, str], ...] = ()
+    reads: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import libcst as cst
+from typing import TYPE_CHECKING, Any
 
 from placement_lint.finding import Applicability, Severity
 from placement_lint.probe.experiment import Experiment
+
+if TYPE_CHECKING:
+    import libcst as cst
 
 
 @dataclass(frozen=True)

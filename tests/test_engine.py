@@ -142,7 +142,8 @@ def test_a_file_that_kills_its_process_costs_only_itself(
 
     monkeypatch.setattr(Checker, "check_file", check_or_die)
     names = ["a.py", "killer.py", "z.py"]
-    results = list(pool.check_in_processes([write(name, "x = 1\n").name for name in names], job, 2))
+    found = pool.check_in_processes([write(name, "x = 1\n").name for name in names], job, 2)
+    results = sorted(found, key=lambda result: result.path)
     assert [result.path for result in results] == names
     assert [bool(result.crashes) for result in results] == [False, True, False]
 

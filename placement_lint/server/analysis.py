@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass, replace
 
 from placement_lint import registry
-from placement_lint.checker import Checked, Job
 from placement_lint.finding import Finding, Range
-from placement_lint.placing import Provisional
+from placement_lint.results import Checked, Job, Provisional
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from placement_lint.baseline import read_baseline
-from placement_lint.checker import Checked, Job
 from placement_lint.config import Settings
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Verdict
 from placement_lint.project.finder import digest, read_from_disk
 from placement_lint.reconcile import reconciled
-from placement_lint.results import Run, Summary
+from placement_lint.results import Checked, Job, Run, Summary
 from placement_lint.server.analysis import Analyse, Analysis, Mend
 from placement_lint.server.analyst import PATIENT, URGENT, Analyst, Lost
 from placement_lint.server.documents import Document

@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 from placement_lint import registry
 from placement_lint.checker import Checker
+from placement_lint.files import displayed
 from placement_lint.fixes import Fixer
-from placement_lint.placing import displayed
 from placement_lint.server import rule_pages
 from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Placed, Request, absolute
 from placement_lint.server.frames import packed, read

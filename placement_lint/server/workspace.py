@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from lsprotocol import types
 
-from placement_lint.checker import Job
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding
 from placement_lint.report.lsp import uri_of
+from placement_lint.results import Job
 from placement_lint.server.diagnostics import Diagnostics, result_id
 from placement_lint.server.session import Session
 

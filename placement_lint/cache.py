@@ -1,0 +1,244 @@
+"""What earlier runs found, kept in the user's cache folder, so that a run looks at what has changed and nothing else.
+
+A result is valid as long as every file that it was made from is the same: the checked one, those that its imports led
+to, and those that were looked for and did not exist. A file counts as the same if its size and time of modification
+are, else if its content is.
+
+One file holds the results of one kind of run (folder, settings, rules) by one installation. It is read and replaced as
+a whole: runs at the same time overwrite each other's news at worst, and a run that dies leaves the file as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement_lint import __version__
+
+if TYPE_CHECKING:
+    from placement_lint.results import Checked, Job
+
+APP = "placement-lint"
+SUFFIX = ".results"
+# Results of one kind of run; what was not asked for the longest goes first.
+MOST_RESULTS = 100_000
+# Bytes of all files together; what was not used the longest goes first.
+MOST_BYTES = 512 * 2**20
+# A file that was modified this short a time before it was looked at may be modified again unnoticed.
+CLOCK_STEP = 2_000_000_000  # nanoseconds; FAT's
+CHECKSUM = 16  # bytes
+
+
+def folder() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir(APP, appauthor=False))
+
+
+def clear() -> int:
+    """Remove all that is kept; how many files that were."""
+    kept = list(folder().glob(f"*{SUFFIX}"))
+    for file in kept:
+        file.unlink(missing_ok=True)
+    return len(kept)
+
+
+def digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a file looked like from outside when its content was known."""
+
+    modified: int
+    size: int
+    digest: str
+
+
+@dataclass
+class _Content:
+    """What a cache file holds: ``installation`` made the ``results``, with rules from ``rule_sources``."""
+
+    installation: str
+    rule_sources: tuple[str, ...] = ()
+    results: dict[str, Checked] = field(default_factory=dict)
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+
+
+class Cache:
+    """The results of one kind of run."""
+
+    def __init__(self, job: Job, complain: Callable[[str], object]) -> None:
+        self._complain = complain
+        self._begun = time.time_ns()
+        kind = pickle.dumps((job, sys.version_info[:2], __version__))
+        self._file = folder() / f"{digest(kind)}{SUFFIX}"
+        self._content = _valid(_read(self._file))
+        self._seen: dict[str, str | None] = {}
+
+    @property
+    def has_run(self) -> bool:
+        """Whether such a run was made before, with rules that exist."""
+        return self._content is not None
+
+    def get(self, path: str) -> Checked | None:
+        """The result of an earlier run for a file, if it is what this run would find."""
+        known = self._content.results.get(path) if self._content is not None else None
+        if known is None or not all(self._digest(file) == before for file, before in known.reads):
+            return None
+        return known
+
+    def keep(self, results: Iterable[Checked]) -> None:
+        """Write down what this run found; a result with a crash is better tried again."""
+        fresh = _shared(result for result in results if not result.crashes)
+        if not fresh:
+            with suppress(OSError):
+                os.utime(self._file)
+            return
+        content = _valid(_read(self._file)) or _Content(*_installation())
+        others = {path: result for path, result in content.results.items() if path not in fresh}
+        content.results = dict([*others.items(), *fresh.items()][-MOST_RESULTS:])
+        content.stamps = self._stamps(content, fresh.values())
+        try:
+            _write(self._file, content)
+            _prune(self._file.parent)
+        except OSError as error:
+            self._complain(f"nothing can be kept in {self._file.parent}: {error.strerror}")
+
+    def _digest(self, path: str) -> str | None:
+        """The digest of a file's content as it is now; None where there is none to be read."""
+        if path not in self._seen:
+            self._seen[path] = self._look(path)
+        return self._seen[path]
+
+    def _look(self, path: str) -> str | None:
+        try:
+            status = os.stat(path)
+            stamp = self._content.stamps.get(path) if self._content is not None else None
+            if stamp is not None and (stamp.modified, stamp.size) == (status.st_mtime_ns, status.st_size):
+                return stamp.digest
+            return digest(Path(path).read_bytes())
+        except OSError:
+            return None
+
+    def _stamps(self, content: _Content, fresh: Iterable[Checked]) -> dict[str, Stamp]:
+        """Of all files that results were made from; new ones of those that this run has looked at itself."""
+        looked_at = self._seen | {path: made for result in fresh for path, made in result.reads}
+        new = {path: stamp for path, made in looked_at.items() if made and (stamp := self._stamp(path, made))}
+        needed = {path for result in content.results.values() for path, _ in result.reads}
+        return {path: stamp for path, stamp in (content.stamps | new).items() if path in needed}
+
+    def _stamp(self, path: str, made: str) -> Stamp | None:
+        with suppress(OSError):
+            status = os.stat(path)
+            if status.st_mtime_ns < self._begun - CLOCK_STEP:
+                return Stamp(status.st_mtime_ns, status.st_size, made)
+        return None
+
+
+def _shared(results: Iterable[Checked]) -> dict[str, Checked]:
+    """The same results with equal paths and digests made one object, which is written down once."""
+    from dataclasses import replace
+
+    known: dict[tuple[str, str | None], tuple[str, str | None]] = {}
+    return {
+        result.path: replace(result, reads=tuple(known.setdefault(read, read) for read in result.reads))
+        for result in results
+    }
+
+
+# --- which installation ------------------------------------------------------------------------------------
+
+
+def _installation() -> tuple[str, tuple[str, ...]]:
+    """What made the results of this run, and where its rules come from."""
+    from placement_lint.registry import rule_sources
+
+    sources = rule_sources()
+    return _fingerprint(sources), sources
+
+
+def _fingerprint(rule_sources: Iterable[str]) -> str:
+    """Changes with the tool, with what is installed beside it, and with the sources of any rule."""
+    files = [file for root in (str(Path(__file__).parent), *rule_sources) for file in _sources(root)]
+    return digest(repr((sys.version, _installed(), sorted(files))).encode())
+
+
+def _installed() -> list[str]:
+    """The distributions on the path, by the names and versions of their metadata."""
+    found: list[str] = []
+    for entry in sys.path:
+        with suppress(OSError):
+            found.extend(name for name in os.listdir(entry or ".") if name.endswith((".dist-info", ".egg-info")))
+    return sorted(found)
+
+
+def _sources(root: str) -> Iterator[tuple[str, int, int]]:
+    """The Python files at or below a path, each with what shows that it was changed."""
+    files = [root] if os.path.isfile(root) else _files_below(root)
+    for file in files:
+        with suppress(OSError):
+            status = os.stat(file)
+            yield file, status.st_mtime_ns, status.st_size
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    for place, _, names in os.walk(folder):
+        yield from (os.path.join(place, name) for name in names if name.endswith(".py"))
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
+def _read(file: Path) -> _Content | None:
+    """What a file holds; None where there is none, or one that is damaged."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return None
+    checksum, packed = data[:CHECKSUM], data[CHECKSUM:]
+    if checksum != blake2b(packed, digest_size=CHECKSUM).digest():
+        return None
+    try:
+        content = pickle.loads(packed)
+    except Exception:  # written by another version
+        return None
+    return content if isinstance(content, _Content) else None
+
+
+def _valid(content: _Content | None) -> _Content | None:
+    current = content is not None and content.installation == _fingerprint(content.rule_sources)
+    return content if current else None
+
+
+def _write(file: Path, content: _Content) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    packed = pickle.dumps(content, protocol=5)
+    descriptor, partial = tempfile.mkstemp(dir=file.parent, prefix=".partial-")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(blake2b(packed, digest_size=CHECKSUM).digest() + packed)
+        os.replace(partial, file)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def _prune(kept: Path) -> None:
+    """Remove what was not used the longest, past the bound, and what a run that died left unfinished."""
+    files = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in kept.iterdir())
+    excess = sum(size for _, size, _ in files) - MOST_BYTES
+    for modified, size, file in files:
+        if excess > 0 or (not file.name.endswith(SUFFIX) and modified < time.time() - 3600):
+            file.unlink(missing_ok=True)
+            excess -= size
