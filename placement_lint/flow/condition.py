@@ -123,7 +123,7 @@ class Condition:
             return self
         if other is ALWAYS or not self.cubes:
             return other
-        return _simplified((*self.cubes, *other.cubes), self.widened or other.widened)
+        return _either(self, other)
 
     @property
     def possible(self) -> bool:
@@ -166,6 +166,11 @@ def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
     met = (mine.meet(theirs) for mine in one.cubes for theirs in other.cubes)
     return _simplified((cube for cube in met if cube is not None), one.widened or other.widened)
+
+
+@lru_cache(maxsize=8192)
+def _either(one: Condition, other: Condition) -> Condition:
+    return _simplified((*one.cubes, *other.cubes), one.widened or other.widened)
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:

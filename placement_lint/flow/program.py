@@ -45,6 +45,8 @@ from placement_lint.rule import Note
 _RECURSION_LIMIT = 12_000
 # Calls that one function or class looked at by itself may cost.
 _FUEL_EACH = 2_000
+# What nobody calls is looked into for itself; little of what it calls in other files tells more about it.
+_ABROAD_UNCALLED = 400
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ def _deep_recursion() -> Iterator[None]:
 
 def _look_at_the_uncalled(machine: Machine) -> None:
     machine.standalone = True
+    machine.abroad = min(machine.abroad, _ABROAD_UNCALLED)
     for cls in list(machine.classes):
         _look_at_class(machine, cls)
     for node, function in list(machine.functions.items()):
