@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import click
 
@@ -64,6 +65,8 @@ class Request:
     show_fixes: bool = False
     no_cache: bool = False
     executor: str = "processes"
+    shard: tuple[int, int] = (1, 1)
+    parts: tuple[str, ...] = ()
 
     @property
     def narrows(self) -> bool:
@@ -117,6 +120,10 @@ class Check:
         return find_files(self.request.paths or (".",), excludes)
 
     def _run(self) -> Run:
+        if self.request.parts:
+            from placement_lint.report.part import whole
+
+            return whole(self.request.parts)
         if STDIN in self.request.paths:
             return self._check_stdin()
         selection = self.candidates()
@@ -125,7 +132,7 @@ class Check:
             click.echo(f"placement-lint: no Python files found under {paths}", err=True)
         if self._changes:
             selection.files = list(filter(self._changes.touch_file, selection.files))
-        return self._check_files(selection)
+        return replace(self._check_files(_shard(selection, *self.request.shard)), shard=self.request.shard)
 
     def _fixed(self, run: Run) -> Run:
         """The run after fixes, over again where files have changed; a fixed text takes standard output for itself."""
@@ -284,6 +291,16 @@ class Check:
     def _own_baseline(self) -> str | None:
         named = self.settings.baseline
         return os.path.relpath(self.settings.root / named) if named else None
+
+
+def _shard(selection: Selection, number: int, count: int) -> Selection:
+    """The files of a shard: each file's path decides alone, so that others may come and go."""
+    from placement_lint.files import Selection, displayed
+
+    if count == 1:
+        return selection
+    files = [file for file in selection.files if crc32(displayed(file).encode()) % count == number - 1]
+    return Selection(files, selection.unlistable if number == 1 else [])
 
 
 def _gone(baseline: str, entries: Sequence[Entry]) -> str:

@@ -64,6 +64,13 @@ def _outputs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tu
     return outputs
 
 
+def _shard(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int]:
+    parts = (value or "1/1").split("/")
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts) or not 1 <= int(parts[0]) <= int(parts[1]):
+        raise click.BadParameter(f"{value!r} is not one of 1/N to N/N.")
+    return int(parts[0]), int(parts[1])
+
+
 def _complete_format(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     return [form for form in FORMATS if form.startswith(begun)]
 
@@ -71,6 +78,21 @@ def _complete_format(_: click.Context, __: click.Parameter, begun: str) -> list[
 def words_option(*names: str, metavar: str, help: str) -> Callable[[Command], Command]:
     """An option that may be repeated, and takes several words with commas between them."""
     return click.option(*names, multiple=True, callback=_words, metavar=metavar, help=help)
+
+
+format_option = click.option(
+    *("--format", "--output-format", "formats"),
+    multiple=True,
+    callback=_outputs,
+    shell_complete=_complete_format,
+    metavar="NAME[:FILE]",
+    help=f"How to show findings, and in which file; repeatable. NAME is one of {', '.join(FORMATS)}.",
+)
+output_option = click.option(
+    *("--output", "--output-file", "-o"),
+    type=click.Path(dir_okay=False),
+    help="Write the report to this file.",
+)
 
 
 @commands.command()
@@ -82,22 +104,12 @@ def words_option(*names: str, metavar: str, help: str) -> Callable[[Command], Co
 @click.option("--force-exclude", is_flag=True, help="Leave excluded files out even if they are named.")
 @click.option("--severity", type=click.Choice(SEVERITIES), default="info", help="Show this and worse.")
 @click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 at this and worse.")
-@click.option(
-    *("--format", "--output-format", "formats"),
-    multiple=True,
-    callback=_outputs,
-    shell_complete=_complete_format,
-    metavar="NAME[:FILE]",
-    help=f"How to show findings, and in which file; repeatable. NAME is one of {', '.join(FORMATS)}.",
-)
-@click.option(
-    *("--output", "--output-file", "-o"),
-    type=click.Path(dir_okay=False),
-    help="Write the report to this file.",
-)
+@format_option
+@output_option
 @click.option("--stdin-filename", default="<stdin>", help="The name to report for what `-` reads.")
 @click.option("--no-cache", is_flag=True, help="Check every file, whatever earlier runs found, and keep nothing.")
 @click.option("--executor", default="processes", metavar="WHERE", help="Check on a Dask cluster: dask://HOST:PORT.")
+@click.option("--shard", callback=_shard, metavar="I/N", help="Check the I-th of N parts of the files.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: as many as pay]")
 @click.option("--statistics", is_flag=True, help="Show how often each rule is found, not the findings.")
 @click.option("--fix", is_flag=True, help="Apply safe fixes.")
@@ -120,6 +132,23 @@ def check(**options: Any) -> int:
 
     Exit status: 0 nothing to report, 1 findings, 2 the tool could not do its work.
     """
+    from placement_lint.check import Request
+    from placement_lint.check import check as run_check
+
+    return run_check(Request(**options))
+
+
+@commands.command()
+@click.argument("parts", nargs=-1, required=True)
+@format_option
+@output_option
+@click.option("--severity", type=click.Choice(SEVERITIES), default="info", help="Show this and worse.")
+@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 at this and worse.")
+@click.option("--baseline", type=click.Path(dir_okay=False), help="Pass over the findings listed here.")
+@click.option("--statistics", is_flag=True, help="Show how often each rule is found, not the findings.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+def merge(**options: Any) -> int:
+    """Report what all shards of a run found, from what each wrote with `check --shard I/N --format part:FILE`."""
     from placement_lint.check import Request
     from placement_lint.check import check as run_check
 

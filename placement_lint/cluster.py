@@ -50,13 +50,12 @@ def _client(address: str) -> Client:
     try:
         connect: Any = Client
         client: Client = connect(address.replace(SCHEME, "tcp://"), timeout=PATIENCE, set_as_default=False)
+        client.wait_for_workers(1, timeout=PATIENCE)
         versions = client.run(_version)
     except (OSError, ValueError) as error:
-        raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
+        raise UsageError(f"no Dask scheduler with a worker answers at {address}: {error}") from None
     except ImportError:
         raise UsageError(f"the workers at {address} need placement-lint {__version__}") from None
-    if not versions:
-        raise UsageError(f"the scheduler at {address} has no workers")
     if strangers := {worker: version for worker, version in versions.items() if version != __version__}:
         worker, version = next(iter(strangers.items()))
         raise UsageError(f"the worker {worker} has placement-lint {version}; this is {__version__}")

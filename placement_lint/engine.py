@@ -43,7 +43,8 @@ def check_files(
     if cache:
         cache.keep(fresh.values())
     results = known | fresh
-    return summarise([*_unlistable(selection, job), *(results[path] for path in paths)], begun, len(known))
+    checked = [*_unlistable(selection, job), *(results[path] for path in paths)]
+    return summarise(checked, displayed(job.settings.root), time.perf_counter() - begun, len(known))
 
 
 def check_text(data: bytes, path: str, job: Job) -> Run:
@@ -51,18 +52,21 @@ def check_text(data: bytes, path: str, job: Job) -> Run:
     from placement_lint.checker import Checker
 
     begun = time.perf_counter()
-    run = summarise([Checker(job).check_bytes(data, path)], begun)
+    checked = [Checker(job).check_bytes(data, path)]
+    run = summarise(checked, displayed(job.settings.root), time.perf_counter() - begun)
     return replace(run, texts={path: data})
 
 
-def summarise(checked: Iterable[Checked], begun: float, cached: int = 0) -> Run:
+def summarise(checked: Iterable[Checked], project: str, seconds: float = 0.0, cached: int = 0) -> Run:
+    """The run of a project's files, whose root is displayed as ``project``."""
     results = tuple(checked)
     skipped = sum(result.skipped for result in results)
     return Run(
         findings=tuple(reconciled(results)),
         crashes=tuple(crash for result in results for crash in result.crashes),
-        summary=Summary(len(results) - skipped, skipped, time.perf_counter() - begun, cached),
+        summary=Summary(len(results) - skipped, skipped, seconds, cached),
         paths=tuple(result.path for result in results),
+        results={project: results},
     )
 
 

@@ -101,7 +101,8 @@ class Run:
     """``paths`` are all that was looked at, clean files included.
 
     ``known`` are findings that a baseline lists, ``fixed`` those that fixes have removed; None without either.
-    ``texts`` are the sources that did not come from a file.
+    ``texts`` are the sources that did not come from a file. ``results`` are those of the single files, by project, and
+    ``shard`` says which part of a run they are, of how many.
     """
 
     findings: tuple[Finding, ...]
@@ -111,6 +112,8 @@ class Run:
     known: tuple[Finding, ...] | None = None
     fixed: tuple[Finding, ...] | None = None
     texts: Mapping[str, bytes] = field(default_factory=dict)
+    results: Mapping[str, tuple[Checked, ...]] = field(default_factory=dict)
+    shard: tuple[int, int] = (1, 1)
 
 
 def merged(runs: Iterable[Run]) -> Run:
@@ -127,4 +130,5 @@ def merged(runs: Iterable[Run]) -> Run:
             cached=sum(run.summary.cached for run in parts),
         ),
         paths=tuple(path for run in parts for path in run.paths),
+        results={project: results for run in parts for project, results in run.results.items()},
     )

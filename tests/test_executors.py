@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,29 +15,46 @@ import pytest
 
 from placement_lint.cli import main
 
+pytestmark = pytest.mark.slow
+
 Write = Callable[..., Path]
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A scheduler and two workers, processes that run in an empty folder."""
-    from distributed import LocalCluster
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
-        with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as workers:
-            yield workers.scheduler_address.replace("tcp://", "dask://")
+    """A scheduler and two workers, which run in an empty folder."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    file = folder / "scheduler.json"
+    dask = (sys.executable, "-m", "distributed.cli")
+    scheduler = [f"{dask[2]}.dask_scheduler", "--port=0", "--no-dashboard", f"--scheduler-file={file}"]
+    worker = [f"{dask[2]}.dask_worker", "--nworkers=2", "--nthreads=2", "--no-dashboard", f"--scheduler-file={file}"]
+    started = [
+        subprocess.Popen([*dask[:2], *command], cwd=folder, stderr=subprocess.DEVNULL)
+        for command in (scheduler, worker)
+    ]
+    try:
+        until = time.monotonic() + 60
+        while not file.exists():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield json.loads(file.read_text())["address"].replace("tcp://", "dask://")
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait()
 
 
 @pytest.fixture
-def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
+def report(project: Path) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """A run in a process of its own: those that fork must not have the threads of a client."""
+
     def run(*arguments: str) -> tuple[int, dict[str, Any]]:
-        capsys.readouterr()
-        status = main(["check", "--format", "json", "--no-cache", *arguments])
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        command = [sys.executable, "-m", "placement_lint", "check", "--format", "json", "--no-cache", *arguments]
+        done = subprocess.run(command, cwd=project, stdout=subprocess.PIPE)
+        found: dict[str, Any] = json.loads(done.stdout)
         del found["summary"]["seconds"]
-        return status, found
+        return done.returncode, found
 
     return run
 
@@ -42,7 +62,6 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[
 Report = Callable[..., tuple[int, dict[str, Any]]]
 
 
-@pytest.mark.slow
 def test_all_executors_report_the_same(project: Path, cluster: str, report: Report) -> None:
     for name in ("move-result-discarded", "projects", "unregistered-tensor-attribute"):
         if (FIXTURES / name).exists():
@@ -80,7 +99,7 @@ def test_a_scheduler_that_does_not_answer(
     monkeypatch.setattr("placement_lint.cluster.PATIENCE", 0.2)
     write("a.py")
     assert main(["check", "--no-cache", "--executor", "dask://127.0.0.1:9"]) == 2
-    assert "no Dask scheduler answers at dask://127.0.0.1:9" in capsys.readouterr().err
+    assert "no Dask scheduler with a worker answers at dask://127.0.0.1:9" in capsys.readouterr().err
 
 
 def test_an_executor_that_there_is_not(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from placement_lint.results import Run
 
-FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit", "lsp")
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit", "lsp", "part")
 
 
 def render(form: str, run: Run, stream: TextIO) -> None:

@@ -56,7 +56,7 @@ def stages(sources: Path) -> dict[str, float]:
     reading.seconds["filter"] = (
         time.process_time() - begun - sum(reading.seconds[stage] for stage in ("parse", "analyse", "place"))
     )
-    run = reading.timed("link", lambda: summarise(checked, time.perf_counter()))
+    run = reading.timed("link", lambda: summarise(checked, "."))
     reading.timed("report", lambda: render(run, io.StringIO()))
     return {
         stage: reading.seconds[stage] for stage in ("read", "filter", "parse", "analyse", "place", "link", "report")
