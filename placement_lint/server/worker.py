@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,6 +38,7 @@ class Worker:
         # What is said of other files names them as one would from there.
         with suppress(OSError):
             os.chdir(request.job.settings.root)
+        request = replace(request, job=replace(request.job, folder=os.getcwd()))
         return self._analysis(request) if isinstance(request, Analyse) else self._mended(request)
 
     def _analysis(self, request: Analyse) -> Analysis:
