@@ -180,12 +180,12 @@ class Session:
             of_path.setdefault(finding.path, []).append(finding)
         return [self._unknown(of_path.get(path, []), path) for path in paths]
 
-    def _begin(self, watched: Watched, pause: float) -> None:
+    def _begin(self, watched: Watched, pause: float, edited: bool = True) -> None:
         if watched.work is not None:
             watched.work.cancel()
-        watched.work = asyncio.create_task(self._work(watched, pause))
+        watched.work = asyncio.create_task(self._work(watched, pause, edited))
 
-    async def _work(self, watched: Watched, pause: float) -> None:
+    async def _work(self, watched: Watched, pause: float, edited: bool) -> None:
         document = watched.document
         await asyncio.sleep(pause)
         await self.configured.wait()
@@ -204,16 +204,16 @@ class Session:
         if analysis.readable:
             watched.legible = analysis
             watched.legible_lines = document.program_lines()
-        self._settle(watched)
+        self._settle(watched, edited)
         self._refresh_dependents(document.path, QUIET)
 
-    def _settle(self, cause: Watched | None = None) -> None:
+    def _settle(self, cause: Watched | None = None, edited: bool = False) -> None:
         """Tell of what is new, in the document that was analysed and in others that it says something of."""
         opened = list(self)
         for watched, found in zip(opened, self.found_in(*(each.document.path for each in opened)), strict=True):
             if watched is cause or (watched.analysis and found != watched.found):
                 watched.found = found
-                self._heard(watched, watched is not cause)
+                self._heard(watched, watched is not cause or not edited)
 
     def _refresh_dependents(self, path: str, pause: float) -> None:
         """Look again at what has read another content of a file than it has now."""
@@ -223,7 +223,7 @@ class Session:
             if path in reads and watched.document.path != path:
                 now = now or self._digest(path)
                 if reads[path] != now:
-                    self._begin(watched, pause)
+                    self._begin(watched, pause, edited=False)
 
     def _digest(self, path: str) -> str | None:
         watched = self.at_path(path)
