@@ -79,6 +79,8 @@ class Session:
 
     def open(self, document: Document) -> None:
         self.elsewhere.pop(document.path, None)
+        if (known := self._open.get(unquote(document.uri))) and known.work:
+            known.work.cancel()
         self._open[unquote(document.uri)] = watched = Watched(document)
         self._begin(watched, pause=0.0)
 
@@ -184,6 +186,7 @@ class Session:
         if watched.work is not None:
             watched.work.cancel()
         watched.work = asyncio.create_task(self._work(watched, pause, edited))
+        watched.work.add_done_callback(_note_failure)
 
     async def _work(self, watched: Watched, pause: float, edited: bool) -> None:
         document = watched.document
@@ -265,6 +268,11 @@ class Session:
         if message not in self._complaints:
             self._complaints.add(message)
             self._complain(message)
+
+
+def _note_failure(work: asyncio.Task[None]) -> None:
+    if not work.cancelled() and (error := work.exception()) is not None:
+        logger.error("an analysis could not be made use of", exc_info=error)
 
 
 def _has_part(document: Document, uri: str) -> bool:
