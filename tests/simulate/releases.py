@@ -1,6 +1,9 @@
 """In what the versions of torch differ that the simulation runs on."""
 
+import inspect
+
 import torch
+import torch.utils.data.dataloader
 from packaging.version import Version
 
 RELEASE = Version(torch.__version__).release[:2]
@@ -10,6 +13,9 @@ SAME_DEVICE = "Expected all tensors to be on the same device, but "
 # arrived as pairs of real ones.
 EMPTY_KEEPS_ITS_SHAPE = RELEASE >= (2, 5)
 COMPLEX_ARRIVES = RELEASE >= (2, 5)
+
+# `DataLoader(pin_memory=True)` without a GPU: older releases leave it in silence.
+PINNING_IN_VAIN_WARNS = "no accelerator is found" in inspect.getsource(torch.utils.data.dataloader)
 
 
 def odd_operand(name, device, common, method=""):

@@ -5,10 +5,11 @@ precision.
 import io
 import os
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
-from releases import odd_operand
+from releases import PINNING_IN_VAIN_WARNS, odd_operand
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -98,7 +99,8 @@ def test_what_works_without_a_gpu():
         assert str(wrapped(torch.ones(3, 2)).device) == "cpu"
         nn.Module().cuda()
         torch.cuda.manual_seed_all(1)
-        with pytest.warns(UserWarning, match="no accelerator is found"):
+        heard = pytest.warns(UserWarning, match="no accelerator is found") if PINNING_IN_VAIN_WARNS else nullcontext()
+        with heard:
             list(DataLoader(TensorDataset(torch.ones(2)), pin_memory=True))
 
 
