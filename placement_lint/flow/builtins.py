@@ -15,6 +15,7 @@ from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     ABSENT,
+    ARRAY,
     NONE,
     REPLICA,
     AtLeast,
@@ -76,7 +77,11 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
     if isinstance(value, Tensor) and value.role is Role.BATCH and isinstance(cls, External):
         # Nothing tells what a batch of unknown samples is; programs that ask mostly have tensors.
         return cls.name == "torch.Tensor"
+    if value == ARRAY and isinstance(cls, External):
+        return cls.name == "numpy.ndarray"
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
+        if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
+            return False
         if value.kind in (Kind.LIST, Kind.DICT):
             return (
                 cls in (value.cls, External("collections.abc.Mapping")) if value.kind is Kind.DICT else cls == value.cls
@@ -91,6 +96,9 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
     if isinstance(value, Const) and isinstance(cls, External) and cls.name.startswith("builtins."):
         return type(value.value).__name__ == cls.name.partition(".")[2]
     return None
+
+
+_TENSOR_CLASSES = (External("torch.Tensor"), External("torch.nn.Parameter"))
 
 
 def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -247,9 +247,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
         _settled_import(machine, node, missing)
         return
     failed = Question(None, "an exception is raised", usual=False)
-    catches = any(
-        handler.type is not None and "AttributeError" in machine.text(handler.type) for handler in node.handlers
-    )
+    catches = _catches_attribute_errors(machine, node)
     machine.expecting_attribute_errors += catches
 
     def body() -> Value:
@@ -265,6 +263,13 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     machine.expecting_attribute_errors -= catches
     if node.finalbody is not None and not machine.dead:
         execute_body(machine, node.finalbody.body)
+
+
+def _catches_attribute_errors(machine: Machine, node: cst.Try | cst.TryStar) -> bool:
+    """By name; or all errors of one statement, which is tried for them."""
+    catching = [machine.text(handler.type) if handler.type is not None else "Exception" for handler in node.handlers]
+    alone = len(node.body.body) == 1 and isinstance(node.body.body[0], cst.SimpleStatementLine)
+    return any("AttributeError" in text or (alone and "Exception" in text) for text in catching)
 
 
 def _missing_import(machine: Machine, node: cst.Try | cst.TryStar) -> bool | None:

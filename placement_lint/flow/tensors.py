@@ -54,7 +54,7 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import (
     ELEMENTWISE,
-    FACTORIES_THAT_KEEP,
+    FACTORIES_OF_DATA,
     HOST_FACTORIES,
     HOST_VALUE_ATTRIBUTES,
     HOST_VALUE_METHODS,
@@ -77,8 +77,8 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
     given = arguments.keyword("device")
     _note_inputs(machine, node)
     if given is None or given == NONE:
-        if name in FACTORIES_THAT_KEEP and isinstance(data := arguments.get(0), Tensor):
-            return data
+        if name in FACTORIES_OF_DATA and (data := arguments.get(0, "data")) is not None and _has_place(machine, data):
+            return machine.lift(lambda option: _from_data(machine, name, option, node), data)
         source = Source.FACTORY_IN_FORWARD if machine.in_forward else Source.FACTORY
         scalar = _scalar(machine, shape, arguments)
 
@@ -100,6 +100,22 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         return replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
 
     return machine.lift(make_on, given)
+
+
+def _has_place(machine: Machine, data: Value) -> bool:
+    """Whether data is a tensor already, or may be one: what nobody knows, but has been moved."""
+    return any(
+        isinstance(option, Tensor)
+        or (isinstance(option, Symbol) and machine.read(option.id, modules.PLACE) is not None)
+        for _, option in alternatives(data)
+    )
+
+
+def _from_data(machine: Machine, name: str, data: Value, node: cst.Call) -> Value:
+    """``torch.as_tensor(t)`` is ``t``, ``torch.tensor(t)`` a copy of it in the same place."""
+    if not isinstance(data, Tensor):
+        return machine.fresh(node)
+    return data if name == "torch.as_tensor" else derive(data, "torch.tensor", node, data.scalar)
 
 
 def _built_on(

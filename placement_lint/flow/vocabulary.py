@@ -112,8 +112,8 @@ FACTORIES = {
 # Factories that always build on the CPU, whatever the default device is (they share or wrap host memory).
 HOST_FACTORIES = {"torch.from_numpy", "torch.frombuffer"} | {name for name in FACTORIES if name.endswith("Tensor")}
 
-# Given a tensor they return it where it is rather than building a new one on the CPU.
-FACTORIES_THAT_KEEP = {"torch.as_tensor"}
+# Given a tensor they stay where it is rather than building a new one on the CPU.
+FACTORIES_OF_DATA = {"torch.as_tensor", "torch.tensor"}
 
 CUDA_CONSTRUCTORS = {
     f"torch.cuda.{kind}Tensor"

@@ -139,6 +139,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "use_cuda": {"place": "cuda:0"},
     },
     "move-on-non-movable": {
+        "asked_first": REPAIRED,
         "asks_first": REPAIRED,
         "batch_encoding": "the object has a `to` of its own",
         "fabric": "nothing calls `to`",
@@ -177,6 +178,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "tensor_of_tensor": {"stray": "cuda"},
         "copy_and_slices": {"operation": "copy_"},
         "criterion_moved": {"operation": "the weight of a loss", "stray": "cuda"},
         "ctc_targets": "ctc_loss moves its targets itself",
@@ -251,6 +253,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "parameter_list": {"method": "ParameterList"},
     },
     "requires-grad-without-effect": {
+        "parameters_and_modules": {"module": False},
         "method": REPAIRED,
         "other_objects": "its objects are neither modules nor tensors",
         "own_attribute": "the module reads the attribute itself",
@@ -319,6 +322,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "tried": REPAIRED,
         "compiled": "this wrapper passes attributes on",
         "early_read": {"wrapper": ""},
         "forwarding_subclass": "this wrapper passes attributes on",

@@ -1,6 +1,7 @@
 """In what the versions of torch differ that the simulation runs on."""
 
 import inspect
+import sys
 
 import torch
 import torch.utils.data.dataloader
@@ -9,10 +10,10 @@ from packaging.version import Version
 RELEASE = Version(torch.__version__).release[:2]
 SAME_DEVICE = "Expected all tensors to be on the same device, but "
 
-# How `DataParallel` copies parameters: until these releases, what is empty lost its shape, and complex numbers
-# arrived as pairs of real ones.
-EMPTY_KEEPS_ITS_SHAPE = RELEASE >= (2, 5)
-COMPLEX_ARRIVES = RELEASE >= (2, 5)
+# How `DataParallel` copies parameters: in older releases what is empty loses its shape, and complex numbers arrive as
+# pairs of real ones.
+EMPTY_KEEPS_ITS_SHAPE = torch._utils._unflatten_dense_tensors(torch.ones(0), [torch.ones(0, 4)])[0].dim() == 2
+COMPLEX_ARRIVES = "is_complex" in inspect.getsource(sys.modules["torch.nn.parallel.replicate"])
 
 # `DataLoader(pin_memory=True)` without a GPU: older releases leave it in silence.
 PINNING_IN_VAIN_WARNS = "no accelerator is found" in inspect.getsource(torch.utils.data.dataloader)
