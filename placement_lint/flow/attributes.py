@@ -9,8 +9,8 @@ import libcst as cst
 from placement_lint.flow import (
     calls,
     checkpoints,
+    coverage,
     creation,
-    ddp,
     environment,
     gradients,
     imports,
@@ -310,7 +310,7 @@ def _write(
     if name == "grad":
         machine.gradients_by_hand = True
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
-        ddp.flagged(machine, owner.modules, value, node)
+        coverage.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
@@ -373,6 +373,7 @@ def _write_of_module(
             )
         machine.written.add((owner.id, name))
         machine.changed.add((identity(owner), name))
+    coverage.registered(machine, value)
     _report_lost_parameter(machine, owner, name, before, value, node)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)

@@ -24,6 +24,7 @@ from placement_lint.flow.values import (
     Const,
     Device,
     External,
+    Function,
     Imported,
     Kind,
     Mapping,
@@ -294,7 +295,9 @@ def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(1) or NONE
-    return replace(given, node=node) if isinstance(given, Parameters) else machine.fresh()
+    function = arguments.get(0)
+    trainable = isinstance(function, Function) and ".requires_grad" in machine.text(function.node)
+    return replace(given, node=node, trainable=trainable) if isinstance(given, Parameters) else machine.fresh()
 
 
 def _map(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -12,6 +12,7 @@ from placement_lint.flow import (
     attributes,
     batches,
     checkpoints,
+    coverage,
     creation,
     ddp,
     expressions,
@@ -292,7 +293,10 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     for value in arguments.values():
         wrappers.may_change(machine, value)
         checkpoints.kept(machine, value)
+        if isinstance(value, Tensor):
+            machine.asked_for.add(value.uid)
         if isinstance(value, Object) and modules.is_module(machine, value):
+            coverage.asked_for(machine, value)
             for part in modules.reachable(machine, value).values():
                 machine.write(part.id, modules.PLACE, machine.fresh())
     return machine.fresh(node)
@@ -305,7 +309,10 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     """Call a module; a bare one may be in a wrapper that knows nothing of it."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return call_object(machine, module, arguments, node)
-    return ddp.came_round(machine, module, _forward(machine, module, arguments, node), node)
+    result = _forward(machine, module, arguments, node)
+    if isinstance(module, Object):
+        coverage.note_call(machine, module, arguments.values(), result)
+    return ddp.came_round(machine, module, result, node)
 
 
 def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:

@@ -311,6 +311,11 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value | None, node: c
             machine.write(identity, _FLAG, replace(known, details=node))
 
 
+def flag_of(machine: Machine, part: int) -> Value | None:
+    """What was last said of ``requires_grad`` of a module's parameters: a Fact, or None where nothing was."""
+    return machine.read(part, _FLAG)
+
+
 def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
     changes = machine.read(wrapper.id, _CHANGES)
     if changes is not None:

@@ -386,7 +386,7 @@ class OptimizerStale(Event):
     ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``;
     or what was done to the model as a whole: the name of a function of torch, ``materialized`` where it had no
     data before, ``converted`` where conversions are asked to make new Parameters, ``made in forward`` where the first
-    call adds to the model.
+    call adds to the model, ``unfrozen`` where parameters that it left out as frozen ask for gradients again.
     """
 
     optimizer: str
@@ -397,6 +397,20 @@ class OptimizerStale(Event):
     stepped: Note
     # from the statement that builds the optimizer to the last replacement, where they follow each other in a block
     statements: tuple[cst.CSTNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class OptimizerMisses(Event):
+    """A loss depends on trainable parameters that no optimizer ever holds. ``node`` builds the one that steps.
+
+    ``what`` is the class of the module that has them, or ``Parameter``.
+    """
+
+    optimizer: str
+    missed: str
+    what: str
+    made: cst.CSTNode
+    stepped: Note
 
 
 @dataclass(frozen=True)

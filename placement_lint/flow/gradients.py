@@ -44,8 +44,14 @@ def through(tensor: Tensor, how: str, node: cst.CSTNode) -> Tensor:
     return replace(tensor, requires_grad=False) if tensor.requires_grad else tensor
 
 
+def parameters(tensor: Tensor) -> frozenset[int]:
+    """The Parameters by themselves that a backward from what is computed of a tensor reaches."""
+    own = tensor.role is Role.PARAMETER and tensor.uid
+    return tensor.parameters | {tensor.uid} if own else tensor.parameters
+
+
 def severed(tensor: Tensor) -> Tensor:
-    return replace(tensor, requires_grad=False, computed=None)
+    return replace(tensor, requires_grad=False, computed=None, parameters=frozenset())
 
 
 def ask(machine: Machine, tensor: Tensor, value: Value) -> None:

@@ -13,6 +13,7 @@ from placement_lint.flow import (
     builtins,
     checkpoints,
     choices,
+    coverage,
     creation,
     ddp,
     devices,
@@ -322,6 +323,7 @@ def _parameter(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     parameter = machine.lift(lambda tensor: modules.parameter(tensor, machine, node), data)
     if isinstance(parameter, Tensor) and arguments.get(1, "requires_grad") not in (None, TRUE):
         creation.forget(machine, parameter.uid)
+        coverage.registered(machine, parameter)
     return parameter
 
 
@@ -352,9 +354,11 @@ def call_module_method(
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name in ("parameters", "named_parameters", "load_state_dict", "requires_grad_"):
         creation.forget(machine, module.id)
+    if name in ("parameters", "named_parameters", "load_state_dict"):
+        coverage.asked_for(machine, module)
     if name == "requires_grad_":
         parts = frozenset(modules.reachable(machine, module))
-        ddp.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
+        coverage.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
     if name in MODULE_CONVERSIONS:
         surgery.converted(machine, module, None, node)
         ddp.converting(machine, module, name, node)
@@ -423,6 +427,7 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
         part = str(label.value) if isinstance(label, Const) else f"part {machine.new_id()}"
         stored = machine.lift(_as_buffer, value) if name == "register_buffer" else value
         creation.note_keeping(machine, value)
+        coverage.registered(machine, value)
         if name != "register_buffer":
             optimizers.replaced(machine, module, part, None, value, node)
         modules.tended(machine, module, part)

@@ -19,6 +19,7 @@ from placement_lint.flow.condition import ALWAYS, Condition, Question, answered,
 from placement_lint.flow.events import (
     AttributeRebound,
     Event,
+    OptimizerMisses,
     OptimizerStateStranded,
     ReplicaLossReduced,
     Scene,
@@ -136,6 +137,8 @@ class Machine:
         self._questions: dict[Hashable, Question] = {}
         # by owner and key
         self._parts: dict[int, dict[object, Symbol]] = {}
+        # by the id of an unknown part of a module: the id of that module
+        self.outer: dict[int, int] = {}
         self._last_id = 0
         self._visit = 0
         self.module_frame = self.new_frame(None)
@@ -217,6 +220,13 @@ class Machine:
         self.wraps: dict[int, list[Note]] = {}
         # by the id of a module: the functions that were running when it was wrapped
         self.wrapped_in: dict[int, set[cst.CSTNode]] = {}
+        # modules and Parameters that some optimizer held at some time, and whose parameters were asked for otherwise
+        self.ever_held: set[int] = set()
+        self.asked_for: set[int] = set()
+        # modules outside of others that took outputs of modules, and Parameters that no module has
+        self.criteria: dict[int, Object] = {}
+        self.loose: dict[int, cst.CSTNode] = {}
+        self.misses: list[tuple[OptimizerMisses, frozenset[int]]] = []
         # by the id of a module that took a variable's place: itself, the one before, and what is stale by that
         self.successors: dict[int, tuple[Object, int, object]] = {}
         # optimizers whose state stayed behind, until the end of the program or a load_state_dict says otherwise
@@ -345,6 +355,8 @@ class Machine:
         symbol = parts.get(key)
         if symbol is None:
             symbol = parts[key] = Symbol(self.new_id(), text, parent, type)
+            if parent is not None:
+                self.outer[symbol.id] = owner
         return symbol
 
     def parts(self, owner: int) -> list[Symbol]:

@@ -10,6 +10,7 @@ from placement_lint.flow import (
     attributes,
     calls,
     checkpoints,
+    coverage,
     creation,
     expressions,
     library,
@@ -36,6 +37,9 @@ from placement_lint.flow.values import (
 
 def items_of_container(machine: Machine, arguments: Arguments) -> Value:
     """What ``nn.Sequential(a, b)``, ``nn.ModuleList([a, b])`` or ``nn.ModuleDict({...})`` contains."""
+    for value in arguments.positional:
+        for item in (content(machine, value) or Sequence((value,))).items:
+            coverage.registered(machine, item)
     if len(arguments.positional) == 1:
         only = arguments.positional[0]
         if isinstance(only, Object) and only.kind is Kind.DICT:
@@ -60,6 +64,7 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
         added = more.items if more is not None else ()
     for value in added:
         creation.note_keeping(machine, value)
+        coverage.registered(machine, value)
         optimizers.replaced(machine, module, name, None, value, module.node)
     machine.write(module.id, modules.ITEMS, Sequence((*known.items, *added), known.exact))
 

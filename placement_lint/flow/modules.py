@@ -11,13 +11,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import (
-    calls,
-    creation,
-    ddp,
-    optimizers,
-    surgery,
-)
+from placement_lint.flow import calls, coverage, creation, ddp, optimizers, surgery
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive
 from placement_lint.flow.classes import find, foreign_bases, module_base, resolution_order
@@ -380,6 +374,7 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
         uid=machine.new_id(),
     )
     creation.note_parameter(machine, made, tensor, node)
+    coverage.note_parameter(machine, made, node)
     return made
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import checkpoints, creation, ddp, gradients, modules, rumours
+from placement_lint.flow import checkpoints, coverage, creation, ddp, gradients, modules, rumours
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
@@ -45,6 +45,7 @@ _STRANDED = "#stranded"  # Fact: the state stayed behind at a move
 _GRADIENTS = "#gradients"  # of the module frame: Const of the ids that the last backward reached
 _STEPPED = "#stepped"
 _STALE = "#stale"  # Sequence of Facts: what was replaced since
+_LEFT_OUT = "#left out"  # Const of the ids that did not ask for gradients when it was built
 _BLOCK = "#block"  # Fact: the statement that builds it
 
 
@@ -82,8 +83,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     if params is not None and node.args:
         gradients.take(machine, params, _short(name), node.args[0].value, node)
         _report_non_leaves(machine, params, node)
-    held = frozenset(_held(machine, arguments.get(0, "params")))
-    machine.write(optimizer.id, _COVERED, Const(held))
+    machine.lift(lambda *_: _take(machine, optimizer, params), *coverage.flags(machine, params))
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
     machine.write(optimizer.id, _BLOCK, Fact("block", machine.block))
     machine.optimizers.append(optimizer)
@@ -105,6 +105,48 @@ def _report_non_leaves(machine: Machine, params: Value, node: cst.Call) -> None:
         return NONE
 
     machine.lift(report, params)
+
+
+def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:
+    """An optimizer takes what its argument holds, as far as that asks for gradients where only such is wanted."""
+    excluded = coverage.left_out(machine, params)
+    held = frozenset(_held(machine, params)) - excluded
+    machine.write(optimizer.id, _COVERED, Const(held))
+    machine.write(optimizer.id, _LEFT_OUT, Const(excluded))
+    machine.ever_held |= held
+    return NONE
+
+
+def unfrozen(machine: Machine, parts: frozenset[int], node: cst.CSTNode) -> None:
+    """Parameters ask for gradients from here on: an optimizer that left them out does not have them."""
+    for optimizer in machine.optimizers:
+        left_out = machine.read(optimizer.id, _LEFT_OUT)
+        if left_out is not None:
+            machine.lift(lambda ids, held=optimizer: _note_unfrozen(machine, held, ids, parts, node), left_out)
+
+
+def _note_unfrozen(
+    machine: Machine, optimizer: Object, left_out: Value, parts: frozenset[int], node: cst.CSTNode
+) -> Value:
+    ids = left_out.value if isinstance(left_out, Const) and isinstance(left_out.value, frozenset) else frozenset()
+    missed = frozenset(part for part in parts if any(one in ids for one in coverage.around(machine, part)))
+    everything = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
+    if missed - everything:
+        known = machine.read(optimizer.id, _STALE)
+        earlier = known.items if isinstance(known, Sequence) else ()
+        what = _Stale(node, "", "unfrozen", missed - everything, missed, machine.block)
+        machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"unfrozen {id(node)}", what))))
+    return NONE
+
+
+def grouped(machine: Machine, value: Value) -> Iterator[Value]:
+    """What a list of tensors or a param group holds."""
+    return _groups(machine, value)
+
+
+def covered(machine: Machine, optimizer: Object) -> frozenset[int]:
+    """The ids of all modules and Parameters that an optimizer may hold here."""
+    return _covered(machine, optimizer)
 
 
 def _groups(machine: Machine, value: Value) -> Iterator[Value]:
@@ -188,6 +230,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
     if name == "add_param_group":
         added = frozenset(_held(machine, arguments.get(0, "param_group")))
         machine.write(optimizer.id, _COVERED, Const(_covered(machine, optimizer) | added))
+        machine.ever_held |= added
         _refresh(machine, optimizer, added)
         return NONE
     if name == "load_state_dict":
@@ -211,6 +254,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     if stale is not None:
         machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
     _report_successor(machine, optimizer, note)
+    coverage.stepped(machine, optimizer, _reached(machine), note)
     machine.write(optimizer.id, _STEPPED, Const(True))
     if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")
@@ -362,7 +406,12 @@ def _ids(machine: Machine, value: Value) -> Iterator[int]:
 def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: Note) -> Value:
     covered = _covered(machine, optimizer)
     known = [fact.details for fact in facts.items if isinstance(fact, Fact)] if isinstance(facts, Sequence) else []
-    stale = [what for what in known if isinstance(what, _Stale) and not what.fresh & covered]
+    held = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
+    stale = [
+        what
+        for what in known
+        if isinstance(what, _Stale) and not what.fresh & (held if what.how == "unfrozen" else covered)
+    ]
     for what in stale:
         moved = _statements_between(machine, optimizer, [other.block for other in stale])
         _emit_stale(machine, optimizer, what, stepped, moved)
@@ -399,7 +448,13 @@ def _statements_between(machine: Machine, optimizer: Object, changes: list[Block
 
 def backward(machine: Machine, loss: Tensor) -> None:
     """``loss.backward()``: the modules whose parameters have gradients now."""
-    machine.write(machine.module_frame, _GRADIENTS, Const(loss.modules))
+    machine.write(machine.module_frame, _GRADIENTS, Const(loss.modules | gradients.parameters(loss)))
+
+
+def _reached(machine: Machine) -> frozenset[int]:
+    """The modules and Parameters that the last backward reached."""
+    known = machine.read(machine.module_frame, _GRADIENTS)
+    return known.value if isinstance(known, Const) and isinstance(known.value, frozenset) else frozenset()
 
 
 def succeeded(machine: Machine, name: str, before: Value | None, after: Value, node: cst.CSTNode) -> None:

@@ -14,6 +14,7 @@ from placement_lint.flow import (
     calls,
     checkpoints,
     choices,
+    coverage,
     creation,
     imports,
     modules,
@@ -79,6 +80,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
         _look_at_the_uncalled(machine)
     _resolve_rebinds(machine)
     replicas.resolve(machine)
+    coverage.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)

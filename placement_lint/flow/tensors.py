@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import choices, creation, ddp, gradients, modules, optimizers, replicas, shapes
+from placement_lint.flow import choices, coverage, creation, ddp, gradients, modules, optimizers, replicas, shapes
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
@@ -371,6 +371,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
         assumed=all(tensor.assumed for tensor in operands),
         scattered=any(tensor.scattered for tensor in operands),
+        parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
     )
 
 
@@ -378,10 +379,12 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
     lost = Lost(how, node, tensor.place, tensor.uid) if tensor.role is Role.PARAMETER else tensor.lost
     role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
-    tensor = gradients.severed(tensor) if how.strip(".()") in SEVERING else gradients.through(tensor, how, node)
+    severs = how.strip(".()") in SEVERING
+    reached = frozenset() if severs else gradients.parameters(tensor)
+    tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
     memory = tensor.memory if how.strip(".()") in VIEWS else None
     other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, memory=memory)
-    return replace(other, role=role, lost=lost, scalar=scalar, uid=0)
+    return replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, uid=0)
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
@@ -434,6 +437,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         derived = derive(tensor, f".{name}", node, tensor.scalar)
         return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
     if name == "grad":
+        machine.asked_for.add(tensor.uid)
         return replace(tensor, role=Role.PLAIN, modules=frozenset(), uid=0)
     return Bound(tensor, name, node=node)
 
@@ -507,7 +511,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name == "requires_grad_" and tensor.role is Role.PARAMETER:
-        ddp.flagged(machine, tensor.modules, arguments.get(0, "requires_grad") or TRUE, node)
+        parts = tensor.modules or frozenset({tensor.uid})
+        coverage.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
     if name in _NO_OPS_ON_PARAMETERS and (tensor.role is Role.PARAMETER or tensor.requires_grad):
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):

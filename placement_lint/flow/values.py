@@ -197,6 +197,8 @@ class Tensor:
     # of such a vector: whether some batch gives the replicas chunks of different sizes
     uneven: bool = False
     lost: Lost | None = None
+    # the Parameters by themselves, outside of any module's call, that a backward from here would reach
+    parameters: frozenset[int] = field(default=frozenset(), compare=False)
     # a leaf that gradients are asked for, and what made another tensor of one
     requires_grad: bool = field(default=False, compare=False)
     computed: Lost | None = field(default=None, compare=False)
@@ -363,6 +365,8 @@ class Parameters:
     module: Object | Symbol
     node: cst.CSTNode = field(compare=False)
     named: bool = False
+    # only those that ask for gradients when they are taken
+    trainable: bool = False
     # tells one generator from the next
     uid: int = field(default=0, compare=False)
 

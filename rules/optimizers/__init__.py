@@ -1,15 +1,15 @@
 """DPL2xx: optimizers and the parameters they hold."""
 
+from placement_lint.rule import Rule
 from placement_lint.rules.optimizers import (
     optimizer_before_materialize,
     optimizer_before_model_surgery,
     optimizer_before_sharding,
+    optimizer_misses_parameters,
     optimizer_non_leaf_or_empty,
     optimizer_stale_after_replacement,
     optimizer_state_before_move,
 )
-
-from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     optimizer_state_before_move.RULE,
@@ -17,5 +17,6 @@ RULES: tuple[Rule, ...] = (
     optimizer_before_sharding.RULE,
     optimizer_before_model_surgery.RULE,
     optimizer_stale_after_replacement.RULE,
+    optimizer_misses_parameters.RULE,
     optimizer_non_leaf_or_empty.RULE,
 )

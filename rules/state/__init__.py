@@ -1,5 +1,6 @@
 """DPL3xx: module state."""
 
+from placement_lint.rule import Rule
 from placement_lint.rules.state import (
     buffer_updated_from_first_chunk,
     module_created_in_forward,
@@ -10,8 +11,6 @@ from placement_lint.rules.state import (
     unregistered_container,
     unregistered_tensor_attribute,
 )
-
-from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     parameter_lost_by_conversion.RULE,

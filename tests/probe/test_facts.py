@@ -67,6 +67,7 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     ),
     *(("DPL205", {"how": how}) for how in ("assigned", "succeeded", "copied", "weight_norm")),
     ("DPL205", {"optimizer": "Adam"}),
+    *(("DPL206", {"how": how}) for how in ("a criterion", "a Parameter")),
     *(("DPL207", {"how": how}) for how in (".cuda(…)", ".double()", "`*`", "indexing", "empty", "clipped")),
     *(
         ("DPL301", {"conversion": how})
@@ -163,6 +164,9 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL204", {"added": True}),
     *(("DPL205", {"how": how}) for how in ("spectral_norm", "loaded", "filled", "moved")),
     ("DPL205", {"added": True}),
+    ("DPL206", {"all_given": True}),
+    ("DPL206", {"unfrozen": False}),
+    *(("DPL206", {"how": how, "added": True}) for how in ("unfrozen", "a criterion", "a Parameter")),
     *(("DPL207", {"how": how}) for how in (".float()", ".detach()")),
     ("DPL207", {"target": "cpu"}),
     ("DPL207", {"asked": "afterwards"}),

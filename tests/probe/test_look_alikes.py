@@ -211,6 +211,15 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "sharded_first": REPAIRED,
         "teacher_sharded": "the optimizer holds other parameters",
     },
+    "optimizer-misses-parameters": {
+        "all_given": {"all_given": True},
+        "criterion_given": {"how": "a criterion", "added": True},
+        "gan": {"added": True},
+        "group_added": {"added": True},
+        "head_only": {"unfrozen": False},
+        "perceptual": "it was trained elsewhere",
+        "rebuilt": {"added": True},
+    },
     "optimizer-non-leaf-or-empty": {
         "asked_again": {"how": "clipped", "listed": True},
         "data_and_clone": {"how": ".detach()"},

@@ -1,0 +1,154 @@
+"""Which of the parameters that a program trains no optimizer holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from placement_lint.flow import ddp, modules, optimizers
+from placement_lint.flow.events import OptimizerMisses
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import (
+    TRUE,
+    Class,
+    Fact,
+    Kind,
+    Object,
+    Parameters,
+    Role,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.rule import Note
+
+# --- frozen parts ------------------------------------------------------------------------------------------------
+
+
+def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTNode) -> None:
+    """``requires_grad`` is set on the parameters of these modules, or on a Parameter."""
+    if flag == TRUE:
+        optimizers.unfrozen(machine, parts, node)
+    ddp.flagged(machine, parts, flag, node)
+
+
+def flags(machine: Machine, value: Value | None) -> list[Value]:
+    """What decides which of the parameters in an optimizer's argument ask for gradients; each thing once."""
+    found: dict[Value, None] = {}
+    for parameters in _filtered(machine, value):
+        for part in _ids(machine, parameters):
+            flag = ddp.flag_of(machine, part)
+            if flag is not None:
+                found[flag] = None
+    return list(found)[:_MOST_FLAGS]
+
+
+_MOST_FLAGS = 3
+
+
+def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
+    """What an optimizer's argument leaves out as it does not ask for gradients now."""
+    return frozenset(
+        part
+        for parameters in _filtered(machine, value)
+        for part in _ids(machine, parameters)
+        if _is_frozen(machine, part)
+    )
+
+
+def _is_frozen(machine: Machine, part: int) -> bool:
+    flag = ddp.flag_of(machine, part)
+    return isinstance(flag, Fact) and flag.name == "frozen"
+
+
+def _filtered(machine: Machine, value: Value | None) -> Iterator[Parameters]:
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Parameters) and option.trainable:
+            yield option
+        for item in optimizers.grouped(machine, option):
+            yield from _filtered(machine, item)
+
+
+def _ids(machine: Machine, parameters: Parameters) -> Iterable[int]:
+    return modules.reachable(machine, parameters.module)
+
+
+def around(machine: Machine, part: int) -> Iterator[int]:
+    """A part of a module and the modules that it is known to be a part of."""
+    current: int | None = part
+    while current is not None:
+        yield current
+        current = machine.outer.get(current)
+
+
+# --- criteria and Parameters by themselves -----------------------------------------------------------------------
+
+_CRITERION = re.compile(r"loss|criterion|objective|penalty", re.IGNORECASE)
+
+
+def note_call(machine: Machine, module: Object, inputs: Iterable[Value], result: Value) -> None:
+    """A module is called that may be a criterion: it takes what other modules compute and gives a number."""
+    if machine.in_forward or module.id in machine.criteria:
+        return
+    options = [option for value in inputs for _, option in alternatives(value)]
+    given = any(isinstance(option, Tensor) and option.modules for option in options)
+    number = any(isinstance(option, Tensor) and option.scalar is True for _, option in alternatives(result))
+    named = _CRITERION.search(module.cls.name) is not None
+    if given and (number or named) and _has_own_parameters(machine, module):
+        machine.criteria[module.id] = module
+
+
+def _has_own_parameters(machine: Machine, module: Object) -> bool:
+    """Whether there is something to learn, all of it made in sight: what was trained elsewhere is no criterion's."""
+    parts = [part for part in modules.reachable(machine, module).values() if modules.is_module(machine, part)]
+    ours = all(
+        isinstance(part, Object) and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn."))
+        for part in parts
+    )
+    return ours and modules.learns(machine, module)
+
+
+def note_parameter(machine: Machine, parameter: Tensor, node: cst.CSTNode) -> None:
+    receivers = [frame.receiver for frame in machine.frames]
+    in_module = any(isinstance(one, Object) and one.kind is Kind.MODULE for one in receivers)
+    if not in_module:
+        machine.loose[parameter.uid] = node
+
+
+def registered(machine: Machine, value: Value) -> None:
+    """A module gets a Parameter: it is no longer by itself."""
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor) and option.role is Role.PARAMETER:
+            machine.loose.pop(option.uid, None)
+
+
+def asked_for(machine: Machine, module: Object | Symbol) -> None:
+    """``module.parameters()``, or the module in a call that cannot be looked into: somebody may train them."""
+    machine.asked_for.update(modules.registered_below(machine, module) if isinstance(module, Object) else {module.id})
+
+
+def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
+    """An optimizer steps after a backward that ``reached`` these modules and Parameters."""
+    if not reached & optimizers.covered(machine, optimizer):
+        return
+    label = machine.label(optimizer, "the optimizer")
+    for module in machine.criteria.values():
+        parts = modules.registered_below(machine, module)
+        if parts & reached and not any(_is_frozen(machine, part) for part in parts):
+            name, cls = machine.label(module, "the criterion"), module.cls.name.rpartition(".")[2]
+            event = OptimizerMisses(optimizer.node, machine.scene, label, name, cls, module.node, note)
+            machine.misses.append((event, parts))
+    for uid, node in machine.loose.items():
+        if uid in reached and not _is_frozen(machine, uid):
+            event = OptimizerMisses(optimizer.node, machine.scene, label, "", "Parameter", node, note)
+            machine.misses.append((event, frozenset({uid})))
+
+
+def resolve(machine: Machine) -> None:
+    """At the end it is known what no optimizer ever held."""
+    for event, parts in machine.misses:
+        if parts.isdisjoint(machine.ever_held) and parts.isdisjoint(machine.asked_for):
+            machine.emit(event)

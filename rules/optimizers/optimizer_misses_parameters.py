@@ -1,0 +1,155 @@
+"""Parameters take part in the training that no optimizer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import OptimizerMisses, OptimizerStale
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rule import Note, Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports an optimizer that was given only the parameters that require grad, where others are unfrozen
+afterwards and given to no optimizer; and a criterion with weights, or an `nn.Parameter` by itself, that a loss
+depends on and no optimizer ever holds.
+""",
+    why="""\
+An optimizer changes what is in its `param_groups` and nothing else. What was filtered out
+(`filter(lambda p: p.requires_grad, ...)`) is not in there, and `requires_grad = True` later on does not put it
+in; the centres of a centre loss are in `criterion.parameters()`, not in `model.parameters()`.
+
+With 0, 1 or more GPUs alike nothing raises: gradients are computed for these parameters, and they keep their
+values.
+""",
+    example="""\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+model[0].requires_grad_(False)
+optimizer = torch.optim.SGD(filter(lambda p: p.requires_grad, model.parameters()), lr=0.1)
+
+for epoch in range(4):
+    if epoch == 2:
+        model[0].requires_grad_(True)
+    optimizer.zero_grad()
+    model(torch.randn(16, 4)).square().mean().backward()
+    optimizer.step()
+""",
+    instead="""\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+model[0].requires_grad_(False)
+optimizer = torch.optim.SGD(filter(lambda p: p.requires_grad, model.parameters()), lr=0.1)
+
+for epoch in range(4):
+    if epoch == 2:
+        model[0].requires_grad_(True)
+        optimizer.add_param_group({"params": model[0].parameters(), "lr": 0.01})
+    optimizer.zero_grad()
+    model(torch.randn(16, 4)).square().mean().backward()
+    optimizer.step()
+""",
+    silent="""\
+- All parameters are given to the optimizer and frozen or unfrozen afterwards: it skips what has no gradient.
+- What is unfrozen comes in by `add_param_group`, or is in another optimizer, as of the two of a GAN.
+- A part of a model is trained on purpose, its head for instance, and the rest is never unfrozen.
+- The criterion has no weights to learn, its weights are frozen, or they were trained elsewhere (a VGG).
+- The parameters were asked for, or the module was given to a call that is not known: somebody may train them.
+- Parameters of a plain list, of a layer made in `forward` or lost by a conversion: DPL303, DPL308, DPL301.
+""",
+    fix="""\
+Give the optimizer what is missing: `optimizer.add_param_group({"params": ...})` where it is unfrozen, or
+`[*model.parameters(), *criterion.parameters()]` from the beginning.
+""",
+)
+
+
+def check_unfrozen(event: OptimizerStale) -> Iterator[Problem]:
+    if event.how == "unfrozen":
+        yield Problem(
+            event.node,
+            f"what asks for gradients from here on was left out of `{event.optimizer}`, which took only what required "
+            "grad when it was built: it is not trained, silently",
+            (event.built, event.stepped),
+            advice="call `add_param_group`",
+            facts={"how": "unfrozen"},
+        )
+
+
+def check_missed(event: OptimizerMisses) -> Iterator[Problem]:
+    by_itself = event.what == "Parameter"
+    missed = "a Parameter" if by_itself else f"the parameters of `{event.missed}`"
+    yield Problem(
+        event.node,
+        f"the loss depends on {missed}, which `{event.optimizer}` does not hold, nor does any other optimizer: "
+        "nothing trains it, silently",
+        (Note(event.made, "made here"), event.stepped),
+        advice="give it to the optimizer",
+        facts={"how": "a Parameter" if by_itself else "a criterion"},
+    )
+
+
+def flagged(facts: Facts) -> str:
+    return _train(facts, given=False)
+
+
+def control(facts: Facts) -> str:
+    return _train(facts, given=True)
+
+
+def _train(facts: Facts, given: bool) -> str:
+    """Which of the parameters that get a gradient stay as they are."""
+    import torch
+    from torch import nn
+
+    from placement_lint.probe.bench import SIDE, square
+
+    model = nn.Sequential(nn.Linear(SIDE, SIDE), nn.Linear(SIDE, SIDE))
+    more: list[Any] = []
+    if facts["how"] == "a criterion":
+        more = list(nn.Linear(SIDE, 1).parameters())
+    elif facts["how"] == "a Parameter":
+        more = [nn.Parameter(torch.ones(1, SIDE))]
+    if facts["how"] == "unfrozen":
+        model[0].requires_grad_(False)
+    taken = [p for p in model.parameters() if p.requires_grad or facts["all_given"]]
+    optimizer = torch.optim.SGD(taken, lr=0.1)
+    if facts["how"] == "unfrozen" and facts["unfrozen"]:
+        model[0].requires_grad_(True)
+        more = list(model[0].parameters())
+    if (given or facts["added"]) and more and not facts["all_given"]:
+        optimizer.add_param_group({"params": more})
+    watched = [parameter for parameter in (*model.parameters(), *more) if parameter.requires_grad]
+    before = [parameter.detach().clone() for parameter in watched]
+    loss = model(square()).square().sum()
+    for parameter in more:
+        loss = loss + parameter.square().sum()
+    loss.backward()
+    optimizer.step()
+    same = any(torch.equal(old, new) for old, new in zip(before, watched, strict=True))
+    return "parameters with a gradient are not trained" if same else "all that asks for gradients is trained"
+
+
+EXPERIMENT = Experiment(
+    claim="parameters that are in no param_group get gradients and keep their values",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("are not trained"),),
+    facts={"how": "unfrozen", "unfrozen": True, "all_given": False, "added": False},
+)
+
+
+RULE = Rule(
+    "DPL206",
+    "optimizer-misses-parameters",
+    Severity.WARNING,
+    PAGE,
+    {OptimizerStale: check_unfrozen, OptimizerMisses: check_missed},
+    experiment=EXPERIMENT,
+)
