@@ -366,7 +366,7 @@ def _write_of_module(
     before = machine.read(owner.id, name)
     modules.tended(machine, owner, name)
     if machine.in_forward:
-        if machine.replica and owner.id in machine.replicated:
+        if machine.replica and owner.id in machine.replicated and not replicas.is_memory_of(value, owner, name):
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
             machine.rebinds.append(
                 (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), identity(owner))
@@ -532,15 +532,29 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
         found = mapping.get(key.value) if isinstance(key, Const) else _any(machine, mapping, key)
-        return found if found is not None else machine.fresh()
+        return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
         return _item_of_sequence(machine, items, key)
+    if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
+        return held
     if owner.kind is Kind.MODULE:
         part = machine.part(owner.id, ("item", key), node, owner)
         modules.treat_as_module(machine, part)
         return part
     return machine.fresh()
+
+
+def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
+    """What a ``defaultdict`` puts where it has nothing."""
+    factory = machine.read(owner.id, "#factory")
+    if factory is None or factory == NONE:
+        return machine.fresh()
+    made = calls.call(machine, factory, Arguments(), cst.Call(func=node.value))
+    machine.write(owner.id, "#map", mapping.with_item(key.value, made) if isinstance(key, Const) else mapping)
+    if isinstance(made, Object) and owner.id in machine.holders:
+        machine.holders.setdefault(made.id, machine.holders[owner.id])
+    return made
 
 
 def _any(machine: Machine, mapping: Mapping, key: Value) -> Value | None:

@@ -295,8 +295,10 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
         checkpoints.kept(machine, value)
         if isinstance(value, Tensor):
             machine.asked_for.add(value.uid)
+        if isinstance(value, Parameters) and isinstance(value.module, Object):
+            coverage.given_away(machine, value.module)
         if isinstance(value, Object) and modules.is_module(machine, value):
-            coverage.asked_for(machine, value)
+            coverage.given_away(machine, value)
             for part in modules.reachable(machine, value).values():
                 machine.write(part.id, modules.PLACE, machine.fresh())
     return machine.fresh(node)

@@ -32,17 +32,14 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTN
     """``requires_grad`` is set on the parameters of these modules, or on a Parameter."""
     if flag == TRUE:
         optimizers.unfrozen(machine, parts, node)
+    else:
+        machine.ever_frozen |= parts
     ddp.flagged(machine, parts, flag, node)
 
 
 def flags(machine: Machine, value: Value | None) -> list[Value]:
-    """What decides which of the parameters in an optimizer's argument ask for gradients; each thing once."""
-    found: dict[Value, None] = {}
-    for parameters in _filtered(machine, value):
-        for part in _ids(machine, parameters):
-            flag = ddp.flag_of(machine, part)
-            if flag is not None:
-                found[flag] = None
+    """What decides which parameters an optimizer's argument leaves out; each thing once."""
+    found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := ddp.flag_of(machine, part)))
     return list(found)[:_MOST_FLAGS]
 
 
@@ -50,13 +47,18 @@ _MOST_FLAGS = 3
 
 
 def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
-    """What an optimizer's argument leaves out as it does not ask for gradients now."""
-    return frozenset(
-        part
-        for parameters in _filtered(machine, value)
-        for part in _ids(machine, parameters)
-        if _is_frozen(machine, part)
-    )
+    """What an optimizer's argument leaves out, or does not name, while it does not ask for gradients."""
+    return frozenset(part for part in _candidates(machine, value) if _is_frozen(machine, part))
+
+
+def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
+    filtered = [part for parameters in _filtered(machine, value) for part in _ids(machine, parameters)]
+    return filtered or sorted(machine.ever_frozen)
+
+
+def is_filtered(machine: Machine, value: Value | None) -> bool:
+    """Whether an optimizer's argument takes only what asks for gradients."""
+    return any(True for _ in _filtered(machine, value))
 
 
 def _is_frozen(machine: Machine, part: int) -> bool:
@@ -126,8 +128,14 @@ def registered(machine: Machine, value: Value) -> None:
 
 
 def asked_for(machine: Machine, module: Object | Symbol) -> None:
-    """``module.parameters()``, or the module in a call that cannot be looked into: somebody may train them."""
+    """``module.parameters()``: somebody may train them."""
     machine.asked_for.update(modules.registered_below(machine, module) if isinstance(module, Object) else {module.id})
+
+
+def given_away(machine: Machine, module: Object) -> None:
+    """A module is given to a call that cannot be looked into."""
+    asked_for(machine, module)
+    machine.given_away.update(modules.reachable(machine, module))
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:

@@ -52,6 +52,7 @@ from placement_lint.flow.values import (
     External,
     Function,
     Kind,
+    Mapping,
     Object,
     Parameters,
     Partial,
@@ -333,6 +334,14 @@ def _buffer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
 
 def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     return builtins.call_builtin(machine, "list", Arguments(arguments.positional[:1]), node)
+
+
+def _defaultdict(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``defaultdict(list)``: a dict that makes what it is asked for and does not have."""
+    made = machine.new_object(Kind.DICT, External("builtins.dict"), node)
+    machine.write(made.id, "#map", Mapping(()))
+    machine.write(made.id, "#factory", arguments.get(0) or NONE)
+    return made
 
 
 def _deepcopy(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -667,6 +676,7 @@ _HANDLERS: dict[str, Handler] = {
     "copy.deepcopy": _deepcopy,
     "copy.copy": _identity,
     "collections.deque": _deque,
+    "collections.defaultdict": _defaultdict,
     "torch.autograd.Variable": _identity,
     "torch.utils.data.DataLoader": loaders.build,
     "torch.utils.data.TensorDataset": loaders.tensor_dataset,

@@ -223,6 +223,8 @@ class Machine:
         # modules and Parameters that some optimizer held at some time, and whose parameters were asked for otherwise
         self.ever_held: set[int] = set()
         self.asked_for: set[int] = set()
+        self.given_away: set[int] = set()
+        self.ever_frozen: set[int] = set()
         # modules outside of others that took outputs of modules, and Parameters that no module has
         self.criteria: dict[int, Object] = {}
         self.loose: dict[int, cst.CSTNode] = {}

@@ -109,10 +109,10 @@ def _report_non_leaves(machine: Machine, params: Value, node: cst.Call) -> None:
 
 def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:
     """An optimizer takes what its argument holds, as far as that asks for gradients where only such is wanted."""
-    excluded = coverage.left_out(machine, params)
-    held = frozenset(_held(machine, params)) - excluded
+    excluded, held = coverage.left_out(machine, params), frozenset(_held(machine, params))
+    held = held - excluded if coverage.is_filtered(machine, params) else held
     machine.write(optimizer.id, _COVERED, Const(held))
-    machine.write(optimizer.id, _LEFT_OUT, Const(excluded))
+    machine.write(optimizer.id, _LEFT_OUT, Const(excluded - held))
     machine.ever_held |= held
     return NONE
 
@@ -131,10 +131,11 @@ def _note_unfrozen(
     ids = left_out.value if isinstance(left_out, Const) and isinstance(left_out.value, frozenset) else frozenset()
     missed = frozenset(part for part in parts if any(one in ids for one in coverage.around(machine, part)))
     everything = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
-    if missed - everything:
+    missed -= everything | machine.given_away
+    if missed:
         known = machine.read(optimizer.id, _STALE)
         earlier = known.items if isinstance(known, Sequence) else ()
-        what = _Stale(node, "", "unfrozen", missed - everything, missed, machine.block)
+        what = _Stale(node, "", "unfrozen", missed, missed, machine.block)
         machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"unfrozen {id(node)}", what))))
     return NONE
 
@@ -407,15 +408,20 @@ def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: No
     covered = _covered(machine, optimizer)
     known = [fact.details for fact in facts.items if isinstance(fact, Fact)] if isinstance(facts, Sequence) else []
     held = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
-    stale = [
-        what
-        for what in known
-        if isinstance(what, _Stale) and not what.fresh & (held if what.how == "unfrozen" else covered)
-    ]
+    facts_known = [what for what in known if isinstance(what, _Stale)]
+    stale = [what for what in facts_known if what.how != "unfrozen" and not what.fresh & covered]
+    stale += [what for what in facts_known if what.how == "unfrozen" and _is_missed(machine, what.fresh - held)]
     for what in stale:
         moved = _statements_between(machine, optimizer, [other.block for other in stale])
         _emit_stale(machine, optimizer, what, stepped, moved)
     return NONE
+
+
+def _is_missed(machine: Machine, parts: frozenset[int]) -> bool:
+    """Whether the last backward reached one of these parts, as far as that is known."""
+    reached = _reached(machine)
+    wider = {one for part in parts for one in coverage.around(machine, part)}
+    return bool(parts) and (not reached or not reached.isdisjoint(wider))
 
 
 def _emit_stale(

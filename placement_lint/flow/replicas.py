@@ -97,6 +97,12 @@ def accumulates(machine: Machine, holder: Holder | None) -> bool:
     return holder is not None and (attributes.identity(holder.owner), holder.name) in machine.accumulating
 
 
+def is_memory_of(value: Value, owner: Object, name: str) -> bool:
+    """``self.x = self.x.add_(1)`` assigns what is there already."""
+    memory = value.memory if isinstance(value, Tensor) else None
+    return memory is not None and memory.owner == owner and memory.name == name
+
+
 def _on_replica(values: Iterable[Value]) -> bool:
     return any(
         isinstance(option, Tensor) and option.place == REPLICA and not option.scalar

@@ -218,6 +218,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "group_added": {"added": True},
         "head_only": {"unfrozen": False},
         "perceptual": "it was trained elsewhere",
+        "two_stages": REPAIRED,
         "rebuilt": {"added": True},
     },
     "optimizer-non-leaf-or-empty": {
