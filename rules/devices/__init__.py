@@ -1,6 +1,5 @@
 """DPL4xx: the first device and device numbering."""
 
-from placement_lint.rule import Rule
 from placement_lint.rules.devices import (
     ddp_device_arguments,
     invalid_device_ids,
@@ -8,6 +7,8 @@ from placement_lint.rules.devices import (
     module_not_on_first_device,
     visible_devices_misuse,
 )
+
+from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     module_not_on_first_device.RULE,

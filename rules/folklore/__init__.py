@@ -1,6 +1,5 @@
 """DPL9xx: what is often said to be wrong, and is right. Off by default; the experiments show it."""
 
-from placement_lint.rule import Rule
 from placement_lint.rules.folklore import (
     cpu_inputs_into_data_parallel,
     inputs_moved_before_data_parallel,
@@ -9,6 +8,8 @@ from placement_lint.rules.folklore import (
     optimizer_before_wrapper,
     wrapper_parameters,
 )
+
+from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     optimizer_before_wrapper.RULE,

@@ -1,6 +1,5 @@
 """DPL5xx: moves and mismatches."""
 
-from placement_lint.rule import Rule
 from placement_lint.rules.moves import (
     device_choice_ignored,
     factory_without_device,
@@ -9,6 +8,8 @@ from placement_lint.rules.moves import (
     numpy_on_cuda,
     operand_not_moved,
 )
+
+from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     move_result_discarded.RULE,

@@ -1,6 +1,5 @@
 """DPL2xx: optimizers and the parameters they hold."""
 
-from placement_lint.rule import Rule
 from placement_lint.rules.optimizers import (
     optimizer_before_materialize,
     optimizer_before_model_surgery,
@@ -10,6 +9,8 @@ from placement_lint.rules.optimizers import (
     optimizer_stale_after_replacement,
     optimizer_state_before_move,
 )
+
+from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     optimizer_state_before_move.RULE,

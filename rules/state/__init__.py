@@ -1,6 +1,5 @@
 """DPL3xx: module state."""
 
-from placement_lint.rule import Rule
 from placement_lint.rules.state import (
     buffer_updated_from_first_chunk,
     module_created_in_forward,
@@ -11,6 +10,8 @@ from placement_lint.rules.state import (
     unregistered_container,
     unregistered_tensor_attribute,
 )
+
+from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     parameter_lost_by_conversion.RULE,

@@ -1,6 +1,5 @@
 """DPL1xx: DataParallel and DistributedDataParallel."""
 
-from placement_lint.rule import Rule
 from placement_lint.rules.wrappers import (
     batch_dim_mismatch,
     data_parallel_in_process_group,
@@ -17,6 +16,8 @@ from placement_lint.rules.wrappers import (
     wrapper_attribute_read,
     wrapper_state_dict_prefix,
 )
+
+from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     wrapper_attribute_read.RULE,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import libcst as cst
-
 import placement_lint.rules
+
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DevicesMixed
 from placement_lint.listen import problems_in
