@@ -150,6 +150,43 @@ def argument_added(call: cst.CSTNode, argument: str) -> Replacements:
     return ((call.args[-1], f"{_argument_text(call.args[-1])}, {argument}"),)
 
 
+def without_argument(call: cst.CSTNode, name: str) -> Replacements:
+    """``f(x, name=y)`` becomes ``f(x)``, where that is the last argument."""
+    last = call.args[-1] if isinstance(call, cst.Call) and len(call.args) > 1 else None
+    if not isinstance(call, cst.Call) or last is None or last.keyword is None or last.keyword.value != name:
+        return NOTHING
+    arguments = ", ".join(map(_argument_text, call.args[:-1]))
+    return ((call, f"{source_text(call.func)}({arguments})"),)
+
+
+def first_argument(call: cst.CSTNode, text: str) -> Replacements:
+    """``f(x)`` becomes ``f(text)``, where ``x`` is a name or an attribute."""
+    if not isinstance(call, cst.Call) or len(call.args) != 1 or call.args[0].keyword is not None:
+        return NOTHING
+    return ((call.args[0].value, text),) if is_path(call.args[0].value) else NOTHING
+
+
+def made_there(move: cst.CSTNode) -> Replacements:
+    """``torch.zeros(3).to(device)`` becomes ``torch.zeros(3, device=device)``."""
+    made = move.func.value if isinstance(move, cst.Call) and isinstance(move.func, cst.Attribute) else None
+    if not isinstance(move, cst.Call) or not isinstance(made, cst.Call) or not made.args:
+        return NOTHING
+    takes_device = isinstance(made.func, cst.Attribute) and made.func.attr.value in _TAKES_DEVICE
+    if not takes_device or len(move.args) > 1 or any(arg.keyword is not None or arg.star for arg in move.args):
+        return NOTHING
+    device = source_text(move.args[0].value) if move.args else '"cuda"'
+    arguments = ", ".join([*map(_argument_text, made.args), f"device={device}"])
+    return ((move, f"{source_text(made.func)}({arguments})"),)
+
+
+def type_of_device(tested: cst.CSTNode, other: cst.CSTNode) -> Replacements:
+    """``x.device == torch.device("cuda")`` becomes ``x.device.type == "cuda"``."""
+    named = other.args[0].value if isinstance(other, cst.Call) and len(other.args) == 1 else other
+    if not isinstance(named, cst.SimpleString) or ":" in named.value:
+        return NOTHING
+    return (*appended(tested, "type"), (other, named.value))
+
+
 def _moved_to(call: cst.Call, device: str) -> Replacements:
     """``x.cuda()`` and ``x.to("cuda:0")`` become ``x.to(device)``."""
     if not call.args:

@@ -12,6 +12,7 @@ from placement_lint.flow import (
     coverage,
     creation,
     environment,
+    frameworks,
     gradients,
     imports,
     library,
@@ -19,6 +20,7 @@ from placement_lint.flow import (
     modules,
     movables,
     optimizers,
+    ranks,
     replicas,
     tensors,
     wrappers,
@@ -66,6 +68,7 @@ from placement_lint.flow.vocabulary import (
     CONTAINERS,
     GRAD_FLAGS,
     ITEM_TYPES,
+    MODEL_OUTPUTS,
     MODULE_ATTRIBUTES,
 )
 from placement_lint.rule import Note
@@ -80,6 +83,8 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
 
 def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
     _note_other(machine, owner, node)
+    ranks.notice_name(machine, name)
+    machine.sets_epoch = machine.sets_epoch or name == "set_epoch"
     if isinstance(owner, External):
         return imports.library(f"{owner.name}.{name}")
     if isinstance(owner, Imported):
@@ -132,6 +137,8 @@ def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
 
 
 def _read_of_tensor(machine: Machine, tensor: Tensor, name: str, node: cst.Attribute) -> Value:
+    if tensor.role is Role.BATCH and name in MODEL_OUTPUTS:
+        return replace(tensor, role=Role.PLAIN, scalar=name == "loss", uid=0)
     if tensor.role is Role.BATCH and name not in _TENSOR_ATTRIBUTES:
         # A batch may be any structure of tensors: its fields are tensors of the same batch, its methods are calls.
         return Bound(tensor, name, node=node)
@@ -159,6 +166,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     if owner.kind is Kind.MODULE:
         return _read_of_module(machine, owner, name, node)
     if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
+        if owner.cls == frameworks.ACCELERATOR and name in frameworks.METHODS:
+            return Bound(owner, name, node=node)
         if (name in _CONTAINER_METHODS or name in movables.MOVES) and owner.kind is Kind.OTHER:
             return Bound(owner, name, node=node)
         if isinstance(owner.cls, Class) and foreign_bases(owner.cls):
@@ -191,6 +200,8 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         return Bound(module, name, node=node)
     if isinstance(module.cls, External) and name in ("weight", "bias"):
         return _weight(machine, module, name)
+    if name == "device" and frameworks.knows_its_device(module):
+        return modules.place_of(machine, module)
     part = machine.part(module.id, name, node, module)
     if isinstance(module.cls, External):
         modules.treat_as_module(machine, part)

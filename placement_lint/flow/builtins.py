@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, gradients, imports, iteration, methods, replicas
+from placement_lint.flow import attributes, calls, gradients, imports, iteration, methods, movables, replicas, transfers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
 from placement_lint.flow.containers import content
@@ -32,6 +32,7 @@ from placement_lint.flow.values import (
     Parameters,
     Role,
     Sequence,
+    StateDict,
     Super,
     Symbol,
     Tensor,
@@ -94,12 +95,23 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name in ("torch.Tensor", "torch.nn.Parameter")
     if isinstance(value, Sequence) and isinstance(cls, External):
         return cls.name == "builtins.tuple"
+    if isinstance(cls, External) and isinstance(value, (Mapping, StateDict)):
+        return _is_dict(cls)
     if isinstance(value, Const) and isinstance(cls, External) and cls.name.startswith("builtins."):
         return type(value.value).__name__ == cls.name.partition(".")[2]
     return None
 
 
 _TENSOR_CLASSES = (External("torch.Tensor"), External("torch.nn.Parameter"))
+
+
+def _is_dict(cls: External) -> bool | None:
+    """Whether a dict of unknown kind is of this class, as far as that can be told."""
+    if cls.name.startswith("torch."):
+        return False
+    if cls.name.rpartition(".")[2] in ("dict", "Mapping", "MutableMapping"):
+        return True
+    return False if cls.name in ("builtins.list", "builtins.tuple", "builtins.str") else None
 
 
 def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -118,6 +130,8 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
     if isinstance(owner, Symbol) and name == "module" and owner.id in machine.wraps:
         # The program wraps this very value elsewhere: here it is bare.
+        return False
+    if name in movables.MOVES and movables.kind(owner) is not None:
         return False
     if isinstance(owner, Sequence):
         return hasattr((), name)
@@ -183,6 +197,7 @@ def _super(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
     def convert(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
         def one(value: Value) -> Value:
+            _read_on_host(machine, value, node.args[0].value, node)
             if isinstance(value, Tensor) and value.per_replica and name in ("float", "int", "bool"):
                 source = node.args[0].value
                 how = f"{name}({machine.text(source)})"
@@ -195,10 +210,17 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
 
         given = arguments.get(0)
         if isinstance(given, Const) and name in ("int", "str"):
-            return Const(str(given.value)) if name == "str" else given
+            return Const(str(given.value)) if name == "str" else _integer(machine, given)
         return machine.lift(one, given) if given is not None else machine.fresh()
 
     return convert
+
+
+def _integer(machine: Machine, given: Const) -> Value:
+    """``int("1")``"""
+    if not isinstance(given.value, str):
+        return given
+    return Const(int(given.value)) if given.value.strip().isdigit() else machine.fresh("int()")
 
 
 def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -316,7 +338,15 @@ def _sum(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     )
 
 
+def _read_on_host(machine: Machine, value: Value, source: cst.BaseExpression, node: cst.Call) -> None:
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor):
+            transfers.read(machine, option, source, node)
+
+
 def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    for written, value in zip(node.args, arguments.positional, strict=False):
+        _read_on_host(machine, value, written.value, node)
     return NONE
 
 

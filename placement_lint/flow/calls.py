@@ -21,8 +21,10 @@ from placement_lint.flow import (
     modules,
     movables,
     optimizers,
+    ranks,
     statements,
     tensors,
+    transfers,
     wrappers,
 )
 from placement_lint.flow.arguments import Arguments
@@ -57,6 +59,7 @@ from placement_lint.flow.vocabulary import (
     PARAMETRIC_LAYERS,
     RECURRENT_LAYERS,
     SEQUENCE_LAYERS,
+    WAITING_METHODS,
 )
 
 
@@ -283,6 +286,10 @@ def call_object(machine: Machine, target: Object, arguments: Arguments, node: cs
 
 
 def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    if machine.text(node.func).rpartition(".")[2] in WAITING_METHODS:
+        transfers.waited(machine)
+    if machine.text(node.func).endswith(".add_argument"):
+        ranks.notice_option(machine, arguments)
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
     return foreign(machine, arguments, node)

@@ -111,7 +111,7 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
         return
     if any(choices.asks_about_devices(visit.scene.reach) for visit in visits):
         return
-    chosen = choices.open_to_the_cpu(machine, [visit.scene.reach for visit in visits])
+    chosen = choices.open_to_others(machine, [visit.scene for visit in visits])
     if chosen is not None:
         scene = replace(first.scene, when=first.scene.reach & chosen.on_cpu)
         machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state))

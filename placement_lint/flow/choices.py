@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from placement_lint.flow import numbering
-from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NO_GPU, Condition, Cube, answered, machines
+from placement_lint.flow import lightning, numbering
+from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NEVER, NO_GPU, Condition, Cube, answered, machines
 from placement_lint.flow.devices import as_place, current_is_chosen
 from placement_lint.flow.events import CudaRequested, Scene
 from placement_lint.flow.machine import Machine
@@ -95,6 +95,8 @@ def _option(place: Place | None) -> Symbol | None:
 
 def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
     """CUDA is asked for in so many words."""
+    if machine.standalone and not asks_about_devices(machine.tested & machine.decided):
+        lightning.requested(machine, how, node)
     if machine.standalone or machine.worker is not None:
         return
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
@@ -180,7 +182,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     for node, visits in by_node.items():
         ignored = next((chosen for chosen in machine.chosen if _ignores(node, visits, chosen)), None)
         if ignored is not None:
-            asked = visits[0]
+            asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
             scene = replace(asked.scene, when=asked.scene.reach & ignored.on_cpu)
             how = source_text(asked.how)
             device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
@@ -196,27 +198,30 @@ def asks_about_devices(reach: Condition) -> bool:
     return excludes_machines or any(word in text for text in texts for word in ("gpu", "cuda", "device"))
 
 
-def open_to_the_cpu(machine: Machine, reaches: list[Condition]) -> Chosen | None:
-    """The choice of a device that may fall on the CPU whenever a statement is reached."""
-    return next(
-        (
-            chosen
-            for chosen in machine.chosen
-            if chosen.option is None and not any(reach.excludes(chosen.surely_not) for reach in reaches)
-        ),
-        None,
-    )
+def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:
+    """The choice of a device that may fall elsewhere each time a statement is reached."""
+    return next((chosen for chosen in machine.chosen if _may_fall_elsewhere(scenes, chosen)), None)
+
+
+def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
+    # One execution with several values is reached wherever one of them is there.
+    by_visit: dict[int, Condition] = {}
+    for scene in scenes:
+        by_visit[scene.visit] = by_visit.get(scene.visit, NEVER) | scene.reach
+    if any(reach.excludes(chosen.surely_not) for reach in by_visit.values()):
+        return False
+    return chosen.option is None or not any(_asks_about(scene, chosen.option) for scene in scenes)
 
 
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
-    if chosen.note.node is node or any(asked.scene.reach.excludes(chosen.surely_not) for asked in visits):
+    if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
         return False
-    return chosen.option is None or not any(asked.follows or _asks_about(asked, chosen.option) for asked in visits)
+    return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
 
 
-def _asks_about(asked: Request, option: Symbol) -> bool:
+def _asks_about(scene: Scene, option: Symbol) -> bool:
     """Whether the program looks at an option before it gets here."""
-    answers = {answer for cube in asked.scene.reach.cubes for answer in cube.answers}
+    answers = {answer for cube in scene.reach.cubes for answer in cube.answers}
     subjects = [answer.question.subject for answer in answers]
     return any(option == subject or (isinstance(subject, tuple) and option in subject) for subject in subjects)

@@ -55,6 +55,13 @@ def foreign_bases(cls: Class) -> list[Value]:
     return [base for current in resolution_order(cls) for base in current.bases if not isinstance(base, Class)]
 
 
+def has_base(cls: Value, names: frozenset[str]) -> bool:
+    """Whether a class of this program derives from one of these of a library."""
+    return isinstance(cls, Class) and any(
+        isinstance(base, External) and base.name in names for base in foreign_bases(cls)
+    )
+
+
 def is_subclass(cls: Class | External, other: Value) -> bool | None:
     """Whether one class derives from another; None where that cannot be told."""
     if cls == other:

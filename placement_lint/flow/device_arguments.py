@@ -120,6 +120,9 @@ def _indices(machine: Machine, ids: Value) -> tuple[int, ...]:
 def check_distributed(machine: Machine, inner: Object | Symbol, ids: Value, output: Value, node: cst.Call) -> None:
     """``DistributedDataParallel(module, ids, output)``"""
     items = content(machine, ids)
+    if items is not None and any(isinstance(item, Symbol) for item in items.items):
+        machine.pinned = True
+        ranks.name_gpu(machine, items.items[0], node)
     if _not_a_list(ids) == "number":
         _refuse(machine, "number", inner, ids, output, node)
     elif items is not None and len(items.items) > 1:

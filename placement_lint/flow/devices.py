@@ -82,6 +82,11 @@ def set_current(machine: Machine, value: Value) -> None:
     machine.write(machine.module_frame, _CURRENT, place if place is not None else machine.fresh())
 
 
+def make_current(machine: Machine, place: Place) -> None:
+    """A framework has set the current device, where there are GPUs."""
+    machine.write(machine.module_frame, _CURRENT, place)
+
+
 def set_default(machine: Machine, value: Value) -> None:
     """``torch.set_default_device(d)``: where factories build from now on."""
     machine.default_was_set = True

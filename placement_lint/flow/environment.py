@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow import numbering
+from placement_lint.flow import numbering, ranks
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import NONE, Const, External, Kind, Mapping, Object, Value
@@ -16,6 +16,7 @@ def variable(machine: Machine, key: Value | None, node: cst.CSTNode) -> Value:
     """``os.environ["RANK"]``: what nobody knows, and the same at each reading."""
     if not isinstance(key, Const):
         return machine.fresh(node)
+    ranks.notice_name(machine, key.value)
     written = machine.read(machine.module_frame, _cell(key))
     return written if written is not None else machine.part(machine.module_frame, _cell(key), node)
 

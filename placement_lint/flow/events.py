@@ -605,3 +605,51 @@ class LoadedWhereSaved(Event):
     choice_text: str
     # the value goes into ``load_state_dict`` and nowhere else
     only_state: bool
+
+
+@dataclass(frozen=True)
+class GlobalRankUsed(Event):
+    """The rank among all processes names a GPU, in a program made for several nodes."""
+
+    label: str
+    # how this file names os.environ; empty where it does not
+    environ: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class SamplerMisused(Event):
+    """``fault`` is ``no epoch`` (the same order each time), ``class`` (for a dataset) or ``shuffled`` (twice)."""
+
+    fault: str
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class GradientOfCopyRead(Event):
+    """``.grad`` is read of a tensor that was moved away from the leaf that has the gradient."""
+
+    label: str
+    place: Place
+    moved: cst.CSTNode
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class UnfinishedCopyRead(Event):
+    """A copy to the host is read that was asked not to wait, and nothing has waited for it since."""
+
+    label: str
+    how: str
+    copied: Note
+
+
+@dataclass(frozen=True)
+class DeviceNeverEqual(Event):
+    """The device of a tensor is compared with what no tensor's device equals."""
+
+    tested: cst.CSTNode
+    other: cst.CSTNode
+    # the other is a text, not a device
+    text: bool
+    identity: bool

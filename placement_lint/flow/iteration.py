@@ -40,8 +40,10 @@ def element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
 
 def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
     if isinstance(iterable, Object) and iterable.kind is Kind.LOADER:
+        loaders.note_epoch(machine, iterable, node)
         with loaders.in_worker(machine, iterable):
-            return _batch(machine, iterable, node)
+            batch = _batch(machine, iterable, node)
+        return loaders.delivered(machine, iterable, batch, node)
     if isinstance(iterable, Object) and isinstance(iterable.cls, Class):
         return _element_of_instance(machine, iterable, iterable.cls, node)
     if isinstance(iterable, Parameters):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import libcst as cst
 
@@ -18,7 +18,9 @@ from placement_lint.flow import (
     ddp,
     devices,
     environment,
+    frameworks,
     gradients,
+    lightning,
     loaders,
     methods,
     modules,
@@ -31,6 +33,7 @@ from placement_lint.flow import (
     shapes,
     surgery,
     tensors,
+    transfers,
     wrappers,
 )
 from placement_lint.flow import calls as calling
@@ -90,9 +93,11 @@ from placement_lint.flow.vocabulary import (
     REDUCTIONS,
     REPARAMETRIZATIONS,
     SAME_DEVICE,
+    SAMPLERS,
     SEQUENCE_LAYERS,
     SHARDING,
     SURGERY,
+    WAITS,
     WEIGHTED_LOSSES,
     WRAPPERS,
     Shape,
@@ -168,7 +173,7 @@ def _handler(name: str) -> Handler | None:
         return optimizers.build
     if name in WRAPPERS:
         return wrappers.wrap
-    return _HANDLERS.get(name)
+    return _handlers().get(name)
 
 
 def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -209,6 +214,7 @@ def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
 
     def name_device(place: Value) -> Value:
         numbering.name_device(machine, place, node, node)
+        ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node)
         return place
 
     given = arguments.get(0, "device") or arguments.keyword("type")
@@ -235,6 +241,7 @@ def _set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
     choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
     numbering.touch(machine, node)
     machine.pinned = machine.pinned or not isinstance(given, Const)
+    ranks.name_gpu(machine, given.index if isinstance(given, Device) else given, node)
     devices.set_current(machine, given)
     return NONE
 
@@ -245,6 +252,12 @@ def _device_context(machine: Machine, name: str, arguments: Arguments, node: cst
     choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
     machine.pinned = machine.pinned or not isinstance(given, Const)
     return given
+
+
+def _wait(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    numbering.touch(machine, node)
+    transfers.waited(machine)
+    return NONE
 
 
 def _touch(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -660,80 +673,93 @@ def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.
     return machine.lift(call_parallel, module, ids)
 
 
-_HANDLERS: dict[str, Handler] = {
-    "torch.cuda.is_available": _is_available,
-    "torch.cuda.device_count": _device_count,
-    "torch.accelerator.is_available": _is_available,
-    "torch.accelerator.device_count": _device_count,
-    "torch.device": _device,
-    "torch.cuda.current_device": _current_device,
-    "torch.cuda.set_device": _set_device,
-    "torch.set_default_device": _set_default_device,
-    "torch.set_default_tensor_type": _set_default_tensor_type,
-    "torch.normal": _normal,
-    "torch.nn.Parameter": _parameter,
-    "torch.nn.Buffer": _buffer,
-    "copy.deepcopy": _deepcopy,
-    "copy.copy": _identity,
-    "collections.deque": _deque,
-    "collections.defaultdict": _defaultdict,
-    "torch.autograd.Variable": _identity,
-    "torch.utils.data.DataLoader": loaders.build,
-    "torch.utils.data.TensorDataset": loaders.tensor_dataset,
-    "torch.utils.data.Subset": loaders.subset,
-    "torch.utils.data.random_split": loaders.random_split,
-    "torch.save": _save,
-    "torch.load": _load,
-    "torch.Generator": loaders.generator,
-    "torch.multiprocessing.set_start_method": loaders.set_start_method,
-    "multiprocessing.set_start_method": loaders.set_start_method,
-    "functools.partial": _partial,
-    "itertools.chain": _chain,
-    "itertools.chain.from_iterable": _chain_of,
-    **{f"torch.nn.utils.{name}": gradients.clip for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")},
-    "torch.autograd.backward": _autograd,
-    "torch.autograd.grad": _autograd,
-    "torch.is_tensor": _is_tensor,
-    "torch.nn.utils.rnn.pack_padded_sequence": _pack,
-    "torch.nn.utils.rnn.pack_sequence": _pack,
-    "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
-    "dataclasses.field": _field,
-    "torch.cuda.device": _device_context,
-    "torch.distributed.init_process_group": ranks.join,
-    **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, ranks.collective),
-    **dict.fromkeys(CUDA_INITIALISERS, _touch),
-    **dict.fromkeys(PROCESS_STARTERS, _start_process),
-    "os.environ.get": environment.read,
-    "os.getenv": environment.read,
-    "os.environ.update": environment.update,
-    "os.environ.setdefault": environment.default,
-    "os.putenv": environment.put,
-    "accelerate.init_empty_weights": _meta,
-    "accelerate.big_modeling.init_empty_weights": _meta,
-    "torch.multiprocessing.spawn": _spawn,
-    "torch.distributed.is_initialized": processes.is_initialised,
-    "torch.distributed.get_rank": processes.asked,
-    "torch.distributed.get_world_size": processes.asked,
-    "torch.utils.data.DistributedSampler": processes.sampler,
-    **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
-    "sys.exit": _exit,
-    "os._exit": _exit,
-    "builtins.exit": _exit,
-    "builtins.quit": _exit,
-    "torch.cuda.amp.GradScaler": _scaler,
-    "torch.amp.GradScaler": _scaler,
-    "torch.compile": _identity,
-    "torch.jit.script": _identity,
-    "torch.jit.trace": _identity,
-    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
-    "torch.nn.utils.spectral_norm": _identity,
-    **dict.fromkeys(SHARDING, surgery.shard),
-    **dict.fromkeys(SURGERY, surgery.operate),
-    "torch.__future__.set_overwrite_module_params_on_conversion": surgery.set_overwriting,
-    "torch.__future__.set_swap_module_params_on_conversion": surgery.set_swapping,
-    "torch_xla.core.xla_model.xla_device": _xla_device,
-    "torch_xla.device": _xla_device,
-    "torch.nn.parallel.data_parallel": _parallel_call,
-    "tqdm.tqdm": _identity,
-    "tqdm.auto.tqdm": _identity,
-}
+@cache
+def _handlers() -> dict[str, Handler]:
+    """The table is made when it is first looked at: the rooms import each other."""
+    return {
+        "torch.cuda.is_available": _is_available,
+        "torch.cuda.device_count": _device_count,
+        "torch.accelerator.is_available": _is_available,
+        "torch.accelerator.device_count": _device_count,
+        "torch.device": _device,
+        "torch.cuda.current_device": _current_device,
+        "torch.cuda.set_device": _set_device,
+        "torch.set_default_device": _set_default_device,
+        "torch.set_default_tensor_type": _set_default_tensor_type,
+        "torch.normal": _normal,
+        "torch.nn.Parameter": _parameter,
+        "torch.nn.Buffer": _buffer,
+        "copy.deepcopy": _deepcopy,
+        "copy.copy": _identity,
+        "collections.deque": _deque,
+        "collections.defaultdict": _defaultdict,
+        "torch.autograd.Variable": _identity,
+        "torch.utils.data.DataLoader": loaders.build,
+        "torch.utils.data.TensorDataset": loaders.tensor_dataset,
+        "torch.utils.data.Subset": loaders.subset,
+        "torch.utils.data.random_split": loaders.random_split,
+        "torch.save": _save,
+        "torch.load": _load,
+        "torch.Generator": loaders.generator,
+        "torch.multiprocessing.set_start_method": loaders.set_start_method,
+        "multiprocessing.set_start_method": loaders.set_start_method,
+        "functools.partial": _partial,
+        "itertools.chain": _chain,
+        "itertools.chain.from_iterable": _chain_of,
+        **{
+            f"torch.nn.utils.{name}": gradients.clip
+            for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
+        },
+        "torch.autograd.backward": _autograd,
+        "torch.autograd.grad": _autograd,
+        "torch.is_tensor": _is_tensor,
+        "torch.nn.utils.rnn.pack_padded_sequence": _pack,
+        "torch.nn.utils.rnn.pack_sequence": _pack,
+        "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
+        "dataclasses.field": _field,
+        "torch.cuda.device": _device_context,
+        "torch.distributed.init_process_group": ranks.join,
+        **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, ranks.collective),
+        **dict.fromkeys(CUDA_INITIALISERS, _touch),
+        **dict.fromkeys(PROCESS_STARTERS, _start_process),
+        "os.environ.get": environment.read,
+        "os.getenv": environment.read,
+        "os.environ.update": environment.update,
+        "os.environ.setdefault": environment.default,
+        "os.putenv": environment.put,
+        "accelerate.init_empty_weights": _meta,
+        "accelerate.big_modeling.init_empty_weights": _meta,
+        "torch.multiprocessing.spawn": _spawn,
+        "torch.distributed.is_initialized": processes.is_initialised,
+        "torch.distributed.get_rank": processes.asked,
+        "torch.distributed.get_world_size": processes.asked,
+        "torch.utils.data.DistributedSampler": processes.sampler,
+        **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
+        "sys.exit": _exit,
+        "os._exit": _exit,
+        "builtins.exit": _exit,
+        "builtins.quit": _exit,
+        "torch.cuda.amp.GradScaler": _scaler,
+        "torch.amp.GradScaler": _scaler,
+        "torch.compile": _identity,
+        "torch.jit.script": _identity,
+        "torch.jit.trace": _identity,
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
+        "torch.nn.utils.spectral_norm": _identity,
+        **dict.fromkeys(SHARDING, surgery.shard),
+        **dict.fromkeys(SURGERY, surgery.operate),
+        "torch.__future__.set_overwrite_module_params_on_conversion": surgery.set_overwriting,
+        "torch.__future__.set_swap_module_params_on_conversion": surgery.set_swapping,
+        "torch_xla.core.xla_model.xla_device": _xla_device,
+        "torch_xla.device": _xla_device,
+        "torch.nn.parallel.data_parallel": _parallel_call,
+        "tqdm.tqdm": _identity,
+        "tqdm.auto.tqdm": _identity,
+        **dict.fromkeys(SAMPLERS, loaders.sampler),
+        **dict.fromkeys(WAITS, _wait),
+        "accelerate.Accelerator": frameworks.accelerator,
+        "accelerate.accelerator.Accelerator": frameworks.accelerator,
+        "pytorch_lightning.Trainer": lightning.trainer,
+        "lightning.Trainer": lightning.trainer,
+        "lightning.pytorch.Trainer": lightning.trainer,
+    }

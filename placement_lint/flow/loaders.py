@@ -11,17 +11,18 @@ from contextlib import contextmanager
 
 import libcst as cst
 
-from placement_lint.flow import calls, iteration, operators
+from placement_lint.flow import calls, iteration, operators, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place, default_place, resolve
-from placement_lint.flow.events import CudaInWorker, LoaderMisplaced
+from placement_lint.flow.events import CudaInWorker, LoaderMisplaced, SamplerMisused
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     CPU,
     NONE,
     TRUE,
+    Class,
     Comparison,
     Const,
     Device,
@@ -35,10 +36,13 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
     compare,
+    describe,
+    source_text,
 )
 from placement_lint.rule import Note
 
 WORKERS = "#workers"
+_TARGET = "#moves to"
 
 
 def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -51,6 +55,9 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
         collate = machine.fresh()
     if collate is not None and collate != NONE:
         machine.write(loader.id, "#collate", collate)
+    given = arguments.get(3, "sampler") or NONE
+    machine.write(loader.id, "sampler", given)
+    machine.lift(lambda order, one: _check_order(machine, order, one, node), arguments.get(2, "shuffle") or NONE, given)
     _check_generator(machine, arguments, node)
     _try_out(machine, loader, arguments, node)
     return loader
@@ -84,6 +91,88 @@ def random_split(machine: Machine, name: str, arguments: Arguments, node: cst.Ca
     lengths = content(machine, arguments.get(1, "lengths") or NONE)
     _check_shuffle(machine, arguments.get(2, "generator") or NONE, node)
     return Sequence((dataset,) * (len(lengths.items) if lengths else 2), exact=lengths is not None)
+
+
+def moving(machine: Machine, loader: Object, device: Value, node: cst.Call) -> Object:
+    """The same loader, which moves its batches to a device."""
+    twin = machine.new_object(Kind.LOADER, loader.cls, node)
+    for name in machine.store.names(loader.id):
+        machine.write(twin.id, name, machine.read(loader.id, name) or machine.fresh())
+    machine.write(twin.id, _TARGET, device)
+    return twin
+
+
+def delivered(machine: Machine, loader: Object, batch: Value, node: cst.CSTNode) -> Value:
+    """A batch as the loop gets it."""
+    target = machine.read(loader.id, _TARGET)
+    if target is None:
+        return batch
+
+    def put(place: Value) -> Value:
+        def there(tensor: Tensor) -> Value:
+            if not isinstance(place, (Device, Symbol)):
+                return machine.fresh()
+            return tensor.at(place, Note(node, f"the loader moves its batches to {describe(place)}"))
+
+        moved = wrappers.map_tensors(machine, batch, there, lambda symbol: symbol)
+        return wrappers.thawed(machine, moved, node)
+
+    return machine.lift(put, target)
+
+
+# --- samplers ------------------------------------------------------------------------------------------------
+
+
+def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``RandomSampler(dataset)``"""
+    return machine.new_object(Kind.OTHER, External(name), node)
+
+
+_LOOPS = "#loops"
+
+
+def distributed_sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``DistributedSampler(dataset)`` shuffles, from a seed and the number of the epoch."""
+    made = machine.new_object(Kind.OTHER, External(name), node)
+    if _is_class(arguments.get(0, "dataset")):
+        machine.emit(SamplerMisused(node, machine.scene, "class"))
+    shuffles = arguments.get(3, "shuffle")
+    if (shuffles is None and not arguments.spread) or shuffles == TRUE:
+        machine.write(made.id, _LOOPS, Const(frozenset(machine.loops)))
+    return made
+
+
+def _is_class(value: Value | None) -> bool:
+    """A class of the program, or of a library by its capital letter."""
+    return isinstance(value, Class) or (isinstance(value, External) and value.name.rpartition(".")[2][:1].isupper())
+
+
+def _check_order(machine: Machine, shuffle: Value, given: Value, node: cst.Call) -> Value:
+    if shuffle == TRUE and isinstance(given, Object):
+        trace = (Note(given.node, "the sampler is made here"),)
+        machine.emit(SamplerMisused(node, machine.scene, "shuffled", trace))
+    return NONE
+
+
+def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
+    """A loader is iterated: in another loop, and after a DistributedSampler, that is an epoch."""
+    made = machine.read(loader.id, "sampler")
+    outside = machine.read(made.id, _LOOPS) if isinstance(made, Object) else None
+    around = [loop for loop in machine.loops if loop.iter is not node and source_text(loop.iter) != "range(1)"]
+    if not around or not isinstance(outside, Const) or machine.read(loader.id, _TARGET) is not None:
+        return
+    assert isinstance(made, Object)
+    assert isinstance(outside.value, frozenset)
+    epoch = next((loop for loop in around if "epoch" in source_text(loop.target)), around[-1])
+    if epoch not in outside.value:
+        notes = (Note(made.node, "the sampler is made here"), Note(node, "each process goes through its share here"))
+        machine.sampled.setdefault(epoch, notes)
+
+
+def report_epochs(machine: Machine) -> None:
+    """Once it is known whether anybody sets the epoch."""
+    for loop, notes in machine.sampled.items() if not machine.sets_epoch else ():
+        machine.emit(SamplerMisused(loop, machine.scene, "no epoch", notes))
 
 
 # --- worker processes ----------------------------------------------------------------------------------------

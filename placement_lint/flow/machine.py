@@ -283,6 +283,19 @@ class Machine:
         self.unmapped: list[Unmapped] = []
         self.state_loads: set[cst.Call] = set()
         self.kept_loads: set[cst.Call] = set()
+        # the program is made for several nodes; what uses the rank among all processes as the number of a GPU
+        self.several_nodes = False
+        self.global_ranks: dict[int, list[Use]] = {}
+        # iterations over what a DistributedSampler shuffles, by the loop around them; somebody sets its epoch
+        self.sampled: dict[cst.For, tuple[Note, ...]] = {}
+        self.sets_epoch = False
+        # where ``.device`` of a tensor is read, and moves of leaves whose copies were told to keep their gradients
+        self.devices_read: set[cst.CSTNode] = set()
+        self.retained: set[cst.CSTNode] = set()
+        # by the copy to the host that does not wait: what reads it first
+        self.unfinished_reads: dict[cst.CSTNode, cst.CSTNode] = {}
+        # a Trainer of Lightning wants a GPU
+        self.trains_on_gpu = False
         # by statement: what in it first uses CUDA in a worker
         self.in_workers: dict[cst.CSTNode, cst.CSTNode] = {}
         # the DataLoader one of whose worker processes is running

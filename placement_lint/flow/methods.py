@@ -13,6 +13,7 @@ from placement_lint.flow import (
     coverage,
     creation,
     expressions,
+    frameworks,
     library,
     modules,
     numbering,
@@ -76,12 +77,16 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
             return _list_method(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.DICT:
             return _dict_method(machine, receiver, name, arguments, node)
+        if receiver.cls == frameworks.ACCELERATOR:
+            return frameworks.call_accelerator(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.OTHER:
             return _scaler_method(machine, name, arguments, node)
     if isinstance(receiver, Loaded):
         return _loaded_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Mapping):
         return _mapping_method(machine, receiver, name, arguments)
+    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "split":
+        return _split(machine, receiver.value, arguments, node)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
         values = arguments.positional
         if ":" in receiver.value:
@@ -96,6 +101,15 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
     if isinstance(receiver, Symbol):
         return _method_of_unknown(machine, receiver, name, arguments, node)
     return machine.fresh(node)
+
+
+def _split(machine: Machine, text: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``"0,1".split(",")``"""
+    separator = arguments.get(0, "sep") or NONE
+    if not isinstance(separator, Const) or not (separator == NONE or isinstance(separator.value, str)):
+        return machine.fresh(node)
+    parts = text.split(separator.value if isinstance(separator.value, str) and separator.value else None)
+    return machine.new_list(Sequence(tuple(Const(part) for part in parts)), node)
 
 
 def extend_list(machine: Machine, target: Object, arguments: Arguments, node: cst.CSTNode) -> None:

@@ -271,6 +271,22 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
     ddp.moving(machine, module, place, node)
     if module.id in machine.unregistered:
         tended(machine, machine.unregistered[module.id].owner, machine.unregistered[module.id].name)
+    _put(machine, module, place, note)
+    return NONE
+
+
+def settle(machine: Machine, module: Object | Symbol, target: Value, node: cst.CSTNode) -> None:
+    """A framework puts a module there, with all that belongs to it, the state of its optimizers included."""
+
+    def put(place: Value) -> Value:
+        if isinstance(place, (Device, Symbol)):
+            _put(machine, module, place, Note(node, f"put on {describe(place)} here"))
+        return NONE
+
+    machine.lift(put, target)
+
+
+def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) -> None:
     for part in reachable(machine, module).values():
         if place != Device("cpu"):
             machine.moved.setdefault(part.id, note)
@@ -281,8 +297,7 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
             machine.log.moved(part.id, note)
         if isinstance(part, Object):
             _move_tensors(machine, part, place, note)
-            _run_own_apply(machine, part, node)
-    return NONE
+            _run_own_apply(machine, part, note.node)
 
 
 def tended(machine: Machine, owner: Object, name: str) -> None:

@@ -34,7 +34,7 @@ _OTHERS = {
 }
 
 
-def _kind(value: Value) -> str | None:
+def kind(value: Value) -> str | None:
     """The class of a value that surely has none of these methods."""
     if isinstance(value, Object):
         if value.kind is Kind.OPTIMIZER and isinstance(value.cls, External):
@@ -63,8 +63,8 @@ _VALUES: dict[type, str] = {
 
 def refuses(machine: Machine, receiver: Value, name: str, node: cst.Call) -> bool:
     """Whether ``receiver.name(…)`` is a move of what cannot be moved: then that is said."""
-    kind = _kind(receiver) if name in MOVES else None
-    if kind is None or not isinstance(node.func, cst.Attribute):
+    refusing = kind(receiver) if name in MOVES else None
+    if refusing is None or not isinstance(node.func, cst.Attribute):
         return False
     if not machine.expecting_attribute_errors:
         written = node.func.value
@@ -77,7 +77,7 @@ def refuses(machine: Machine, receiver: Value, name: str, node: cst.Call) -> boo
                 machine.scene,
                 source_text(written),
                 name,
-                kind,
+                refusing,
                 source_text(device) if device is not None else "",
                 spelled(machine, "torch.is_tensor") if assignable else "",
                 dropped,

@@ -16,7 +16,8 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.containers import content
-from placement_lint.flow.events import Operand, ReplicaLossUsed
+from placement_lint.flow.devices import as_place
+from placement_lint.flow.events import DeviceNeverEqual, Operand, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     CPU,
@@ -131,7 +132,22 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
     right = expressions.evaluate(machine, target.comparator)
     if len(node.comparisons) > 1:
         return machine.fresh(node)
+    machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
     return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
+
+
+def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
+    """A tensor's device has an index and is no text: ``x.device == "cuda"`` is false everywhere."""
+    target = node.comparisons[0]
+    identity = isinstance(target.operator, (cst.Is, cst.IsNot))
+    if not identity and not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
+        return NONE
+    sides = ((node.left, target.comparator, right), (target.comparator, node.left, left))
+    for tested, other, value in sides:
+        text = isinstance(value, Const) and isinstance(value.value, str) and as_place(value) is not None
+        if tested in machine.devices_read and (text or value == Device("cuda")) and other not in machine.devices_read:
+            machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity))
+    return NONE
 
 
 def _tests_for_none(target: cst.ComparisonTarget) -> bool:

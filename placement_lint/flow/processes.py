@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from placement_lint.flow import modules, ranks
+from placement_lint.flow import loaders, modules, ranks
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.events import ParallelInGroup, Scene
 from placement_lint.flow.machine import Machine
@@ -44,7 +44,7 @@ def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     if not arguments.has(1, "num_replicas"):
         note = Note(node, "DistributedSampler gives this process its share of the data here")
         machine.sharing.append(ranks.Group(machine.scene, note, ranks.root(machine)))
-    return machine.fresh(node)
+    return loaders.distributed_sampler(machine, name, arguments, node)
 
 
 @contextmanager

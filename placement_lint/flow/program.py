@@ -16,7 +16,10 @@ from placement_lint.flow import (
     choices,
     coverage,
     creation,
+    frameworks,
     imports,
+    lightning,
+    loaders,
     modules,
     processes,
     ranks,
@@ -87,6 +90,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
     ranks.resolve(machine)
     wrappers.resolve_loads(machine)
     checkpoints.resolve(machine)
+    loaders.report_epochs(machine)
     ignoring = choices.resolve(machine)
     elsewhere = processes.resolve(machine)
     elsewhere.update(
@@ -191,6 +195,7 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
     assert isinstance(instance, Object)
     machine.dead = False
     machine.labels[instance.id] = "self"
+    lightning.takes_over(machine, cls)
     if cls.module:
         note = Note(cls.node, "wherever the module is")
         for part in modules.reachable(machine, instance).values():
@@ -217,12 +222,18 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
     bound = "staticmethod" not in method.decorators
     arguments = calls.unknown_arguments(machine, method, skip_first=bound)
     is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module
+    is_step = lightning.is_step(machine, instance, method)
+    if is_step:
+        arguments = lightning.step_arguments(arguments)
+    elif frameworks.trains_model(instance, method):
+        arguments = frameworks.trainer_arguments(machine, arguments, method.node)
     if is_forward:
         inputs = tuple(
             Tensor(OWN, None, Role.INPUT, assumed=True) if tensor else unknown
             for tensor, unknown in zip(calls.takes_tensors(method)[bound:], arguments.positional, strict=True)
         )
         arguments = replace(arguments, positional=inputs, spread=False)
+    if is_forward or is_step:
         machine.in_forward.append(instance)
         machine.written = set()
     receiver: Value = instance.cls if "classmethod" in method.decorators else instance
@@ -230,7 +241,7 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
     def run() -> Value:
         return calls.call_function(machine, method, arguments, method.node, receiver if bound else None)
 
-    if is_forward:
+    if is_forward or is_step:
         creation.run_forward(machine, run)
         machine.in_forward.pop()
     else:

@@ -10,8 +10,9 @@ import libcst as cst
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, Answers, machines
 from placement_lint.flow.devices import current
-from placement_lint.flow.events import CurrentDeviceUnset, Scene
+from placement_lint.flow.events import CurrentDeviceUnset, GlobalRankUsed, Scene
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.names import spelled
 from placement_lint.flow.values import NONE, Const, Device, Fact, Place, Symbol, Value
 from placement_lint.rule import Note
 
@@ -94,8 +95,46 @@ def _single_out(answers: Answers) -> bool:
     )
 
 
+# The rank of a process among all of them, as programs get it; what shows that there may be several nodes.
+_GLOBAL_RANK = re.compile(
+    r"""(?:get_rank\(\)|(?:environ|environ\.get|getenv)[\[(]\s*["']RANK["'].*"""
+    r"""|\b(?:args?|opts?|options|config|cfg|hparams)\.rank)$"""
+)
+_SEVERAL_NODES = re.compile(
+    r"(?:--)?(?:LOCAL[_-]?RANK|NODE[_-]?RANK|GROUP_RANK|NNODES|NUM[_-]?NODES|LOCAL_WORLD_SIZE)|--nodes", re.I
+)
+
+
+def notice_name(machine: Machine, name: object) -> None:
+    """An option, attribute or variable that only programs for several nodes have."""
+    if isinstance(name, str) and _SEVERAL_NODES.fullmatch(name):
+        machine.several_nodes = True
+
+
+def notice_option(machine: Machine, arguments: Arguments) -> None:
+    """``parser.add_argument("--node_rank")``"""
+    for option in arguments.positional:
+        notice_name(machine, option.value if isinstance(option, Const) else None)
+
+
+def name_gpu(machine: Machine, index: object, node: cst.CSTNode) -> None:
+    """A number that nobody knows names a GPU."""
+    if isinstance(index, Symbol) and _GLOBAL_RANK.search(index.text):
+        note = Note(node, f"`{machine.text(node)}` takes the rank among all processes")
+        machine.global_ranks.setdefault(index.id, []).append(Use(machine.scene, note, root(machine)))
+
+
+def _report_global_ranks(machine: Machine) -> None:
+    for uses in machine.global_ranks.values() if machine.several_nodes else ():
+        first, *others = {used.note.node: used for used in uses}.values()
+        trace = tuple(used.note for used in others)
+        label = machine.text(first.note.node)
+        machine.emit(GlobalRankUsed(first.note.node, first.scene, label, spelled(machine, "os.environ"), trace))
+
+
 def use(machine: Machine, asked: Place, node: cst.CSTNode) -> None:
     """Something is put on a GPU: on the one that the program says, or on the current one."""
+    name_gpu(machine, asked.index if isinstance(asked, Device) else asked, node)
     if machine.replica or is_one_of_them(machine):
         return
     if isinstance(asked, Symbol) or isinstance(asked.index, Symbol):
@@ -117,6 +156,7 @@ def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call
 
 def resolve(machine: Machine) -> None:
     """Once the whole program is known: does any rank choose its GPU?"""
+    _report_global_ranks(machine)
     if machine.pinned:
         return
     for group in {group.note.node: group for group in machine.groups}.values():

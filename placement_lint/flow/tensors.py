@@ -8,7 +8,18 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import choices, coverage, creation, ddp, gradients, modules, optimizers, replicas, shapes
+from placement_lint.flow import (
+    choices,
+    coverage,
+    creation,
+    ddp,
+    gradients,
+    modules,
+    optimizers,
+    replicas,
+    shapes,
+    transfers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
@@ -16,6 +27,7 @@ from placement_lint.flow.containers import content
 from placement_lint.flow.devices import as_place, default_place, resolve
 from placement_lint.flow.events import (
     DevicesMixed,
+    GradientOfCopyRead,
     HostRead,
     MoveDiscarded,
     Operand,
@@ -217,6 +229,7 @@ def operate(
     home = tensors[0]
     for operand in tensors:
         meet(machine, operand.tensor, node)
+        transfers.read(machine, operand.tensor, operand.source, node)
     for other in tensors[1:]:
         home = _meet(machine, operation, home, other, node)
     result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
@@ -383,8 +396,8 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     reached = frozenset() if severs else gradients.parameters(tensor)
     tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
     memory = tensor.memory if how.strip(".()") in VIEWS else None
-    other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, memory=memory)
-    return replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, uid=0)
+    other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, memory=memory, copied=None)
+    return replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, unfinished=None, uid=0)
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
@@ -426,7 +439,11 @@ def _scalar_after_index(tensor: Tensor, key: Value) -> bool | None:
 def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) -> Value:
     """``t.name``, where it is no call."""
     if name == "device":
+        machine.devices_read.add(node)
         return tensor.place
+    if name == "grad" and tensor.copied is not None and tensor.copied not in machine.retained:
+        label = machine.text(node).removesuffix(".grad")
+        machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
     if name == "is_cuda" and tensor.place == OWN:
         return machine.ask(machine.own_on_gpu)
     if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda"):
@@ -454,9 +471,18 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
     if compare(tensor.place, place) is Comparison.DIFFERENT:
         moved = gradients.through(moved, how, node)
+        if _made_with_gradient(tensor):
+            return replace(moved, copied=node)
     if tensor.role is Role.PARAMETER:
         return replace(moved, role=Role.PLAIN, lost=Lost(how, node, tensor.place, tensor.uid))
     return moved
+
+
+def _made_with_gradient(tensor: Tensor) -> bool:
+    """``torch.zeros(3, requires_grad=True)`` itself, not what is computed from it."""
+    made = tensor.created
+    written = choices.argument(made, len(made.args), "requires_grad") if isinstance(made, cst.Call) else None
+    return bool(tensor.uid) and written is not None and source_text(written) == "True"
 
 
 def _converts(tensor: Tensor, target: Value) -> bool:
@@ -473,10 +499,27 @@ def _converts(tensor: Tensor, target: Value) -> bool:
 _NO_OPS_ON_PARAMETERS = {"float", "contiguous", "requires_grad_", "share_memory_"}
 
 
+# Methods that look at no element of a tensor.
+_READS_NOTHING = {
+    "size",
+    "dim",
+    "numel",
+    "to",
+    "cuda",
+    "record_stream",
+    "is_pinned",
+    "stride",
+    "data_ptr",
+    "get_device",
+}
+
+
 def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``t.name(...)``"""
     modules.report_unregistered(machine, tensor.uid, node)
     receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
+    if name not in _READS_NOTHING:
+        transfers.read(machine, tensor, receiver, node)
     if name in ("to", "cuda", "cpu", "type_as", "pin_memory"):
         return _moved_by(machine, tensor, name, arguments, node)
     if name == "type" and arguments.values():
@@ -498,6 +541,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     replicas.change(machine, tensor, name, arguments, node)
     if name == "get_device":
         return tensor.place
+    if name == "retain_grad" and tensor.copied is not None:
+        machine.retained.add(tensor.copied)
     if name in HOST_VALUE_METHODS:
         of_rows = name != "size" or arguments.get(0, "dim") in (None, Const(0))
         type_ = "int" if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
@@ -563,6 +608,7 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
 
     def apply(place: Value) -> Value:
         moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
+        moved = transfers.copied(machine, tensor, moved, arguments, node)
         named = as_place(place)
         if machine.statement is node and named is not None and _could_be_assigned(node):
             machine.discarded.add(tensor.created or tensor.uid)
@@ -641,5 +687,6 @@ def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNod
 def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
     """Something that needs host memory is given the tensor."""
     tensor = operand.tensor
+    transfers.read(machine, tensor, operand.source, node)
     if isinstance(tensor.place, Device) and tensor.place.kind in ("cuda", "replica") and not tensor.assumed:
         machine.emit(HostRead(node, machine.scene, operand.source, source_text(node), tensor, operand.inside))

@@ -229,6 +229,10 @@ class Tensor:
     scattered: bool = field(default=False, compare=False)
     # while a replica runs, the attribute of its module whose memory this is
     memory: Holder | None = field(default=None, compare=False)
+    # the copy to the host that may not be finished, and how often the program had waited for the GPU until then
+    unfinished: tuple[cst.CSTNode, object] | None = field(default=None, compare=False)
+    # the move that copied it from a leaf made to have a gradient: the gradient stays with the leaf
+    copied: cst.CSTNode | None = field(default=None, compare=False)
     # tells the tensor itself from an equal one: kept while it is only handed around
     uid: int = field(default=0, compare=False)
 
@@ -236,7 +240,7 @@ class Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
         moved = replace(self, place=place, history=history, source=source, assumed=False)
-        return replace(moved, holder=None, memory=None, uid=0)
+        return replace(moved, holder=None, memory=None, copied=None, unfinished=None, uid=0)
 
 
 class Kind(Enum):

@@ -260,18 +260,30 @@ LOSS_MODULES = {
 
 # --- modules -------------------------------------------------------------------------------------------
 
-MODULE_BASES = {
-    "torch.nn.Module",
-    "torch.jit.ScriptModule",
-    "pytorch_lightning.LightningModule",
-    "pytorch_lightning.core.LightningModule",
-    "pytorch_lightning.core.lightning.LightningModule",
-    "lightning.LightningModule",
-    "lightning.pytorch.LightningModule",
-    "lightning.pytorch.core.LightningModule",
-    "transformers.PreTrainedModel",
-    "transformers.modeling_utils.PreTrainedModel",
-}
+# Modules that Lightning moves, and their batches.
+LIGHTNING_MODULES = frozenset(
+    f"{package}{place}.LightningModule"
+    for package in ("pytorch_lightning", "lightning.pytorch")
+    for place in ("", ".core", ".core.lightning", ".core.module")
+) | {"lightning.LightningModule"}
+
+# Modules whose ``device`` says where they are (also transformers/modeling_utils.py, `ModuleUtilsMixin`).
+DEVICE_OF_MODULE = LIGHTNING_MODULES | {"transformers.PreTrainedModel", "transformers.modeling_utils.PreTrainedModel"}
+
+MODULE_BASES = {"torch.nn.Module", "torch.jit.ScriptModule", *DEVICE_OF_MODULE}
+
+# Fields of what such models return that are tensors (transformers/modeling_outputs.py).
+MODEL_OUTPUTS = {"logits", "last_hidden_state", "pooler_output", "loss", "start_logits", "end_logits"}
+
+# Trainers that move their model and its inputs.
+MODEL_TRAINERS = frozenset(
+    {
+        "transformers.Trainer",
+        "transformers.trainer.Trainer",
+        "transformers.Seq2SeqTrainer",
+        "transformers.trainer_seq2seq.Seq2SeqTrainer",
+    }
+)
 
 # Layers of torch.nn with parameters of their own.
 PARAMETRIC_LAYERS = {
@@ -439,6 +451,19 @@ SURGERY = {
     "torch.ao.quantization.prepare_qat": Surgery.COPIES,
 }
 
+# --- transfers ---------------------------------------------------------------------------------------------
+
+# What waits for the GPU; so do the methods of streams and events of these names.
+WAITS = {"torch.cuda.synchronize", "torch.accelerator.synchronize"}
+WAITING_METHODS = {"synchronize", "wait_stream", "wait_event", "wait"}
+
+# --- samplers ----------------------------------------------------------------------------------------------
+
+# Samplers, one of which takes the place of ``shuffle=True``.
+SAMPLERS = {
+    f"torch.utils.data.{kind}Sampler" for kind in ("Random", "Sequential", "SubsetRandom", "WeightedRandom", "Batch")
+}
+
 # --- processes ---------------------------------------------------------------------------------------------
 
 # What initialises CUDA (torch/cuda/__init__.py: `_lazy_init`, or the driver is asked); seeds wait until then.
@@ -461,8 +486,7 @@ PROCESS_STARTERS = {
 
 # What gives each process its GPU.
 PLACING_FRAMEWORKS = re.compile(
-    r"accelerate\.(?:Accelerator|PartialState)|(?:pytorch_lightning|lightning(?:\.pytorch|\.fabric)?)\.(?:Trainer|Fabric)"
-    r"|transformers\.(?:Seq2Seq)?Trainer|deepspeed\.(?:initialize|init_distributed)|horovod\.torch\.init|ray\.\w+(?:\.\w+)*"
+    r"accelerate\.PartialState|lightning(?:\.fabric)?\.Fabric|transformers\.(?:Seq2Seq)?Trainer|deepspeed\.(?:initialize|init_distributed)|horovod\.torch\.init|ray\.\w+(?:\.\w+)*"
 )
 
 # With NCCL these run on the current device (torch/distributed/distributed_c10d.py: `_get_object_coll_device`).

@@ -297,7 +297,7 @@ def _in_replicas(
         machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
         machine.replica_depth = 0
     batches.check_arguments(machine, arguments, dim, node)
-    return _thawed(machine, gathered, node)
+    return thawed(machine, gathered, node)
 
 
 def _check_first_device(
@@ -353,7 +353,7 @@ def _output_device(machine: Machine, wrapper: Object, first: Place | None) -> Pl
 
 def _scattered(machine: Machine, arguments: Arguments, device: Place, dim: int | None = None) -> Arguments:
     def scatter(value: Value) -> Value:
-        return machine.lift(lambda option: _map_tensors(machine, option, to_device, unknown), value)
+        return machine.lift(lambda option: map_tensors(machine, option, to_device, unknown), value)
 
     in_replica = device == REPLICA
     batch = arguments.positional[0] if arguments.positional else None
@@ -379,7 +379,7 @@ def _scattered_role(tensor: Tensor) -> Role:
     return Role.BATCH if tensor.role is Role.BATCH else Role.PLAIN
 
 
-def _map_tensors(
+def map_tensors(
     machine: Machine, value: Value, change: Callable[[Tensor], Value], unknown: Callable[[Symbol], Value]
 ) -> Value:
     if isinstance(value, Tensor):
@@ -389,12 +389,12 @@ def _map_tensors(
     if isinstance(value, Object) and value.kind is Kind.DICT:
         value = machine.read(value.id, "#map") or value
     if isinstance(value, Mapping):
-        items = tuple((key, _map_tensors(machine, item, change, unknown)) for key, item in value.items)
+        items = tuple((key, map_tensors(machine, item, change, unknown)) for key, item in value.items)
         return replace(value, items=items)
     items_of = content(machine, value)
     if items_of is not None:
         mapped = tuple(
-            machine.lift(lambda item: _map_tensors(machine, item, change, unknown), item) for item in items_of.items
+            machine.lift(lambda item: map_tensors(machine, item, change, unknown), item) for item in items_of.items
         )
         return replace(items_of, items=mapped)
     return value
@@ -430,10 +430,10 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> V
             uid=0,
         )
 
-    return machine.lift(lambda option: _map_tensors(machine, option, gather, lambda symbol: symbol), result)
+    return machine.lift(lambda option: map_tensors(machine, option, gather, lambda symbol: symbol), result)
 
 
-def _thawed(machine: Machine, value: Value, node: cst.Call) -> Value:
+def thawed(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
     """Containers that forward built, built again outside it."""
 
     def thaw(option: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from placement_lint.rules.devices import (
     ddp_device_arguments,
+    global_rank_as_ordinal,
     invalid_device_ids,
     missing_set_device,
     module_not_on_first_device,
@@ -16,4 +17,5 @@ RULES: tuple[Rule, ...] = (
     ddp_device_arguments.RULE,
     missing_set_device.RULE,
     visible_devices_misuse.RULE,
+    global_rank_as_ordinal.RULE,
 )

@@ -5,6 +5,7 @@ from placement_lint.rules.moves import (
     factory_without_device,
     move_on_non_movable,
     move_result_discarded,
+    moved_leaf_or_device_comparison,
     numpy_on_cuda,
     operand_not_moved,
 )
@@ -16,6 +17,7 @@ RULES: tuple[Rule, ...] = (
     move_on_non_movable.RULE,
     operand_not_moved.RULE,
     factory_without_device.RULE,
+    moved_leaf_or_device_comparison.RULE,
     device_choice_ignored.RULE,
     numpy_on_cuda.RULE,
 )

@@ -70,8 +70,15 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
         "guarded": {"choice": "cuda"},
+        "lightning_on_gpu": {"choice": "cuda"},
         "no_choice": {"choice": "cuda"},
         "seed_and_amp": {"asked": "cpu"},
+    },
+    "distributed-sampler-misuse": {
+        "accelerate": REPAIRED,
+        "conditional": REPAIRED,
+        "no_shuffle": {"shuffle": False},
+        "set_epoch": REPAIRED,
     },
     "factory-without-device": {
         "default_device": {"default_device": "cuda"},
@@ -80,6 +87,12 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "index_only": {"operation": "indexing with it"},
         "like_and_new": {"device": "that of the input"},
         "shape_and_python": {"scalar": True},
+    },
+    "global-rank-as-ordinal": {
+        "local_rank": {"ordinal": "local rank"},
+        "modulo": {"ordinal": "rank % count"},
+        "one_rank": "nothing says that there is another node",
+        "single_node": {"ordinal": "local rank"},
     },
     "hardcoded-device-in-replica": {
         "current_device": {"stray": "cuda"},
@@ -169,6 +182,19 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "reduced_outside": REPAIRED,
         "single_id": {"device_ids": [0]},
         "tensors": {"type": "dict"},
+    },
+    "moved-leaf-or-device-comparison": {
+        "leaf_kept": "it reads the gradient of the leaf",
+        "made_there": {"target": "cpu"},
+        "own_device": "its device is a text",
+        "retained": {"retained": True},
+        "type_of_device": {"fault": "comparison", "index": True},
+    },
+    "nonblocking-read": {
+        "blocking": "its copies wait by themselves",
+        "host_to_gpu": "it copies to the GPU",
+        "never_read": "nothing reads the copy",
+        "waits": {"waits": True},
     },
     "numpy-on-cuda": {
         "cpu_first": {"place": "cpu"},

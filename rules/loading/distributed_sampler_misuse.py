@@ -1,0 +1,121 @@
+"""A DistributedSampler gives every epoch the same order, or is used in a way that raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import SamplerMisused
+from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a loop over epochs that goes through a loader with a shuffling `DistributedSampler` while nothing calls
+`set_epoch`, a `DistributedSampler` of a class instead of a dataset, and `shuffle=True` together with a `sampler`.
+""",
+    why="""\
+- The sampler shuffles with `seed + epoch`, and the epoch stays 0 unless somebody sets it
+  (`torch/utils/data/distributed.py`, `DistributedSampler.__iter__`): every epoch has the same order, and each process
+  the same share of the data. Nothing raises, with any number of GPUs.
+- `DistributedSampler(Dataset)` raises `TypeError: object of type 'type' has no len()`.
+- `DataLoader(..., shuffle=True, sampler=...)` raises `ValueError: sampler option is mutually exclusive with shuffle`.
+""",
+    example="""\
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("gloo")
+dataset = TensorDataset(torch.arange(32.0))
+loader = DataLoader(dataset, batch_size=4, sampler=DistributedSampler(dataset))
+for epoch in range(3):
+    for (x,) in loader:
+        print(epoch, x)
+""",
+    instead="""\
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("gloo")
+dataset = TensorDataset(torch.arange(32.0))
+loader = DataLoader(dataset, batch_size=4, sampler=DistributedSampler(dataset))
+for epoch in range(3):
+    loader.sampler.set_epoch(epoch)
+    for (x,) in loader:
+        print(epoch, x)
+""",
+    silent="""\
+- `set_epoch` is called anywhere in the program.
+- `shuffle=False`, a single epoch, or a new sampler each epoch.
+- A loader that Accelerate has prepared.
+- `shuffle=(sampler is None)`.
+""",
+    fix="""\
+None. Begin each epoch with `loader.sampler.set_epoch(epoch)`.
+""",
+)
+
+_MESSAGES = {
+    "no epoch": "nothing calls `set_epoch`: the DistributedSampler gives the same order in every epoch",
+    "class": "DistributedSampler is given a class, not a dataset: raises TypeError",
+    "shuffled": "`shuffle=True` together with a sampler: raises ValueError",
+}
+
+
+def check(event: SamplerMisused) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        _MESSAGES[event.fault],
+        event.trace,
+        advice="begin each epoch with `loader.sampler.set_epoch(epoch)`" if event.fault == "no epoch" else "",
+        severity=None if event.fault == "no epoch" else Severity.ERROR,
+        facts={"fault": event.fault},
+    )
+
+
+def flagged(facts: Facts) -> str:
+    return _sampled(facts, right=False)
+
+
+def control(facts: Facts) -> str:
+    return _sampled(facts, right=True)
+
+
+def _sampled(facts: Facts, right: bool) -> str:
+    """What two epochs of the second of two processes go through."""
+    from torch.utils.data import DataLoader, DistributedSampler
+
+    from placement_lint.probe.bench import Samples
+
+    fault = "" if right else facts["fault"]
+    dataset: Any = Samples if fault == "class" else Samples("cpu")
+    sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=1, shuffle=facts["shuffle"])
+    DataLoader(dataset, sampler=sampler, shuffle=fault == "shuffled")
+    orders = []
+    for epoch in range(facts["epochs"]):
+        if right:
+            sampler.set_epoch(epoch)
+        orders.append(list(sampler))
+    same = any(order in orders[:place] for place, order in enumerate(orders))
+    return "epochs have the same order" if same and facts["shuffle"] else "epochs have orders of their own"
+
+
+EXPERIMENT = Experiment(
+    claim="a DistributedSampler shuffles anew only for another epoch",
+    flagged=flagged,
+    control=control,
+    symptoms=(
+        Sees("epochs have the same order"),
+        Raises("TypeError", "has no len()"),
+        Raises("ValueError", "mutually exclusive with shuffle"),
+    ),
+    facts={"fault": "no epoch", "shuffle": True, "epochs": 2},
+)
+
+
+RULE = Rule(
+    "DPL604", "distributed-sampler-misuse", Severity.WARNING, PAGE, {SamplerMisused: check}, experiment=EXPERIMENT
+)

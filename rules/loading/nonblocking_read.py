@@ -1,0 +1,95 @@
+"""A copy to the host is read before it is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import UnfinishedCopyRead
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rewriting import safe, without_argument
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports a tensor that `x.to("cpu", non_blocking=True)` has copied from a GPU and that the host reads while nothing has
+waited for the GPU.
+""",
+    why="""\
+The copy goes to pinned memory and the call returns before it is done
+(aten/src/ATen/native/TensorConversions.cpp). What `numpy()`, `item()`, `print` or an operation on the CPU find there
+depends on how busy the GPU is: the values, or what the memory held before. Nothing raises, with any number of GPUs;
+without one nothing is copied.
+""",
+    example="""\
+import torch
+
+scores = torch.randn(1000, 1000, device="cuda").softmax(dim=1)
+host = scores.to("cpu", non_blocking=True)
+print(host.numpy().max())
+""",
+    instead="""\
+import torch
+
+scores = torch.randn(1000, 1000, device="cuda").softmax(dim=1)
+host = scores.to("cpu", non_blocking=True)
+torch.cuda.synchronize()
+print(host.numpy().max())
+""",
+    silent="""\
+- Copies to a GPU: what reads them there waits by itself.
+- `.cpu()`, which always waits, and `non_blocking=False`.
+- Something waits before the read: `torch.cuda.synchronize()`, an event or a stream.
+- Only the shape or another property is read.
+""",
+    fix="""\
+Leave `non_blocking=True` out of the copy: safe, it waits then.
+""",
+)
+
+
+def check(event: UnfinishedCopyRead) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.label}` is read while its copy to the host may still be under way: the values are whatever is there, "
+        "silently",
+        (event.copied,),
+        advice="wait with `torch.cuda.synchronize()`, or copy without `non_blocking=True`",
+        rewrite=safe("wait for the copy", without_argument(event.copied.node, "non_blocking")),
+    )
+
+
+def flagged(facts: Facts) -> str:
+    return _pending(facts["waits"])
+
+
+def control(facts: Facts) -> str:
+    return _pending(waits=True)
+
+
+def _pending(waits: bool) -> str:
+    """Whether the GPU is still at work when the host goes on: the copy is the last in its queue."""
+    import torch
+
+    cuda: Any = torch.cuda
+    tensor = torch.ones(4, device="cuda")
+    cuda.synchronize()
+    cuda._sleep(500_000_000)
+    tensor.to("cpu", non_blocking=True)
+    if waits:
+        cuda.synchronize()
+    return "the copy is finished" if cuda.current_stream().query() else "the copy is not finished"
+
+
+EXPERIMENT = Experiment(
+    claim="the host goes on while a copy that does not block is under way",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("the copy is not finished"),),
+    facts={"waits": False},
+    gpus=1,
+)
+
+
+RULE = Rule("DPL602", "nonblocking-read", Severity.ERROR, PAGE, {UnfinishedCopyRead: check}, experiment=EXPERIMENT)

@@ -1,0 +1,129 @@
+"""The gradient of a moved leaf is read, or a device compared with what it never equals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import DeviceNeverEqual, GradientOfCopyRead
+from placement_lint.flow.facts import place_fact
+from placement_lint.flow.values import describe, source_text
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.rewriting import made_there, safe, type_of_device
+from placement_lint.rule import Page, Problem, Rule
+
+PAGE = Page(
+    what="""\
+Reports `.grad` of `torch.zeros(n, requires_grad=True).to(device)`, and the `.device` of a tensor compared with a text
+or with `torch.device("cuda")`.
+""",
+    why="""\
+- `.to` is an operation: what it returns is no leaf, and the gradient is left with the tensor that was moved, which
+  nobody holds. `.grad` is None, with a UserWarning. On the CPU, or without a GPU, `.to` returns the leaf itself and
+  all is well (`torch/_tensor.py`, `Tensor.grad`).
+- A tensor on a GPU has a device with an index: `torch.device("cuda") != torch.device("cuda:0")`, and a device never
+  equals a text. The comparison is false on every machine, silently.
+""",
+    example="""\
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+weight = torch.zeros(3, requires_grad=True).to(device)
+(weight * torch.ones(3, device=device)).sum().backward()
+print(weight.grad)
+""",
+    instead="""\
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+weight = torch.zeros(3, requires_grad=True, device=device)
+(weight * torch.ones(3, device=device)).sum().backward()
+print(weight.grad)
+""",
+    silent="""\
+- `torch.zeros(3).to(device).requires_grad_()`, and `device=` given to the function that makes the tensor.
+- `retain_grad()` is called on the copy, or its `.grad` is never read.
+- `x.device.type == "cuda"`, a comparison with a device that has an index, with `torch.device("cpu")`, or with the
+  device of another tensor.
+- A `device` of the program's own that may well be a text.
+""",
+    fix="""\
+`device=` moves into the function that makes the tensor, and `x.device == torch.device("cuda")` becomes
+`x.device.type == "cuda"`. Both are safe. Not offered where the name has an index, or with `is`.
+""",
+)
+
+
+def check_gradient(event: GradientOfCopyRead) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.label}` was moved to {describe(event.place)} from the leaf that the gradient goes to: "
+        f"`{event.label}.grad` is None",
+        event.trace,
+        advice="make it on that device, or call `requires_grad_()` after the move",
+        rewrite=safe("make it on that device", made_there(event.moved)),
+        facts={"fault": "leaf", "target": place_fact(event.place)},
+    )
+
+
+def check_device(event: DeviceNeverEqual) -> Iterator[Problem]:
+    tested, other = source_text(event.tested), source_text(event.other)
+    why = "a device never equals a text" if event.text else "a tensor's device has an index"
+    rewrite = None if event.identity else safe("compare the type", type_of_device(event.tested, event.other))
+    yield Problem(
+        event.node,
+        f"`{tested}` is never `{other}`: {why}",
+        advice=f"compare `{tested}.type`",
+        rewrite=rewrite,
+        facts={"fault": "comparison", "text": event.text},
+    )
+
+
+def flagged(facts: Facts) -> str:
+    if facts["fault"] == "leaf":
+        return _gradient(facts, made_there=False)
+    return _equality(facts["text"], facts["index"])
+
+
+def control(facts: Facts) -> str:
+    return _gradient(facts, made_there=True) if facts["fault"] == "leaf" else _equality(False, True)
+
+
+def _gradient(facts: Facts, made_there: bool) -> str:
+    import torch
+
+    target = facts["target"]
+    leaf = torch.zeros(2, requires_grad=True, device=target if made_there else "cpu").to(target)
+    if facts["retained"]:
+        leaf.retain_grad()
+    torch.autograd.backward((leaf * 2).sum())
+    return "there is no gradient" if leaf.grad is None else "there is a gradient"
+
+
+def _equality(text: bool, index: bool) -> str:
+    import torch
+
+    tensor = torch.ones(1, device="cuda")
+    name = "cuda:0" if index else "cuda"
+    equal = tensor.device == (name if text else torch.device(name))
+    return "the devices are equal" if equal else "the devices are not equal"
+
+
+EXPERIMENT = Experiment(
+    claim="a moved leaf has no gradient, and a tensor's device equals neither a text nor a device without index",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("there is no gradient"), Sees("the devices are not equal")),
+    facts={"fault": "leaf", "target": "cuda", "retained": False, "text": False, "index": False},
+    gpus=1,
+)
+
+
+RULE = Rule(
+    "DPL505",
+    "moved-leaf-or-device-comparison",
+    Severity.WARNING,
+    PAGE,
+    {GradientOfCopyRead: check_gradient, DeviceNeverEqual: check_device},
+    experiment=EXPERIMENT,
+)
