@@ -286,9 +286,10 @@ def call_object(machine: Machine, target: Object, arguments: Arguments, node: cs
 
 
 def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    if machine.text(node.func).rpartition(".")[2] in WAITING_METHODS:
+    method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    if method in WAITING_METHODS:
         transfers.waited(machine)
-    if machine.text(node.func).endswith(".add_argument"):
+    if method == "add_argument":
         ranks.notice_option(machine, arguments)
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
