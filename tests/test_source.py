@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import sysconfig
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import libcst as cst
@@ -16,6 +17,7 @@ from placement_lint.source.parsing import check_syntax, parse
 from placement_lint.source.positions import positions
 from placement_lint.source.scan import Scan
 from placement_lint.source.text import Unreadable, decode
+from placement_lint.source.walking import children
 
 HERE = Path(__file__).parent
 STDLIB = Path(sysconfig.get_path("stdlib"))
@@ -156,3 +158,20 @@ def test_the_scan_survives_any_text() -> None:
         assert list(scan.comments()) in ([], list(scan.comments()))
         assert scan.depth[0] >= 0
         assert scan.logical_lines is not None
+
+
+BLANKS = (cst.BaseParenthesizableWhitespace, cst.Newline, cst.Comment, cst.EmptyLine, cst.TrailingWhitespace)
+
+
+def test_walking_leaves_out_nothing_but_blanks() -> None:
+    module = cst.parse_module((HERE.parent / "placement_lint" / "flow" / "library.py").read_text(encoding="utf-8"))
+    walked = set(_below(module, children))
+    everything = set(_below(module, lambda node: node.children))
+    assert walked < everything
+    assert all(isinstance(node, BLANKS) for node in everything - walked)
+
+
+def _below(node: cst.CSTNode, inside: Callable[[cst.CSTNode], Iterable[cst.CSTNode]]) -> Iterator[cst.CSTNode]:
+    for child in inside(node):
+        yield child
+        yield from _below(child, inside)

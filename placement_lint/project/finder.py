@@ -66,8 +66,10 @@ class Statement:
 
     @cached_property
     def owners(self) -> dict[cst.CSTNode, cst.CSTNode | None]:
-        """Every node in it, with the class that it is in the body of."""
+        """Every node in it but whitespace, with the class that it is in the body of."""
         import libcst as cst
+
+        from placement_lint.source.walking import children
 
         found: dict[cst.CSTNode, cst.CSTNode | None] = {}
         waiting: list[tuple[cst.CSTNode, cst.CSTNode | None]] = [(self.tree, None)]
@@ -75,7 +77,7 @@ class Statement:
             node, owner = waiting.pop()
             found[node] = owner
             inner = node if isinstance(node, cst.ClassDef) else owner
-            waiting.extend((child, inner) for child in node.children)
+            waiting.extend((child, inner) for child in children(node))
         return found
 
 

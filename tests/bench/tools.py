@@ -18,7 +18,7 @@ PEERS = {
     "flake8 + TorchFix": ("flake8", "--select", "TOR", f"--jobs={CORES}", "{sources}"),
     "flake8": ("flake8", "--extend-ignore", "TOR", f"--jobs={CORES}", "{sources}"),
     "Fixit": ("fixit", "--quiet", "lint", "{sources}"),
-    "pylint": ("pylint", f"--jobs={CORES}", "--persistent=n", "--score=n", "{sources}"),
+    "pylint": ("pylint", f"--jobs={CORES}", "--recursive=y", "--persistent=n", "--score=n", "{sources}"),
     "ruff, cold": ("ruff", "check", "--isolated", "--no-cache", "--quiet", "{sources}"),
     "ruff, warm": ("ruff", "check", "--isolated", "--cache-dir", "{cache}/ruff", "--quiet", "{sources}"),
 }
