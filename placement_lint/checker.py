@@ -16,7 +16,7 @@ from placement_lint import registry
 from placement_lint.files import patterns
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
-from placement_lint.placing import Spots, attributes_of, findings_of
+from placement_lint.placing import Spots, findings_of
 from placement_lint.project.finder import Surroundings, digest, read_from_disk
 from placement_lint.results import Checked, Crash, Job, Provisional
 from placement_lint.source.anchors import Anchors
@@ -191,7 +191,7 @@ class Checker:
 
         spots = Spots(path, self.job.folder, place, surroundings.statements, account.module_classes)
         found = findings_of(hearing.problems, spots) if hearing.problems else []
-        return _Heard(found, crashes, attributes_of(account.tended, spots))
+        return _Heard(found, crashes, tuple(sorted(spots.attribute(*one) for one in account.tended)))
 
     def _admitted(
         self, found: Sequence[Provisional], terms: dict[str, Terms], surroundings: Surroundings

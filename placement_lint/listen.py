@@ -107,10 +107,10 @@ def _sites(problem: Problem, event: Event, account: Account) -> tuple[cst.CSTNod
     return (*(node for node in calls if node is not None), *(note.node for note in reversed(problem.trace)))
 
 
-def _about(event: Event) -> tuple[cst.CSTNode, str] | None:
+def _about(event: Event) -> tuple[str, str, str] | None:
     holder = event.holder if event.scene.standalone else None
     cls = holder.owner.cls if holder is not None else None
-    return (cls.node, holder.name) if holder is not None and isinstance(cls, Class) else None
+    return (cls.file, cls.name, holder.name) if holder is not None and isinstance(cls, Class) else None
 
 
 def _condition(wrong: Condition, reach: Condition) -> str | None:

@@ -68,6 +68,10 @@ class Spots:
     def get(self, node: cst.CSTNode) -> Spot | None:
         return self._known.get(node)
 
+    def attribute(self, file: str, cls: str, name: str) -> tuple[str, str, str]:
+        """An attribute of a class, as every file of a run names it."""
+        return (displayed(Path(file), self._folder), cls, name)
+
     def _elsewhere(self, statement: Statement, nodes: Collection[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Spot]]:
         path = displayed(Path(statement.unit.path), self._folder)
         above = statement.lines.first - 1
@@ -93,8 +97,6 @@ def _nodes(problem: Problem) -> Iterator[cst.CSTNode]:
     yield from (note.node for note in problem.trace)
     if problem.rewrite:
         yield from (node for node, _ in problem.rewrite.replacements)
-    if problem.about:
-        yield problem.about[0]
 
 
 def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
@@ -114,7 +116,7 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
     )
     if not spot.answers:
         return _at_call(finding, problem, spots)
-    return Provisional(finding, unless_tended=_attribute(problem.about, spots))
+    return Provisional(finding, unless_tended=spots.attribute(*problem.about) if problem.about else None)
 
 
 def _at_call(finding: Finding, problem: Problem, spots: Spots) -> Provisional | None:
@@ -154,24 +156,6 @@ def _fix(problem: Problem, spot: Spot, spots: Spots) -> Fix | None:
         problem.rewrite.message,
         tuple(Edit(place.range, text) for place, text in edits if place is not None),
     )
-
-
-Attribute = tuple[str, str, str]
-"""An attribute of a class, named so that it is the same for every file that knows the class: file, class, name."""
-
-
-def attributes_of(found: Collection[tuple[cst.CSTNode, str]], spots: Spots) -> tuple[Attribute, ...]:
-    """The attributes of classes, given by their definitions."""
-    spots.look_up(cls for cls, _ in found)
-    return tuple(sorted(attribute for one in found if (attribute := _attribute(one, spots)) is not None))
-
-
-def _attribute(about: tuple[cst.CSTNode, str] | None, spots: Spots) -> Attribute | None:
-    import libcst as cst
-
-    cls, name = about or (None, "")
-    spot = spots.get(cls) if cls is not None else None
-    return (spot.path, cls.name.value, name) if spot is not None and isinstance(cls, cst.ClassDef) else None
 
 
 def _plain(fact: object) -> object:

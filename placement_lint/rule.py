@@ -60,8 +60,8 @@ class Problem:
     the rule's experiment is built from, as plain data; what is left out is as in the rule's own demonstration.
 
     The analysis adds ``sites``, nodes at which to report it instead where ``node`` is in a plain function of another
-    file, the best first; and ``about``, the attribute of a class that it is about, where nothing but the class was
-    looked at.
+    file, the best first; and ``about``, the attribute that it is about, by the file and the name of its class, where
+    nothing but the class was looked at.
     """
 
     node: cst.CSTNode
@@ -72,7 +72,7 @@ class Problem:
     severity: Severity | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     sites: tuple[cst.CSTNode, ...] = ()
-    about: tuple[cst.CSTNode, str] | None = None
+    about: tuple[str, str, str] | None = None
 
 
 Listener = Callable[[Any], Iterator[Problem]]

@@ -68,6 +68,11 @@ def begin(machine: Machine, surroundings: Surroundings, execute: Execute) -> Non
     project.units[machine.module_frame] = None
 
 
+def running_file(machine: Machine) -> str:
+    """The path of the file whose code is running; empty where a program is looked at alone."""
+    return machine.project.places[machine.root(machine.frame.id)].path if machine.project is not None else ""
+
+
 # --- what an import binds ----------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from placement_lint.flow import (
     environment,
     frameworks,
     gradients,
+    imports,
     lightning,
     loaders,
     methods,
@@ -102,6 +103,7 @@ from placement_lint.flow.vocabulary import (
     WRAPPERS,
     Shape,
 )
+from placement_lint.project.index import Import
 
 Handler = Callable[[Machine, str, Arguments, cst.Call], Value]
 
@@ -598,6 +600,14 @@ def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
     return machine.lift(use, given)
 
 
+def _import_module(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``importlib.import_module("package.module")``"""
+    wanted, package = arguments.get(0, "name"), arguments.get(1, "package")
+    if package is not None or not isinstance(wanted, Const) or not isinstance(wanted.value, str):
+        return machine.fresh(node)
+    return imports.bound(machine, Import(0, wanted.value)) if wanted.value[:1] not in ("", ".") else machine.fresh(node)
+
+
 def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``itertools.chain(a.parameters(), b.parameters())``"""
     items: list[Value] = []
@@ -705,6 +715,7 @@ def _handlers() -> dict[str, Handler]:
         "multiprocessing.set_start_method": loaders.set_start_method,
         "functools.partial": _partial,
         "itertools.chain": _chain,
+        "importlib.import_module": _import_module,
         "itertools.chain.from_iterable": _chain_of,
         **{
             f"torch.nn.utils.{name}": gradients.clip

@@ -69,8 +69,9 @@ MAX_PATH_CUBES = 4
 # The cells that hold what a list, a dict or a container of modules contains.
 CONTENT_CELLS = ("#items", "#map")
 FUEL = 120_000
-# Looking into other files costs as much again as the program's own file, and this.
+# Looking into other files costs as much again as the program's own file, and this; less for what nobody calls.
 ABROAD = 5_000
+ABROAD_FOR_UNCALLED = 500
 
 
 @dataclass
@@ -210,8 +211,8 @@ class Machine:
         self.called: set[cst.CSTNode] = set()
         # calls in plain functions of other files: the calls that led there
         self.sites: dict[cst.CSTNode, dict[cst.CSTNode, None]] = {}
-        # attributes of modules, by the definitions of their classes, that code outside the class looks after
-        self.tended: set[tuple[cst.CSTNode, str]] = set()
+        # attributes of modules, by the files and names of their classes, that code outside the class looks after
+        self.tended: set[tuple[str, str, str]] = set()
         self.optimizers: list[Object] = []
         # unknown values that are used as only modules can be
         self.modules_by_use: set[int] = set()

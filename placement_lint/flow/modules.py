@@ -303,7 +303,7 @@ def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) ->
 def tended(machine: Machine, owner: Object, name: str) -> None:
     """Code outside a module's class looks after one of its attributes: it assigns, registers or moves it."""
     if isinstance(owner.cls, Class) and not any(frame.receiver == owner for frame in machine.frames):
-        machine.tended.update((cls.node, name) for cls in resolution_order(owner.cls))
+        machine.tended.update((cls.file, cls.name, name) for cls in resolution_order(owner.cls))
 
 
 def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:

@@ -38,7 +38,7 @@ from placement_lint.flow.events import (
     SharedTensorChanged,
     WrapperAttributeRead,
 )
-from placement_lint.flow.machine import Machine
+from placement_lint.flow.machine import ABROAD_FOR_UNCALLED, Machine
 from placement_lint.flow.names import bind
 from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor, Value, alternatives
@@ -49,8 +49,6 @@ from placement_lint.rule import Note
 _RECURSION_LIMIT = 12_000
 # Calls that one function or class looked at by itself may cost.
 _FUEL_EACH = 2_000
-# What nobody calls is looked into for itself; little of what it calls in other files tells more about it.
-_ABROAD_UNCALLED = 400
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Account:
     events: Many[Event] = ()
     sites: Mapping[cst.CSTNode, Collection[cst.CSTNode]] = field(default_factory=dict)
     module_classes: Collection[cst.CSTNode] = ()
-    tended: Collection[tuple[cst.CSTNode, str]] = ()
+    tended: Collection[tuple[str, str, str]] = ()
 
 
 def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: Surroundings | None = None) -> Account:
@@ -147,7 +145,7 @@ def _deep_recursion() -> Iterator[None]:
 
 def _look_at_the_uncalled(machine: Machine) -> None:
     machine.standalone = True
-    machine.abroad = min(machine.abroad, _ABROAD_UNCALLED)
+    machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
     for cls in list(machine.classes):
         _look_at_class(machine, cls)
     for node, function in list(machine.functions.items()):

@@ -24,7 +24,7 @@ from placement_lint.flow import (
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
-from placement_lint.flow.imports import is_missing
+from placement_lint.flow.imports import is_missing, running_file
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.values import (
@@ -409,7 +409,7 @@ def _decorator_name(machine: Machine, node: cst.Decorator) -> str:
 
 def _define_class(machine: Machine, node: cst.ClassDef) -> None:
     bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
-    cls = Class(machine.new_id(), node, node.name.value, bases, is_module_class(bases))
+    cls = Class(machine.new_id(), node, node.name.value, bases, is_module_class(bases), running_file(machine))
     bind(machine, node.name.value, cls)
     if cls.module:
         machine.module_classes.add(node)

@@ -335,6 +335,7 @@ class Class:
     name: str = field(compare=False)
     bases: tuple[Value, ...] = field(compare=False)
     module: bool = field(default=False, compare=False)  # derives from torch.nn.Module
+    file: str = field(default="", compare=False)  # the path of its file, where the program is part of a project
 
 
 @dataclass(frozen=True)

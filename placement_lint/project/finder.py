@@ -165,11 +165,11 @@ class Surroundings:
     def _imported(self, wanted: Import, importer: str) -> Iterator[Unit]:
         """The files that an import runs: those of the module that it names, and of one that it takes from there."""
         place = self.find(wanted, importer)
-        below = self.submodule(place, wanted.name) if place is not None and wanted.name else None
-        places = [each for each in (place, below) if each is not None and each.is_file and each.path != self.path]
-        for each in places:
-            if (unit := self.unit(each.path)) is not None:
+        below = wanted.module.split(".")[1:] if wanted.root else [wanted.name] if wanted.name else []
+        while place is not None:
+            if place.is_file and place.path != self.path and (unit := self.unit(place.path)) is not None:
                 yield unit
+            place = self.submodule(place, below.pop(0)) if below else None
 
     @property
     def reads(self) -> tuple[tuple[str, str | None], ...]:

@@ -72,6 +72,7 @@ def read_index(text: str) -> Index:
         return Index()
     inner = {statement: _Inner(statement) for statement in tree.body if isinstance(statement, _DEFINITIONS)}
     changes = {statement.name: found.changed for statement, found in inner.items()}
+    statements = dict(_statements(tree))
     bindings: dict[str, list[Binding]] = {}
     stars: list[Import] = []
     imports = [found for each in inner.values() for found in each.imports]
@@ -84,7 +85,7 @@ def read_index(text: str) -> Index:
             for name, found in own:
                 bindings.setdefault(name, []).append(found)
         elif not _is_for_scripts(statement):
-            lines = _lines(statement)
+            lines = statements[statement]
             for name in dict.fromkeys((*_bound(statement), *_touched(statement, variables, changes))):
                 bindings.setdefault(name, []).append(lines)
     bindings.pop("*", None)
@@ -98,9 +99,19 @@ def read_index(text: str) -> Index:
     )
 
 
-def _lines(statement: ast.stmt) -> Lines:
-    decorators = getattr(statement, "decorator_list", [])
-    return Lines(min(part.lineno for part in (statement, *decorators)), statement.end_lineno or statement.lineno)
+def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, Lines]]:
+    """The statements of the top level with their lines; those that share a line have the same."""
+    sharing: list[ast.stmt] = []
+    lines = Lines(0, 0)
+    for statement in tree.body:
+        first = min(part.lineno for part in (statement, *getattr(statement, "decorator_list", [])))
+        last = statement.end_lineno or statement.lineno
+        if first > lines.last:
+            yield from ((each, lines) for each in sharing)
+            sharing, lines = [], Lines(first, last)
+        sharing.append(statement)
+        lines = Lines(lines.first, last)
+    yield from ((each, lines) for each in sharing)
 
 
 def _is_for_scripts(statement: ast.stmt) -> bool:

@@ -1,0 +1,329 @@
+"""What imports lead to: values of other files are followed however they are imported, and nothing else is."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from placement_lint.checker import Checked, Checker, Job, Reading
+from placement_lint.config import Settings
+from placement_lint.engine import check_files
+from placement_lint.files import Selection
+from placement_lint.finding import Finding
+from placement_lint.project.index import Import, Lines, read_index
+
+Write = Callable[..., Path]
+
+VALUES = "import torch\na = torch.ones(3)\nb = torch.ones(3).cuda()\n"
+MISMATCH = ["operand-not-moved"]
+
+# Each makes ``a`` and ``b`` of another file known in main.py in another way.
+WAYS: Mapping[str, Mapping[str, str]] = {
+    "import": {"values.py": VALUES, "main.py": "import values\na, b = values.a, values.b"},
+    "import as": {"values.py": VALUES, "main.py": "import values as v\na, b = v.a, v.b"},
+    "from": {"values.py": VALUES, "main.py": "from values import a, b"},
+    "from as": {"values.py": VALUES, "main.py": "from values import a as b, b as a"},
+    "star": {"values.py": VALUES, "main.py": "from values import *"},
+    "star of a star": {"values.py": VALUES, "all.py": "from values import *", "main.py": "from all import *"},
+    "__all__": {
+        "values.py": VALUES.replace("b", "_b") + "__all__ = ['a']\n__all__ += ['_b']\n",
+        "main.py": "from values import *\nb = _b",
+    },
+    "submodule": {"p/__init__.py": "", "p/v.py": VALUES, "main.py": "import p.v\na, b = p.v.a, p.v.b"},
+    "submodule as": {"p/__init__.py": "", "p/v.py": VALUES, "main.py": "import p.v as v\na, b = v.a, v.b"},
+    "from package": {"p/__init__.py": "", "p/v.py": VALUES, "main.py": "from p import v\na, b = v.a, v.b"},
+    "from submodule": {"p/__init__.py": "", "p/v.py": VALUES, "main.py": "from p.v import a, b"},
+    "namespace": {"p/q/v.py": VALUES, "main.py": "import p.q.v\na, b = p.q.v.a, p.q.v.b"},
+    "from namespace": {"p/q/v.py": VALUES, "main.py": "from p.q import v\na, b = v.a, v.b"},
+    "re-export": {"p/__init__.py": "from .v import a, b", "p/v.py": VALUES, "main.py": "from p import a, b"},
+    "re-export of a module": {"p/__init__.py": "from . import v", "p/v.py": VALUES, "main.py": "from p.v import a, b"},
+    "relative": {
+        "p/__init__.py": "",
+        "p/v.py": VALUES,
+        "p/w.py": "from .v import a, b",
+        "main.py": "from p.w import *",
+    },
+    "relative from above": {
+        "p/__init__.py": "",
+        "p/v.py": VALUES,
+        "p/q/__init__.py": "",
+        "p/q/w.py": "from ..v import a\nfrom .. import v\nb = v.b",
+        "main.py": "from p.q.w import a, b",
+    },
+    "src": {"src/values.py": VALUES, "main.py": "from values import a, b"},
+    "in a function": {
+        "values.py": VALUES,
+        "main.py": "def f():\n    from values import a, b\n    return a, b\na, b = f()",
+    },
+    "in a branch": {"values.py": VALUES, "main.py": "import sys\nif len(sys.argv):\n    from values import a, b"},
+    "try": {"values.py": VALUES, "main.py": "try:\n    from values import a, b\nexcept ImportError:\n    a = b = None"},
+    "except": {
+        "values.py": VALUES,
+        "main.py": "try:\n    from .no import a\nexcept ImportError:\n    from values import a, b",
+    },
+    "importlib": {
+        "values.py": VALUES,
+        "main.py": "import importlib, torch\nv = importlib.import_module('values')\na, b = v.a, v.b",
+    },
+    "getattr": {"values.py": VALUES, "main.py": "import values\na, b = getattr(values, 'a'), values.__dict__['b']"},
+    "each other": {
+        "values.py": "import torch\nimport other\na = torch.ones(3)\ndef get(): return other.b",
+        "other.py": "import values\nb = values.a.cuda()",
+        "main.py": "from values import a, get\nb = get()",
+    },
+    "through a function": {
+        "helper.py": "def add(x, y): return x + y",
+        "main.py": "import torch\nfrom helper import add\na, b = torch.ones(3), add(torch.ones(3).cuda(), 1)",
+    },
+    "what a function uses": {
+        "values.py": VALUES + "def get():\n    return a, b",
+        "main.py": "from values import get\na, b = get()",
+    },
+    "changed in place": {
+        "values.py": "import torch\nd = {}\nd['a'] = torch.ones(3)\nd.update(b=d['a'].cuda())",
+        "main.py": "from values import d\na, b = d['a'], d['b']",
+    },
+    "assigned from outside": {
+        "values.py": "a = b = None",
+        "main.py": "import torch\nimport values\nvalues.a = torch.ones(3)\na, b = values.a, values.a.cuda()",
+    },
+    "global": {
+        "values.py": "import torch\na = None\ndef begin():\n    global a\n    a = torch.ones(3)",
+        "main.py": "import values\nvalues.begin()\na = values.a\nb = a.cuda()",
+    },
+    "inherited": {
+        "base.py": "import torch\nclass Base:\n    def __init__(self): self.a = torch.ones(3)",
+        "main.py": "from base import Base\nclass C(Base): pass\na = C().a\nb = a.cuda()",
+    },
+}
+
+# Each leaves something unknown that only looks as if it were in sight.
+UNKNOWN: Mapping[str, Mapping[str, str]] = {
+    "a library": {"main.py": "from values import a, b"},
+    "another folder": {"elsewhere/values.py": VALUES, "main.py": "from values import a, b"},
+    "the standard library": {"p/__init__.py": "", "p/queue.py": VALUES, "p/main.py": "from queue import a, b"},
+    "a library in the environment": {"venv/values.py": VALUES, "main.py": "from venv.values import a, b"},
+    "under __main__": {
+        "values.py": "import torch\na = torch.ones(3)\nif __name__ == '__main__':\n    b = a.cuda()\nelse:\n    b = 1",
+        "main.py": "from values import a, b",
+    },
+    "only for type checkers": {
+        "values.py": VALUES,
+        "main.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from values import a, b",
+    },
+    "rebound by a function": {
+        "values.py": VALUES + "def move():\n    global a\n    a = a.cuda()",
+        "main.py": "from values import a, b",
+    },
+    "filled by a function": {
+        "values.py": "import torch\nd = {'a': torch.ones(3)}\ndef put(x):\n    d['a'] = x",
+        "main.py": "import sys\nfrom values import d\na = d[sys.argv[1]]\nb = d['a'].cuda()",
+    },
+    "not exported": {"values.py": VALUES + "__all__ = ['a']", "main.py": "from values import *"},
+    "broken": {"values.py": VALUES + "def (", "main.py": "from values import a, b"},
+    "itself": {"main.py": "from main import a, b"},
+    "in a circle": {"x.py": "from y import a, b", "y.py": "from x import a, b", "main.py": "from x import a, b"},
+    "stars in a circle": {"x.py": "from y import *", "y.py": "from x import *", "main.py": "from x import *"},
+}
+
+
+@pytest.fixture
+def check(project: Path, write: Write) -> Callable[[Mapping[str, str]], list[Finding]]:
+    """Check a project's files together."""
+
+    def check_project(files: Mapping[str, str]) -> list[Finding]:
+        paths = [write(name, text) for name, text in files.items()]
+        run = check_files(Selection(paths), Job(Settings(root=project)), jobs=1)
+        assert not run.crashes
+        return [finding for finding in run.findings if finding.code != "DPL001"]
+
+    return check_project
+
+
+Check = Callable[[Mapping[str, str]], list[Finding]]
+
+
+def with_sum(files: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"{text}\nc = a + b\n" if name.endswith("main.py") else text for name, text in files.items()}
+
+
+@pytest.mark.parametrize("files", WAYS.values(), ids=WAYS)
+def test_values_of_other_files_are_followed(files: Mapping[str, str], check: Check) -> None:
+    assert [finding.name for finding in check(with_sum(files)) if finding.path == "main.py"] == MISMATCH
+
+
+@pytest.mark.parametrize("files", UNKNOWN.values(), ids=UNKNOWN)
+def test_what_is_not_in_sight_is_silent(files: Mapping[str, str], check: Check) -> None:
+    assert check(with_sum(files)) == []
+
+
+def test_a_file_without_a_word_on_torch(check: Check) -> None:
+    files = {
+        "net.py": "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.fc = nn.Linear(2, 2)\n",
+        "wrap.py": "from torch import nn\ndef wrap(net): return nn.DataParallel(net.cuda())\n",
+        "main.py": "from net import Net\nfrom wrap import wrap\nnet = wrap(Net())\nprint(net.fc)\n",
+    }
+    assert [(finding.path, finding.name) for finding in check(files)] == [("main.py", "wrapper-attribute-read")]
+
+
+# --- where findings are -------------------------------------------------------------------------------------------
+
+NET = """\
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.fc(x) + torch.ones(2, device="cuda:0"){comment}
+"""
+MAIN = "import torch\nfrom torch import nn\nfrom net import Net\nnn.DataParallel(Net().cuda())(torch.ones(4, 2))\n"
+HELPER = "from torch import nn\n\ndef wrap(net, ids):\n    return nn.DataParallel(net, ids){comment}\n"
+CALLER = "from torch import nn\nfrom helper import wrap\nwrap(nn.Linear(2, 2).cuda(), [1, 0])(None)\n"
+
+
+def test_code_of_a_module_class_is_reported_in_its_own_file(check: Check) -> None:
+    (finding,) = check({"net.py": NET.format(comment=""), "main.py": MAIN})
+    assert (finding.name, finding.path, finding.range.line) == ("hardcoded-device-in-replica", "net.py", 10)
+    assert finding.anchor.function == "Net.forward"
+    assert {step.path for step in finding.trace} == {"main.py", "net.py"}
+
+
+def test_code_of_a_helper_is_reported_at_the_call(check: Check) -> None:
+    (finding,) = check({"helper.py": HELPER.format(comment=""), "main.py": CALLER})
+    assert (finding.name, finding.path, finding.range.line) == ("module-not-on-first-device", "main.py", 3)
+    assert "helper.py:4" in finding.message
+    assert (finding.trace[-1].path, finding.trace[-1].range.line) == ("helper.py", 4)
+
+
+@pytest.mark.parametrize("comment", ["  # noqa: DPL118", "  # placement-lint: ignore[hardcoded-device-in-replica]"])
+def test_a_comment_counts_where_the_finding_is(comment: str, check: Check) -> None:
+    assert check({"net.py": NET.format(comment=comment), "main.py": MAIN}) == []
+
+
+def test_a_comment_at_the_helper_counts_for_its_calls(check: Check) -> None:
+    assert check({"helper.py": HELPER.format(comment="  # noqa: DPL401"), "main.py": CALLER}) == []
+
+
+def test_skip_file_and_exclude_hold_where_the_finding_is(check: Check, project: Path, write: Write) -> None:
+    skipped = "# placement-lint: skip-file\n" + NET.format(comment="")
+    assert check({"net.py": skipped, "main.py": MAIN}) == []
+    write("net.py", NET.format(comment=""))
+    for job in (
+        Job(Settings(root=project, exclude=("net.py",))),
+        Job(Settings(root=project), exclude=("net.py",)),
+        Job(Settings(root=project, per_file_ignores={"net.py": ("DPL118",)})),
+    ):
+        assert check_files(Selection([Path("main.py")]), job).findings == ()
+
+
+def test_ignoring_a_rule_in_the_file_that_wraps_ignores_nothing_elsewhere(project: Path, write: Write) -> None:
+    files = [write("net.py", NET.format(comment="")), write("main.py", MAIN)]
+    job = Job(Settings(root=project, per_file_ignores={"main.py": ("DPL118",)}))
+    assert [finding.path for finding in check_files(Selection(files), job).findings] == ["net.py"]
+
+
+def test_several_that_find_the_same_say_it_once(check: Check) -> None:
+    files = {"net.py": NET.format(comment=""), **{f"main{number}.py": MAIN for number in range(3)}}
+    assert len(check(files)) == 1
+
+
+def test_processes_make_no_difference(project: Path, write: Write) -> None:
+    files = [write("net.py", NET.format(comment="")), write("helper.py", HELPER.format(comment=""))]
+    files += [write("main.py", MAIN), write("caller.py", CALLER)]
+    job = Job(Settings(root=project))
+    runs = [check_files(Selection(order), job, jobs) for order in (files, files[::-1]) for jobs in (1, 2)]
+    assert [finding.path for finding in runs[0].findings] == ["caller.py", "net.py"]
+    assert all(run.findings == runs[0].findings for run in runs)
+
+
+def test_a_notebook_uses_modules_beside_it(project: Path, write: Write) -> None:
+    import json
+
+    write("net.py", NET.format(comment=""))
+    cells = [{"cell_type": "code", "source": "x = 1"}, {"cell_type": "code", "source": MAIN}]
+    notebook = write("main.ipynb", json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}))
+    (finding,) = check_files(Selection([notebook]), Job(Settings(root=project))).findings
+    assert (finding.path, finding.cell, finding.range.line) == ("net.py", None, 10)
+    assert {(step.path, step.cell) for step in finding.trace} == {("main.ipynb", 2), ("net.py", None)}
+
+
+# --- what a result depends on ---------------------------------------------------------------------------------------
+
+
+def checked(path: str, sources: Mapping[str, str], root: Path) -> Checked:
+    """Check a file among others that are nowhere but here."""
+
+    class Buffers(Reading):
+        def source(self, path: str) -> bytes | None:
+            text = sources.get(os.path.relpath(path, root))
+            return text.encode() if text is not None else None
+
+    return Checker(Job(Settings(root=root)), Buffers()).check_bytes(sources[path].encode(), path)
+
+
+def test_texts_come_from_wherever_they_are(project: Path) -> None:
+    result = checked("main.py", {"main.py": MAIN, "net.py": NET.format(comment="")}, project)
+    assert [finding.path for finding in result.findings] == ["net.py"]
+
+
+def test_what_was_looked_at_is_told(project: Path) -> None:
+    sources = {"main.py": MAIN, "net.py": NET.format(comment=""), "unused.py": ""}
+    reads = dict(checked("main.py", sources, project).reads)
+    assert {os.path.relpath(path, project) for path, digest in reads.items() if digest} == {"net.py"}
+    assert reads[str(project / "net" / "__init__.py")] is None
+    changed = dict(checked("main.py", {**sources, "net.py": ""}, project).reads)
+    assert changed[str(project / "net.py")] not in (reads[str(project / "net.py")], None)
+
+
+def test_a_file_that_imports_nothing_of_the_project_reads_nothing_of_it(project: Path) -> None:
+    reads = checked("main.py", {"main.py": "import torch\nx = torch.ones(3)\n"}, project).reads
+    assert all(digest is None for _, digest in reads)
+
+
+# --- the index --------------------------------------------------------------------------------------------------------
+
+
+def test_an_index_tells_what_binds_a_name() -> None:
+    text = """\
+import torch
+from .a import b as c
+@torch.jit.script
+def f(x):
+    import late
+    return x
+table = {}
+table["f"] = f
+if torch:
+    table.update(g=1)
+    from z import *
+size = 3
+other = size + 1
+"""
+    index = read_index(text)
+    assert index.bindings["torch"] == (Import(0, "torch", root=True),)
+    assert index.bindings["c"] == (Import(1, "a", "b"),)
+    assert index.bindings["f"] == (Lines(3, 6),)
+    assert index.bindings["table"] == (Lines(7, 7), Lines(8, 8), Lines(9, 11))
+    assert index.bindings["size"] == (Lines(12, 12),)
+    assert index.stars == (Import(0, "z", "*"),)
+    assert Import(0, "late", root=True) in index.imports
+
+
+def test_the_lines_of_a_binding_are_its_statement() -> None:
+    text = "x = 1; y = '''\n\n'''\n\nclass C:\n    def f(self): pass\n\n    z = (\n1)\n"
+    index = read_index(text)
+    lines = text.splitlines()
+    for name, bindings in index.bindings.items():
+        for binding in bindings:
+            assert isinstance(binding, Lines)
+            part = ast.parse("\n".join(lines[binding.first - 1 : binding.last]))
+            assert name in {node.id for node in ast.walk(part) if isinstance(node, ast.Name)} | {"C"}
