@@ -153,6 +153,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         return _read_of_wrapper(machine, owner, name, node)
     if name in ("weight", "bias"):
         creation.forget(machine, owner.id)
+    if name == "__dict__":
+        forget_settings(machine, owner)
     value = machine.read(owner.id, name)
     if value is not None:
         _note_read(machine, owner, name, node)
@@ -472,6 +474,16 @@ def hold(machine: Machine, item: Value, holder: Holder) -> None:
 def _items(machine: Machine, value: Object) -> tuple[Value, ...]:
     items = machine.read(value.id, "#items")
     return items.items if isinstance(items, Sequence) else ()
+
+
+def forget_settings(machine: Machine, owner: Value) -> Value:
+    """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more."""
+    if isinstance(owner, Object) and owner.kind is Kind.INSTANCE:
+        for name in list(machine.store.names(owner.id)):
+            value = machine.read(owner.id, name)
+            if value is not None and any(isinstance(option, (Const, Device)) for _, option in alternatives(value)):
+                machine.write(owner.id, name, machine.fresh(name))
+    return NONE
 
 
 # --- super -------------------------------------------------------------------------------------------------

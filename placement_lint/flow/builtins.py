@@ -184,6 +184,8 @@ def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     owner, name, value = arguments.get(0), arguments.get(1), arguments.get(2)
     if owner is not None and value is not None and isinstance(name, Const) and isinstance(name.value, str):
         attributes.write(machine, owner, name.value, value, node, f"{machine.text(node.args[0].value)}.{name.value}")
+    elif owner is not None:
+        machine.lift(lambda option: attributes.forget_settings(machine, option), owner)
     return NONE
 
 

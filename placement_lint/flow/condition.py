@@ -145,13 +145,14 @@ class Condition:
         if known is ALWAYS or len(known.cubes) != 1:
             return self
         (base,) = known.cubes
-        return _simplified(
+        rest = (
             Cube(
                 ANY_MACHINE if base.machines & ~cube.machines == 0 else cube.machines,
                 cube.answers - base.answers,
             )
             for cube in self.cubes
         )
+        return _simplified(rest, self.widened)
 
     @cached_property
     def negation(self) -> Condition:
