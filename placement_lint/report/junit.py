@@ -19,7 +19,7 @@ def render(run: Run, stream: TextIO) -> None:
     found = {path: list(group) for path, group in groupby(run.findings, lambda finding: finding.path)}
     crashed = {crash.path: crash for crash in run.crashes}
     root = ET.Element("testsuites", name="placement-lint")
-    for path in run.paths:
+    for path in dict.fromkeys((*run.paths, *found)):
         root.append(_suite(path, found.get(path, []), crashed.get(path)))
     for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Finding
 from placement_lint.project.index import Import, Lines, read_index
+from placement_lint.report.formats import FORMATS, render
 
 Write = Callable[..., Path]
 
@@ -229,6 +231,17 @@ def test_ignoring_a_rule_in_the_file_that_wraps_ignores_nothing_elsewhere(projec
     files = [write("net.py", NET.format(comment="")), write("main.py", MAIN)]
     job = Job(Settings(root=project, per_file_ignores={"main.py": ("DPL118",)}))
     assert [finding.path for finding in check_files(Selection(files), job).findings] == ["net.py"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_tells_of_another_file(form: str, project: Path, write: Write) -> None:
+    write("net.py", NET.format(comment=""))
+    write("main.py", MAIN)
+    run = check_files(Selection([Path("main.py")]), Job(Settings(root=project)))
+    stream = io.StringIO()
+    render(form, run, stream)
+    assert "net.py" in stream.getvalue()
+    assert "DPL118" in stream.getvalue() or "hardcoded-device-in-replica" in stream.getvalue()
 
 
 def test_several_that_find_the_same_say_it_once(check: Check) -> None:
