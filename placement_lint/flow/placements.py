@@ -68,10 +68,10 @@ class PlacementLog:
                 known.objects[option.id] = option
 
     def entered(self, machine: Machine, parameters: cst.Parameters, function: cst.CSTNode) -> None:
-        """A function is called: its parameters have their values."""
+        """A function is called: its parameters have their values. Of ``self`` nobody asks where it is."""
         for parameter in (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params):
             value = machine.read(machine.frame.id, parameter.name.value)
-            if value is not None:
+            if value is not None and value is not machine.frame.receiver:
                 self.assigned(machine, parameter.name, value, function)
 
     def moved(self, identity: int, note: Note) -> None:

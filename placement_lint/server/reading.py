@@ -14,6 +14,7 @@ from placement_lint.listen import Hearing, problems_in
 from placement_lint.project.finder import Surroundings, forget, read_from_disk
 from placement_lint.rule import Rule
 from placement_lint.server.analysis import Placed, Step
+from placement_lint.server.splicing import Splicer
 from placement_lint.source.positions import positions
 
 MOST_PLACES = 2  # of one assignment; more is no information at a glance
@@ -60,15 +61,16 @@ class AmongOpenTexts(Reading):
 class LiveReading(AmongOpenTexts):
     """Reads one text and remembers what else there is to say of it."""
 
-    def __init__(self, texts: OpenTexts) -> None:
+    def __init__(self, texts: OpenTexts, splicer: Splicer) -> None:
         super().__init__(texts)
+        self._splicer = splicer
         self.log = PlacementLog()
         self.module: cst.Module | None = None
         self.places: Places = {}
         self.reported: set[cst.CSTNode] = set()
 
     def parse(self, text: str) -> cst.Module:
-        self.module = super().parse(text)
+        self.module = self._splicer.parse(text)
         return self.module
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:

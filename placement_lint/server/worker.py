@@ -22,6 +22,7 @@ from placement_lint.server import rule_pages
 from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Placed, Request, absolute
 from placement_lint.server.frames import packed, read
 from placement_lint.server.reading import AmongOpenTexts, LiveReading, OpenTexts
+from placement_lint.server.splicing import Splicer
 
 
 class Worker:
@@ -29,11 +30,13 @@ class Worker:
 
     def __init__(self) -> None:
         self._texts = OpenTexts()
+        self._splicers: dict[str, Splicer] = {}
         self._written: set[str] = set()
 
     def answer(self, request: Request) -> object:
         if isinstance(request, Close):
             self._texts.drop(request.path)
+            self._splicers.pop(request.path, None)
             return None
         # What is said of other files names them as one would from there.
         with suppress(OSError):
@@ -48,7 +51,7 @@ class Worker:
             placed: tuple[Placed, ...] = ()
         else:
             self._texts.keep(request.path, request.data)
-            reading = LiveReading(self._texts)
+            reading = LiveReading(self._texts, self._splicers.setdefault(request.path, Splicer()))
             checked = Checker(request.job, reading).check_bytes(request.data, path)
             placed = reading.placed()
         self._write_pages(finding.code for finding in checked.findings)
