@@ -86,6 +86,11 @@ def called_instead(call: cst.CSTNode, name: str) -> Replacements:
     return ((call, f"{_primary(receiver(call))}.{name}()"),) if isinstance(call, cst.Call) else NOTHING
 
 
+def read_instead(node: cst.CSTNode, name: str) -> Replacements:
+    """``x.old`` becomes ``x.name``."""
+    return ((node.attr, name),) if isinstance(node, cst.Attribute) else NOTHING
+
+
 def callee_replaced(call: cst.CSTNode, name: str) -> Replacements:
     """``f(…)`` becomes ``name(…)``; nothing without a name."""
     return ((call.func, name),) if isinstance(call, cst.Call) and name else NOTHING

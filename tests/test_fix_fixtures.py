@@ -84,6 +84,13 @@ def changes(path: Path, fixer: Fixer) -> list[str]:
             ],
         ),
         (
+            "alias-escapes-replica/list_of_blocks",
+            [
+                "-        self.levels = [self.fine, self.middle, self.coarse]",
+                "+        self.levels = nn.ModuleList([self.fine, self.middle, self.coarse])",
+            ],
+        ),
+        (
             "ddp-forward-bypasses-wrapper/bare_name",
             ["-        prediction = net(torch.randn(8, 5))", "+        prediction = ddp_net(torch.randn(8, 5))"],
         ),

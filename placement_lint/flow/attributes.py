@@ -7,6 +7,7 @@ from dataclasses import replace
 import libcst as cst
 
 from placement_lint.flow import (
+    aliases,
     calls,
     checkpoints,
     coverage,
@@ -246,9 +247,9 @@ def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, nod
 
     def there(option: Value) -> Value:
         if not isinstance(option, Tensor):
-            return option
+            return aliases.escaping(machine, owner, name, option, node, alone=option is value)
         own = (owner.id, name) in machine.written
-        shared = replace(option, memory=None if own else Holder(owner, name, node))
+        shared = replace(option, memory=None if own else Holder(owner, name, node), alias=owner.alias)
         if option.role in (Role.PARAMETER, Role.BUFFER):
             return replace(shared, place=REPLICA, assumed=False)
         return shared
@@ -393,6 +394,7 @@ def _write_of_module(
     _report_lost_parameter(machine, owner, name, before, value, node)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)
+    aliases.kept(machine, owner, name, value, node)
     registrable = before is None and _could_register(machine, owner, name, value)
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
     machine.write(owner.id, name, stored)
@@ -557,6 +559,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
             return calls.call_function(machine, method, Arguments((key,)), node, owner)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
+        mapping = aliases.within(mapping, owner.alias)
         found = mapping.get(key.value) if isinstance(key, Const) else _any(machine, mapping, key)
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)

@@ -64,7 +64,7 @@ def after_layer(
 
 def _report(machine: Machine, what: str, given: Operand, module: Object, dim: int, node: cst.Call) -> None:
     wrapped, called = machine.replica
-    machine.state_crossed = machine.state_crossed or what == "state"
+    machine.batch_misplaced = True
     layer = module.cls.name.rpartition(".")[2]
     trace = (Note(module.node, f"`{layer}` is built here"), wrapped, called, Note(node, "called here, in a replica"))
     at = wrapped.node if what == "input" else called.node
@@ -130,7 +130,7 @@ def _no_rows(machine: Machine, value: Value, source: cst.BaseExpression, keyword
 def check_arguments(machine: Machine, arguments: Arguments, dim: int | None, node: cst.Call) -> None:
     """Arguments of which it is certain that their first dimension is not that of the batch."""
     check_dimensions(machine, arguments, node)
-    if dim != 0 or machine.state_crossed:
+    if dim != 0 or machine.batch_misplaced:
         return
     given = [(machine.restrict(value), source, keyword) for value, source, keyword in _given(arguments, node)]
     tensors = [value for value, _, _ in given if isinstance(value, Tensor)]

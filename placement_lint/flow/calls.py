@@ -9,6 +9,7 @@ from dataclasses import replace
 import libcst as cst
 
 from placement_lint.flow import (
+    aliases,
     attributes,
     batches,
     checkpoints,
@@ -114,6 +115,7 @@ def call_function(
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
     with _running(machine, frame, function, node), machine.without_gradients(gradless):
         _bind_parameters(machine, function.node.params, arguments)
+        aliases.enclose(machine, function)
         if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
         if isinstance(function.node, cst.Lambda):
@@ -319,6 +321,7 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     """Call a module; a bare one may be in a wrapper that knows nothing of it."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return call_object(machine, module, arguments, node)
+    aliases.call(machine, module, node)
     result = _forward(machine, module, arguments, node)
     if isinstance(module, Object):
         coverage.note_call(machine, module, arguments.values(), result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placement_lint.flow import aliases
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import Kind, Object, Sequence, Value
 
@@ -12,5 +13,7 @@ def content(machine: Machine, value: Value) -> Sequence | None:
         return value
     if isinstance(value, Object) and value.kind is Kind.LIST:
         items = machine.read(value.id, "#items")
-        return items if isinstance(items, Sequence) else Sequence((), exact=False)
+        if not isinstance(items, Sequence):
+            return Sequence((), exact=False)
+        return aliases.inside(items, value.alias)
     return None

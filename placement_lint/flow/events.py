@@ -300,6 +300,23 @@ class NotBatched(Event):
 
 
 @dataclass(frozen=True)
+class AliasUsed(Event):
+    """A replica computes with the original's weights, which an attribute led it to. ``node`` assigned the attribute.
+
+    ``how`` is what the attribute holds, ``read`` where the replica read it, ``method`` the name of a bound method;
+    ``registering`` as in UnregisteredUsed.
+    """
+
+    owner: str
+    name: str
+    how: str
+    read: cst.CSTNode
+    method: str
+    used: Note
+    registering: str
+
+
+@dataclass(frozen=True)
 class ParametersRead(Event):
     """``parameters()`` or its kind is called on a module while a replica runs."""
 

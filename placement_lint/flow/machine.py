@@ -178,9 +178,9 @@ class Machine:
         self.replica_ids: tuple[object, ...] = ()
         # the frames that were running when the replica began
         self.replica_depth = 0
-        # the dimension along which its inputs were split, and whether one of them turned out to be a hidden state
+        # the dimension along which its inputs were split, and whether a layer wanted another one
         self.replica_dim: int | None = None
-        self.state_crossed = False
+        self.batch_misplaced = False
         self.replicated: frozenset[int] = frozenset()
         # the modules whose forward is running, and the attributes written since the outermost one began
         self.in_forward: list[Object] = []
@@ -239,6 +239,8 @@ class Machine:
         # by the id of a module or container: the attribute of a plain list or dict that holds it
         self.unregistered: dict[int, Holder] = {}
         self.holders: dict[int, Holder] = {}
+        # by the id of a module, an attribute and a value there that may lead to a module: the statement that put it
+        self.kept: dict[tuple[int, str, Value], cst.CSTNode] = {}
         # all modules and Parameters that some forward made, whether it has ended or not
         self.made_in_forward: set[int] = set()
         # by class (or object) and attribute: who reads a value written earlier; True where it only updates it

@@ -7,6 +7,7 @@ from dataclasses import replace
 import libcst as cst
 
 from placement_lint.flow import (
+    aliases,
     attributes,
     calls,
     checkpoints,
@@ -153,6 +154,7 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     if not isinstance(mapping, Mapping):
         return machine.fresh()
     replicas.change_container(machine, target, name, None, arguments.values(), node)
+    mapping = aliases.within(mapping, target.alias)
     if name == "update":
         other = arguments.get(0)
         if isinstance(other, Object) and other.kind is Kind.DICT:

@@ -142,6 +142,11 @@ def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
     return found
 
 
+def is_of_program(module: Object) -> bool:
+    """Whether a module's forward is looked into."""
+    return isinstance(module.cls, Class)
+
+
 def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
     """Whether a module has parameters or buffers of its own or below it; None where that is not known."""
     if isinstance(module, Symbol):
@@ -445,7 +450,7 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
                 holder.content,
                 Note(node, "used here"),
                 moved_on_the_way(machine),
-                _registering(machine, holder),
+                registering(machine, holder),
                 holder,
             )
         )
@@ -462,7 +467,7 @@ _REGISTERING = {
 }
 
 
-def _registering(machine: Machine, holder: Holder) -> str:
+def registering(machine: Machine, holder: Holder) -> str:
     """The name, in this file, of the container that could hold all that the plain one does; empty if there is none."""
     held = machine.read(holder.owner.id, holder.name)
     items = _all_held(machine, held) if held is not None and holder.registrable else None

@@ -9,6 +9,7 @@ from dataclasses import replace
 import libcst as cst
 
 from placement_lint.flow import (
+    aliases,
     choices,
     coverage,
     creation,
@@ -225,6 +226,7 @@ def operate(
         return None
     for operand in tensors:
         modules.report_unregistered(machine, operand.tensor.uid, node)
+        aliases.use(machine, operand.tensor, node)
         creation.note_use(machine, operand.tensor.uid)
     home = tensors[0]
     for operand in tensors:

@@ -173,6 +173,22 @@ class Holder:
 
 
 @dataclass(frozen=True)
+class Alias:
+    """An attribute through which a replica reaches the original module instead of itself.
+
+    ``node`` is the statement that assigned it, ``read`` where a replica reads it; ``how`` is what it holds: ``list``,
+    ``tuple``, ``dict``, ``bound method`` (called ``method``), ``lambda`` or ``partial``.
+    """
+
+    owner: Object
+    name: str
+    node: cst.CSTNode
+    how: str
+    read: cst.CSTNode
+    method: str = ""
+
+
+@dataclass(frozen=True)
 class Lost:
     """What was done to a Parameter that made it an ordinary tensor, and where and which it was before."""
 
@@ -229,6 +245,8 @@ class Tensor:
     scattered: bool = field(default=False, compare=False)
     # while a replica runs, the attribute of its module whose memory this is
     memory: Holder | None = field(default=None, compare=False)
+    # the same where what was read there is not the replica's
+    alias: Alias | None = field(default=None, compare=False)
     # the copy to the host that may not be finished, and how often the program had waited for the GPU until then
     unfinished: tuple[cst.CSTNode, object] | None = field(default=None, compare=False)
     # the move that copied it from a leaf made to have a gradient: the gradient stays with the leaf
@@ -266,6 +284,8 @@ class Object:
     cls: Class | External = field(compare=False)
     node: cst.CSTNode = field(compare=False)
     text: str = field(default="", compare=False)
+    # while a replica runs, the attribute that led to this original instead of the replica's own
+    alias: Alias | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -324,6 +344,8 @@ class Function:
     name: str = field(default="", compare=False)
     owner: Class | None = field(default=None, compare=False)
     decorators: tuple[str, ...] = field(default=(), compare=False)
+    # while a replica runs, the attribute that holds it: what it closes over is not the replica's
+    alias: Alias | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

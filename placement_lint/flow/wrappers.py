@@ -285,7 +285,7 @@ def _in_replicas(
     machine.replica_depth = len(machine.frames)
     given = machine.read(wrapper.id, _DIM)
     dim = given.value if isinstance(given, Const) and isinstance(given.value, int) else None
-    machine.replica_dim, machine.state_crossed = dim, False
+    machine.replica_dim, machine.batch_misplaced = dim, False
     machine.replicated = frozenset(modules.reachable(machine, inner))
     machine.store.begin()
     try:

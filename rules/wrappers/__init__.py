@@ -1,6 +1,7 @@
 """DPL1xx: DataParallel and DistributedDataParallel."""
 
 from placement_lint.rules.wrappers import (
+    alias_escapes_replica,
     batch_dim_mismatch,
     data_parallel_in_process_group,
     ddp_forward_bypasses_wrapper,
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     ddp_forward_bypasses_wrapper.RULE,
     hardcoded_device_in_replica.RULE,
     parameters_in_replica.RULE,
+    alias_escapes_replica.RULE,
     module_attribute_on_unwrapped.RULE,
     wrapped_twice.RULE,
 )

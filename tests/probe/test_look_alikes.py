@@ -14,6 +14,13 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 REPAIRED = "it is what the control arm runs"
 
 LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
+    "alias-escapes-replica": {
+        "functions": {"how": "static"},
+        "names": {"how": "static"},
+        "never_wrapped": {"wrapper": ""},
+        "outside_forward": {"wrapper": ""},
+        "registered": {"how": "ModuleList"},
+    },
     "batch-dim-mismatch": {
         "batch_first": {"batch_first": True},
         "dim_one": {"dim": 1},
