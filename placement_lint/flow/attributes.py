@@ -564,7 +564,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
-        return _item_of_sequence(machine, items, key)
+        return _item_of_sequence(machine, aliases.inside(items, owner.alias), key)
     if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
         return held
     if owner.kind is Kind.MODULE:

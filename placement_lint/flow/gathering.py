@@ -34,6 +34,7 @@ from placement_lint.flow.values import (
     Value,
 )
 
+_NAMED_TUPLE = External("typing.NamedTuple")
 # Bases that make no instance iterable.
 _PLAIN_BASES = {"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol"}
 
@@ -72,6 +73,10 @@ def _returned(machine: Machine, value: Value, node: cst.BaseExpression) -> Itera
         spelt_out = len(elements) == len(items.items)
         for place, item in enumerate(items.items):
             yield from _returned(machine, item, elements[place].value if spelt_out else node)
+    elif isinstance(value, Object) and isinstance(value.cls, Class) and _NAMED_TUPLE in foreign_bases(value.cls):
+        written = _written_values(node)
+        for name in machine.store.names(value.id):
+            check(machine, machine.read(value.id, name) or NONE, written.get(name, node))
     elif type_ := _type(machine, value):
         yield Returned(node, type_)
 
