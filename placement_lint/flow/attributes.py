@@ -29,6 +29,7 @@ from placement_lint.flow import (
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.condition import answered
+from placement_lint.flow.containers import perhaps_replaced
 from placement_lint.flow.events import (
     AttributeRebound,
     BareModuleRead,
@@ -634,21 +635,27 @@ def _write_item(
         optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
-        updated = mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
-        machine.write(owner.id, "#map", updated)
+        machine.write(owner.id, "#map", _with_key(machine, mapping, key, value))
     items = machine.read(owner.id, "#items")
     if isinstance(items, Sequence):
-        machine.write(owner.id, "#items", _with_item(items, key, value))
+        machine.write(owner.id, "#items", _with_item(machine, items, key, value))
     if owner.id in machine.holders:
         hold(machine, value, machine.holders[owner.id])
     christen(machine, value, text)
     return NONE
 
 
-def _with_item(items: Sequence, key: Value, value: Value) -> Sequence:
+def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> Mapping:
+    if isinstance(key, Const):
+        return mapping.with_item(key.value, value)
+    return Mapping(tuple((name, perhaps_replaced(machine, item)) for name, item in mapping.items), value)
+
+
+def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> Sequence:
     if isinstance(key, Const) and isinstance(key.value, int) and (items.exact or key.value >= 0):
         changed = dict(enumerate(items.items))
         position = key.value if key.value >= 0 else key.value + len(items.items)
         if position in changed:
             return Sequence(tuple({**changed, position: value}.values()), items.exact)
-    return Sequence(items.items, exact=False)
+    # at a place that nobody knows
+    return Sequence(tuple(perhaps_replaced(machine, item) for item in items.items), exact=False)

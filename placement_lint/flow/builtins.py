@@ -39,7 +39,7 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, WRAPPERS
+from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, TENSOR_MOVES, WRAPPERS
 
 # What goes through all items of its arguments.
 _TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "enumerate", "zip"}
@@ -135,6 +135,8 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
         return False
     if isinstance(owner, Sequence):
         return hasattr((), name)
+    if isinstance(owner, Tensor) and name in TENSOR_MOVES:
+        return True
     if not isinstance(owner, Object):
         return None
     if owner.kind in (Kind.LIST, Kind.DICT):
@@ -226,17 +228,15 @@ def _integer(machine: Machine, given: Const) -> Value:
 
 
 def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    items = content(machine, arguments.get(0) or NONE)
-    if items is not None and items.exact:
-        return Const(len(items.items))
-    owner = _owner(arguments)
-    scattered = replicas.depends(machine, *arguments.values())
-    return machine.part(owner, "len", node, type="int") if owner else machine.fresh(node, "int", scattered)
+    def count(given: Value) -> Value:
+        items = content(machine, given)
+        if items is not None and items.exact:
+            return Const(len(items.items))
+        owner = given.id if isinstance(given, (Object, Symbol)) else 0
+        scattered = replicas.depends(machine, given)
+        return machine.part(owner, "len", node, type="int") if owner else machine.fresh(node, "int", scattered)
 
-
-def _owner(arguments: Arguments) -> int:
-    value = arguments.get(0)
-    return value.id if isinstance(value, (Object, Symbol)) else 0
+    return machine.lift(count, arguments.get(0) or NONE)
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -312,9 +312,7 @@ def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     start = base if isinstance(base, Mapping) else Mapping((), None if base is None else machine.fresh())
     for key, value in arguments.keywords.items():
         start = start.with_item(key, value)
-    result = machine.new_object(Kind.DICT, External("builtins.dict"), node)
-    machine.write(result.id, "#map", start)
-    return result
+    return machine.new_dict(start, node)
 
 
 def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -256,6 +256,10 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
     if movables.refuses(machine, receiver, name, node):
         return machine.fresh(node)
     if isinstance(receiver, Tensor):
+        if receiver.role is Role.BATCH and name == "update" and isinstance(node.func, cst.Attribute):
+            # Whatever it takes in may take the place of any of its fields.
+            expressions.assign(machine, node.func.value, machine.fresh(node), node)
+            return NONE
         return tensors.call_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Parameters):
         return receiver

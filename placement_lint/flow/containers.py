@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement_lint.flow import aliases
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import Kind, Object, Sequence, Value
+from placement_lint.flow.values import Kind, Object, Sequence, Tensor, Value
 
 
 def content(machine: Machine, value: Value) -> Sequence | None:
@@ -17,3 +17,8 @@ def content(machine: Machine, value: Value) -> Sequence | None:
             return Sequence((), exact=False)
         return aliases.inside(items, value.alias)
     return None
+
+
+def perhaps_replaced(machine: Machine, item: Value) -> Value:
+    """An item that something unknown may have been put in the place of: nobody knows then where a tensor is."""
+    return machine.fresh() if isinstance(item, Tensor) else item

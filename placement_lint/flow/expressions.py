@@ -32,6 +32,7 @@ from placement_lint.flow.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
 )
 from placement_lint.flow.vocabulary import ITEM_TYPES
 
@@ -157,9 +158,7 @@ def _merged(machine: Machine, mapping: Mapping, other: Value) -> Mapping:
 
 
 def new_dict(machine: Machine, mapping: Mapping, node: cst.CSTNode) -> Object:
-    result = machine.new_object(Kind.DICT, External("builtins.dict"), node)
-    machine.write(result.id, "#map", mapping)
-    return result
+    return machine.new_dict(mapping, node)
 
 
 def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]) -> tuple[list[Value], bool, Value]:
@@ -315,11 +314,29 @@ def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst
         attributes.write(machine, owner, target.attr.value, value, node, target)
     elif isinstance(target, cst.Subscript):
         owner, key = evaluate(machine, target.value), key_of(machine, target)
+        if any(_is_batch(option) for _, option in alternatives(owner)):
+            owner = machine.lift(lambda option: _opened(machine, option, key, node), owner)
+            assign(machine, target.value, owner, node)
         attributes.write_item(machine, owner, key, value, node, target)
     elif isinstance(target, (cst.Tuple, cst.List)):
         _unpack(machine, list(target.elements), value, node)
     if machine.log is not None and machine.at_home and isinstance(target, (cst.Name, cst.Attribute)):
         machine.log.assigned(machine, target, value, node)
+
+
+def _is_batch(value: Value) -> bool:
+    """What a loader yields, of known fields or not: nothing that keeps what is put into it."""
+    return isinstance(value, Sequence) or (isinstance(value, Tensor) and value.role is Role.BATCH)
+
+
+def _opened(machine: Machine, batch: Value, key: Value, node: cst.CSTNode) -> Value:
+    """A batch once the program puts something into it: then its fields are no longer all where the loader made them."""
+    if isinstance(batch, Sequence):
+        return machine.new_list(batch, node)
+    if not _is_batch(batch):
+        return batch
+    named = isinstance(key, Const) and isinstance(key.value, str)
+    return machine.new_dict(Mapping((), rest=batch), node) if named else machine.fresh(node)
 
 
 def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node: cst.CSTNode) -> None:

@@ -172,9 +172,7 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
         sample = machine.read(sample.id, "#map") or sample
     if isinstance(sample, Mapping):
         items = tuple((key, _collated(machine, item, node, rows)) for key, item in sample.items)
-        collated = machine.new_object(Kind.DICT, External("builtins.dict"), node)
-        machine.write(collated.id, "#map", Mapping(items, sample.rest))
-        return collated
+        return machine.new_dict(Mapping(items, sample.rest), node)
     items_of = content(machine, sample)
     if items_of is not None and items_of.items:
         parts = tuple(

@@ -388,6 +388,11 @@ class Machine:
         self.store.write(result.id, "#items", items)
         return result
 
+    def new_dict(self, content: Mapping, node: cst.CSTNode) -> Object:
+        result = self.new_object(Kind.DICT, External("builtins.dict"), node)
+        self.store.write(result.id, "#map", content)
+        return result
+
     # --- reading and writing cells -----------------------------------------------------------------------
 
     def restrict(self, value: Value) -> Value:

@@ -22,7 +22,7 @@ from placement_lint.flow import (
     replicas,
 )
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.containers import content
+from placement_lint.flow.containers import content, perhaps_replaced
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     NONE,
@@ -156,10 +156,13 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     replicas.change_container(machine, target, name, None, arguments.values(), node)
     mapping = aliases.within(mapping, target.alias)
     if name == "update":
-        other = arguments.get(0)
+        other = arguments.get(0) or Mapping(())
         if isinstance(other, Object) and other.kind is Kind.DICT:
-            other = machine.read(other.id, "#map")
+            other = machine.read(other.id, "#map") or machine.fresh()
         added = other if isinstance(other, Mapping) else Mapping((), machine.fresh())
+        if added.rest is not None:
+            items = tuple((key, perhaps_replaced(machine, value)) for key, value in mapping.items)
+            mapping = replace(mapping, items=items)
         for key, value in (*added.items, *arguments.keywords.items()):
             mapping = mapping.with_item(key, value)
         machine.write(target.id, "#map", replace(mapping, rest=mapping.rest or added.rest))

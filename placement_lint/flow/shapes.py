@@ -5,11 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.values import Const, External, Sequence, Tensor, Value
+from placement_lint.flow.values import AtLeast, Const, External, Sequence, Tensor, Value
 from placement_lint.flow.vocabulary import REDUCTIONS, SAME_SHAPE
 
 # Of a PackedSequence, in which there is no dimension of the batch: it knows itself where each row is.
 PACKED = -1
+
+
+# What a tensor answers when it is asked for its shape: a single number, and the losses of the replicas.
+_OF_NUMBER: dict[str, Value] = {
+    **dict.fromkeys(("dim", "ndim", "ndimension"), Const(0)),
+    **dict.fromkeys(("numel", "nelement"), Const(1)),
+    **dict.fromkeys(("shape", "size"), Sequence(())),
+}
+_OF_LOSSES: dict[str, Value] = {
+    **dict.fromkeys(("dim", "ndim", "ndimension"), Const(1)),
+    **dict.fromkeys(("numel", "nelement"), AtLeast(2)),
+    **dict.fromkeys(("shape", "size"), Sequence((AtLeast(2),))),
+}
+
+
+def answer(tensor: Tensor, name: str) -> Value | None:
+    """The value of ``t.dim()`` or ``t.shape`` where it tells the replicas' losses from a single one."""
+    if tensor.per_replica:
+        return _OF_LOSSES.get(name)
+    return _OF_NUMBER.get(name) if tensor.scalar is True else None
 
 
 def same(before: Tensor, after: Tensor) -> Tensor:

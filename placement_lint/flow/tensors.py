@@ -451,6 +451,8 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda"):
         return Const(tensor.place.kind == "cuda")
     if name in HOST_VALUE_ATTRIBUTES:
+        if (known := shapes.answer(tensor, name)) is not None:
+            return known
         return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""), tensor.scattered and name == "shape")
     if name in ("data", "T", "mT", "H", "real", "imag"):
         derived = derive(tensor, f".{name}", node, tensor.scalar)
@@ -546,6 +548,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "retain_grad" and tensor.copied is not None:
         machine.retained.add(tensor.copied)
     if name in HOST_VALUE_METHODS:
+        if not arguments.values() and (known := shapes.answer(tensor, name)) is not None:
+            return known
         of_rows = name != "size" or arguments.get(0, "dim") in (None, Const(0))
         type_ = "int" if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
         return machine.fresh(node, type_, tensor.scattered and of_rows)

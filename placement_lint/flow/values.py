@@ -476,14 +476,15 @@ def choose(options: Iterable[tuple[Condition, Value]]) -> Value | None:
 def tells(value: Value | None) -> bool:
     """Whether it is worth knowing which of several values this is one of.
 
-    Flags, devices, tensors and whatever has an identity decide about placement. Sizes and unknown values do not.
+    Flags, devices, tensors and whatever has an identity decide about placement. Unknown values do not, nor sizes other
+    than nothing and one, which programs ask for.
     """
     if isinstance(value, Choice):
         return any(tells(option) for _, option in value.alternatives)
     if isinstance(value, Const):
-        return isinstance(value.value, bool) or not isinstance(value.value, (int, float))
+        return value.value in (0, 1) or not isinstance(value.value, (int, float))
     if isinstance(value, Sequence):
-        return any(tells(item) for item in value.items)
+        return not value.items or any(tells(item) for item in value.items)
     if isinstance(value, Mapping):
         return any(tells(item) for _, item in value.items)
     return value is not None and not isinstance(value, (Symbol, AtLeast))

@@ -357,6 +357,8 @@ GRAD_FLAGS = {
 PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", "requires_grad_"}
 
 MODULE_MOVES = {"to", "cuda", "cpu", "to_empty"}
+# ... and of a tensor.
+TENSOR_MOVES = {"to", "cuda", "cpu"}
 # What converts the parameters where they are.
 MODULE_CONVERSIONS = {"half", "float", "double", "bfloat16", "type"}
 

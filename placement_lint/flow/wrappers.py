@@ -438,9 +438,7 @@ def thawed(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
 
     def thaw(option: Value) -> Value:
         if isinstance(option, Mapping):
-            result = machine.new_object(Kind.DICT, External("builtins.dict"), node)
-            machine.write(result.id, "#map", option)
-            return result
+            return machine.new_dict(option, node)
         return option
 
     return machine.lift(thaw, value)

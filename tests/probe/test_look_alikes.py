@@ -211,6 +211,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "moved_in_place": {"stray": "cuda"},
         "tensor_of_tensor": {"stray": "cuda"},
         "copy_and_slices": {"operation": "copy_"},
         "criterion_moved": {"operation": "the weight of a loss", "stray": "cuda"},
@@ -325,6 +326,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "sum_per_replica": {"reduction": "sum"},
     },
     "unreduced-replica-loss": {
+        "asked_for_its_shape": REPAIRED,
         "gradient_argument": {"use": "backward(gradient)"},
         "loss_outside": {"reduced": True},
         "mean": REPAIRED,
