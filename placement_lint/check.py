@@ -55,6 +55,8 @@ class Request:
     diff_base: str | None = None
     watch: bool = False
     probe: str = "off"
+    trust: bool = False
+    save_probe: str | None = None
     strict_probes: bool = False
     config: str | None = None
     isolated: bool = False
@@ -77,6 +79,8 @@ class Request:
 def check(request: Request) -> int:
     if request.diff_base is not None and (request.fix or request.diff):
         raise UsageError("--fix mends whole files and cannot be combined with --diff-base")
+    if request.trust and request.probe == "off":
+        raise UsageError("--trust lets --probe execute your program: say on what, as in `--probe auto --trust`")
     if not request.watch:
         return Check(request).status()
     if STDIN in request.paths:
@@ -231,14 +235,17 @@ class Check:
         return self.projects.settings(Path(os.path.abspath(path)).parent)
 
     def _probed(self, run: Run) -> Run:
-        if self.request.probe == "off" or not run.findings:
+        request = self.request
+        mode = None if request.probe == "off" else request.probe
+        if not run.findings or not (mode or request.save_probe):
             return run
-        require_torch("--probe")
-        from placement_lint.probe.findings import probed
+        if mode:
+            require_torch("--probe")
+        from placement_lint.probe.findings import Wanted, probed
         from placement_lint.progress import progress
 
         with progress(len(run.findings), "Probing") as advance:
-            return probed(run, self.request.probe, advance)
+            return probed(run, Wanted(mode, request.trust, request.save_probe), self._job_of, advance)
 
     def _fails(self, finding: Finding) -> bool:
         """Whether it fails the run: it is severe enough, and no probe refuted it."""

@@ -123,6 +123,18 @@ output_option = click.option(
 @click.option("--config", type=click.Path(dir_okay=False), help="Use this file in place of any other.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 @click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Prove each finding on GPUs.")
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="With --probe, execute the part of the program that shows each finding, in a process that may not read, "
+    "write or connect anywhere.",
+)
+@click.option(
+    "--save-probe",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write that part as a file of its own for each finding; without --trust nothing is executed.",
+)
 @click.option("--strict-probes", is_flag=True, help="Fail on refuted findings as well.")
 @click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 even if there are findings.")
 def check(**options: Any) -> int:

@@ -93,7 +93,8 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
         if check is None:
             continue
         for problem in check(event):
-            located = replace(problem, sites=_sites(problem, event, account), about=_about(event))
+            sites, about = _sites(problem, event, account), _about(event)
+            located = replace(problem, sites=sites, about=about, scene=event.scene)
             charge = charges.setdefault((event.scene.visit, problem.node), _Charge(located, event.scene.site))
             charge.wrong = charge.wrong | event.scene.when
             charge.reach = charge.reach | event.scene.reach

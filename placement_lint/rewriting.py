@@ -240,6 +240,14 @@ def registered_as_buffer(statement: cst.CSTNode) -> Replacements:
     return ((statement, f"{_primary(target.value)}.register_buffer({arguments})"),)
 
 
+def made_parameter(statement: cst.CSTNode) -> Replacements:
+    """``x.name = value`` becomes ``x.name = torch.nn.Parameter(value)``."""
+    target, value = _assignment(statement)
+    return (
+        ((value, f"torch.nn.Parameter({source_text(value)})"),) if target is not None and value is not None else NOTHING
+    )
+
+
 def wrapped_in(statement: cst.CSTNode, container: str) -> Replacements:
     """``self.x = [...]`` becomes ``self.x = container([...])``."""
     target, value = _assignment(statement)

@@ -16,6 +16,8 @@ from placement_lint.probe.experiment import Experiment
 if TYPE_CHECKING:
     import libcst as cst
 
+    from placement_lint.flow.events import Scene
+
 
 @dataclass(frozen=True)
 class Page:
@@ -51,6 +53,33 @@ class Rewrite:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line of Python for a replay: it stands behind the statement of ``node``, or ``before`` it.
+
+    It may use the names that are known there, ``torch``, and the list ``watched`` that all lines share.
+    """
+
+    node: cst.CSTNode
+    text: str
+    before: bool = False
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a rule adds to the part of the program that shows its problem, where that part is run.
+
+    ``watch`` makes a silent fault loud: its lines end in an ``assert`` that fails where the fault is. A rule that says
+    nothing of lines says that its fault raises. ``repairs`` and ``mended`` are how the repaired arm can be written
+    where there is no rewrite that could be offered as a fix: new text for nodes, in one way or another, and lines to
+    add.
+    """
+
+    watch: tuple[Line, ...] = ()
+    repairs: tuple[tuple[tuple[cst.CSTNode, str], ...], ...] = ()
+    mended: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True)
 class Problem:
     """What a rule found: the node to underline, a message, and the notes that led there.
 
@@ -58,6 +87,8 @@ class Problem:
     stop: where a problem holds under a condition only, that is said between the two.
     ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual. ``facts`` are what
     the rule's experiment is built from, as plain data; what is left out is as in the rule's own demonstration.
+    ``replay`` is for running the program itself, None where that shows nothing; ``scene``, which the listener fills
+    in, says how to get there.
 
     The analysis adds ``sites``, nodes at which to report it instead where ``node`` is in a plain function of another
     file, the best first; and ``about``, the attribute that it is about, by the file and the name of its class, where
@@ -71,6 +102,8 @@ class Problem:
     rewrite: Rewrite | None = None
     severity: Severity | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
+    replay: Replay | None = None
+    scene: Scene | None = None
     sites: tuple[cst.CSTNode, ...] = ()
     about: tuple[str, str, str] | None = None
 

@@ -56,6 +56,7 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
+    IGNORE_CAUSAL_MASKS,
     LOSS_MODULES,
     PARAMETRIC_LAYERS,
     RECURRENT_LAYERS,
@@ -422,6 +423,8 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
         return _loss_forward(machine, module, inputs, node)
     if name not in PARAMETRIC_LAYERS:
         return _without_parameters(name, inputs[0].tensor) if inputs else _opaque_forward(machine, module, inputs, node)
+    if name in IGNORE_CAUSAL_MASKS:
+        inputs = inputs[:1]
     place = modules.place_of(machine, module)
     # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
     shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]

@@ -34,6 +34,8 @@ class Scene:
     standalone: bool = False
     # the literal ``device_ids`` of that wrapper, empty where they are not given or not known
     replica_ids: tuple[object, ...] = ()
+    # the calls that are running, outermost first
+    calls: tuple[cst.CSTNode, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -635,7 +635,16 @@ class Machine:
     def scene(self) -> Scene:
         if not self._lifting:
             self._visit += 1
-        return Scene(self.reach, self.path, self._visit, self.site, self.replica, self.standalone, self.replica_ids)
+        return Scene(
+            self.reach,
+            self.path,
+            self._visit,
+            self.site,
+            self.replica,
+            self.standalone,
+            self.replica_ids,
+            tuple(self.calls),
+        )
 
     def emit(self, event: Event) -> None:
         """Tell the rules; what another file does while it is imported, they hear when they listen to that file."""

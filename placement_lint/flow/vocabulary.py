@@ -299,6 +299,10 @@ PARAMETRIC_LAYERS = {
 }  # fmt: skip
 
 # Layers whose forward returns more than one tensor, or takes tensors that need not share a device.
+# With a mask that is found to be causal they compute without it, wherever it is
+# (torch/nn/modules/transformer.py, `_detect_is_causal_mask`; torch/nn/functional.py, `multi_head_attention_forward`).
+IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
+
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
 
 # Layers that have the batch in the second dimension unless they are built with ``batch_first=True``: how many of

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from placement_lint.probe.experiment import Experiment, Facts
 from placement_lint.probe.sandbox import Inventory
@@ -19,7 +20,7 @@ class Ground:
 
     name: str
     simulate: int | None
-    facts: Facts
+    facts: Facts = field(default_factory=dict, hash=False)
 
 
 class TooFew(Exception):
@@ -40,7 +41,31 @@ def choose(mode: str, experiment: Experiment, facts: Facts, found: Inventory) ->
     if needed > MOST_SIMULATED:
         raise TooFew(f"needs {counted(needed)}, and at most {MOST_SIMULATED} are simulated")
     count = max(needed, 2)
-    return Ground(f"{count} simulated GPUs", count, facts)
+    return Ground(simulated_name(count), count, facts)
+
+
+def grounds(mode: str, counts: Sequence[int], found: Inventory) -> list[Ground]:
+    """Where a program may run that shows its fault with any of these numbers of GPUs; the real ones first.
+
+    A program sees all GPUs that there are, and so only a number that fits exactly is right, or two and more for more.
+    """
+    real = len(found.gpus)
+    fitting = [count for count in counts if count == real > 0 or (count > 1 and real >= count)]
+    if mode == GPU:
+        if not fitting:
+            raise TooFew(f"needs {' or '.join(map(counted, counts))}, found {real}")
+        return [Ground(real_name(found), None)]
+    if mode == AUTO and fitting:
+        return [Ground(real_name(found), None)]
+    if min(counts) > MOST_SIMULATED:
+        raise TooFew(f"needs {counted(min(counts))}, and at most {MOST_SIMULATED} are simulated")
+    return [Ground(simulated_name(count), count) for count in counts if count <= MOST_SIMULATED]
+
+
+def simulated_name(count: int) -> str:
+    if count == 0:
+        return "a simulated machine without a GPU"
+    return "1 simulated GPU" if count == 1 else f"{count} simulated GPUs"
 
 
 def real_name(found: Inventory) -> str:

@@ -60,6 +60,8 @@ class Experiment:
     ``facts`` are those of the rule's own demonstration, and complete a finding's where the analysis does not know.
     ``gpus`` is how many GPUs the pattern takes in itself. ``one_gpu`` are facts to change where there is only one,
     as ``device_ids=[0, 0]``, which makes two replicas of one card; None where the pattern cannot do with less.
+    ``harmless_on`` is the number of GPUs on which a program is right as it is: the control of a replay where there is
+    no way to write the program otherwise.
     ``expects`` is what the rule itself says will come out: of folklore, that it is refuted.
     """
 
@@ -70,6 +72,7 @@ class Experiment:
     facts: Facts = field(default_factory=dict)
     gpus: int = 0
     one_gpu: Facts | None = None
+    harmless_on: int | None = None
     expects: Outcome = Outcome.CONFIRMED
 
     def completed(self, facts: Facts) -> Facts:

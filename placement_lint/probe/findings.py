@@ -1,32 +1,83 @@
-"""Findings get their verdicts: each is probed with its own facts."""
+"""Findings get their verdicts: each is probed with its own facts, or by the part of the program that it is about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from placement_lint.finding import Finding
+from placement_lint.checker import Job
+from placement_lint.finding import Finding, Verdict
+from placement_lint.probe.cases import cases
 from placement_lint.probe.memory import Memory
 from placement_lint.probe.prober import Prober
+from placement_lint.probe.replay import Case, Replayer, Scripted
 from placement_lint.probe.sandbox import Sandbox
+from placement_lint.probe.saved import save
 from placement_lint.registry import find_rule
 from placement_lint.results import Run
 
 
-def probed(run: Run, mode: str, advance: Callable[[], None] = lambda: None) -> Run:
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be done with findings. ``mode`` is what to run on, None for nothing at all.
+
+    Only with ``trust`` is any of the program executed. ``folder`` is where slices are saved, if they are.
+    """
+
+    mode: str | None = None
+    trust: bool = False
+    folder: str | None = None
+
+
+def probed(run: Run, wanted: Wanted, job_of: Callable[[str], Job], advance: Callable[[], None] = lambda: None) -> Run:
     """The run with a verdict on each finding whose rule has an experiment; ``advance`` is called after each."""
     memory = Memory.of_user()
+    known = dict(_cases(run, job_of)) if wanted.trust or wanted.folder else {}
+    slices: dict[Finding, Scripted] = {}
+    findings = run.findings
     try:
-        with Sandbox() as sandbox:
-            prober = Prober(mode, sandbox, memory)
-            return replace(run, findings=tuple(_probed(finding, prober, advance) for finding in run.findings))
+        with ExitStack() as stack:
+            if wanted.mode is not None:
+                prober = Prober(wanted.mode, stack.enter_context(Sandbox()), memory)
+                probing = _Probing(prober, known if wanted.trust else {}, slices)
+                findings = tuple(probing.probed(finding, advance) for finding in findings)
     finally:
         memory.save()
+    if wanted.folder is not None:
+        smallest = ((finding, case, slices.get(finding) or case.smallest) for finding, case in known.items())
+        save(wanted.folder, smallest)
+    return replace(run, findings=findings)
 
 
-def _probed(finding: Finding, prober: Prober, advance: Callable[[], None]) -> Finding:
-    experiment = find_rule(finding.code).experiment
-    if experiment is not None:
-        finding = replace(finding, verdict=prober.verdict(experiment, dict(finding.facts)))
-    advance()
-    return finding
+@dataclass
+class _Probing:
+    prober: Prober
+    cases: dict[Finding, Case]
+    slices: dict[Finding, Scripted]
+
+    def probed(self, finding: Finding, advance: Callable[[], None]) -> Finding:
+        verdict = self._replayed(finding, self.cases[finding]) if finding in self.cases else self._pattern(finding)
+        advance()
+        return replace(finding, verdict=verdict)
+
+    def _pattern(self, finding: Finding) -> Verdict | None:
+        experiment = find_rule(finding.code).experiment
+        return self.prober.verdict(experiment, dict(finding.facts)) if experiment is not None else None
+
+    def _replayed(self, finding: Finding, case: Case) -> Verdict:
+        roots = (str(Path(finding.path).absolute().parent), os.getcwd())
+        verdict, script = Replayer(self.prober, roots).replayed(case)
+        if script is not None:
+            self.slices[finding] = script
+        return verdict
+
+
+def _cases(run: Run, job_of: Callable[[str], Job]) -> Iterator[tuple[Finding, Case]]:
+    """File by file, what the findings came from."""
+    for path in dict.fromkeys(finding.path for finding in run.findings):
+        findings = [finding for finding in run.findings if finding.path == path]
+        data = run.texts[path] if path in run.texts else Path(path).read_bytes()
+        yield from cases(path, data, job_of(path), findings).items()

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -24,9 +24,18 @@ from placement_lint.errors import UsageError
 from placement_lint.probe.experiment import Arm, Facts
 
 LIMIT = 60.0  # seconds an arm
+PLAY_LIMIT = 20.0  # seconds a part of the user's program
+PATIENCE = 5.0  # seconds after which a process that plays is ended, if it does not end what it plays itself
 START_LIMIT = 180.0  # seconds to import PyTorch
 COMMAND = (sys.executable, "-m", "placement_lint.probe.worker")
-QUIET = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"}
+QUIET = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # To ask whether there are GPUs does not start CUDA, so that a copy of the process still can.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+}
 BLIND = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
@@ -42,12 +51,30 @@ class Inventory:
     gpus: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Script:
+    """A program of the user's to be played, and the line of it that matters. ``roots``: where it imports from."""
+
+    text: str
+    line: int
+    roots: tuple[str, ...] = ()
+    limit: float = PLAY_LIMIT
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """What a worker is for; each has a process of its own."""
+
+    blind: bool = False
+    playing: bool = False
+
+
 class Sandbox:
     """Runs arms in a worker; to be used in a ``with`` statement, at whose end nothing is left."""
 
     def __init__(self, limit: float = LIMIT) -> None:
         self.limit = limit
-        self._workers: dict[bool, _Worker] = {}
+        self._workers: dict[_Lane, _Worker] = {}
         self._inventory: Inventory | None = None
 
     def __enter__(self) -> Sandbox:
@@ -56,13 +83,13 @@ class Sandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for blind in list(self._workers):
-            self._end(blind)
+        for lane in list(self._workers):
+            self._end(lane)
 
     @property
     def inventory(self) -> Inventory:
         if self._inventory is None:
-            hello = self._started(blind=False).hello
+            hello = self._started(_Lane()).hello
             self._inventory = Inventory(hello["torch"], tuple(hello["gpus"]))
         return self._inventory
 
@@ -70,29 +97,44 @@ class Sandbox:
         """The worker's answer; ``simulate`` is the number of simulated GPUs, None for the machine as it is."""
         name = f"{arm.__module__}:{arm.__qualname__}"
         request = {"arm": name, "facts": dict(facts), "simulate": simulate, "limit": self.limit}
-        # GPUs are simulated in a process that sees no real ones.
-        blind = simulate is not None and not (self._inventory and not self._inventory.gpus)
-        worker = self._started(blind)
+        return self._asked(_Lane(self._blind(simulate)), request, self.limit)
+
+    def play(self, script: Script, simulate: int | None) -> Mapping[str, Any]:
+        """The same for a part of the user's program, which is executed: see stage.py."""
+        request = {"script": asdict(script), "simulate": simulate, "limit": script.limit}
+        # Each script is played in a copy of a process in which nothing has run: no CUDA, no process group.
+        lane = _Lane(self._blind(simulate), playing=True)
+        answer = self._asked(lane, request, script.limit + PATIENCE)
+        if not hasattr(os, "fork"):  # where processes cannot be copied, each script uses one up
+            self._end(lane)
+        return answer
+
+    def _blind(self, simulate: int | None) -> bool:
+        """GPUs are simulated in a process that sees no real ones."""
+        return simulate is not None and not (self._inventory and not self._inventory.gpus)
+
+    def _asked(self, lane: _Lane, request: Mapping[str, Any], limit: float) -> Mapping[str, Any]:
+        worker = self._started(lane)
         try:
-            return worker.ask(request, self.limit)
+            return worker.ask(request, limit)
         except BaseException:  # an interrupt must not leave a worker behind that still owes an answer
-            self._end(blind)
+            self._end(lane)
             raise
 
-    def _started(self, blind: bool) -> _Worker:
-        if blind not in self._workers:
-            self._workers[blind] = _Worker(blind)
+    def _started(self, lane: _Lane) -> _Worker:
+        if lane not in self._workers:
+            self._workers[lane] = _Worker(lane.blind)
             try:
-                self._workers[blind].greet()
+                self._workers[lane].greet()
             except BaseException as error:
-                self._end(blind)
+                self._end(lane)
                 if isinstance(error, ArmLost):
                     raise UsageError(f"no experiment can be run, since PyTorch does not start: {error}") from None
                 raise
-        return self._workers[blind]
+        return self._workers[lane]
 
-    def _end(self, blind: bool) -> None:
-        self._workers.pop(blind).end()
+    def _end(self, lane: _Lane) -> None:
+        self._workers.pop(lane).end()
 
 
 class _Worker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,9 @@ class Table:
 
 def rules_to_probe(words: Sequence[str]) -> list[Rule]:
     """The rules that the words select, all without any; only those that have an experiment."""
+    file = next((word for word in words if word.endswith((".py", ".ipynb")) or os.sep in word), None)
+    if file is not None:
+        raise UsageError(f"`probe` takes rules; to probe a program, `placement-lint check --probe auto {file}`")
     chosen = [rule for rule in (select(words, ()) if words else all_rules()) if rule.experiment]
     if not chosen:
         raise UsageError(f"no rule with an experiment is selected by {', '.join(words)}")

@@ -19,21 +19,31 @@ from typing import Any, TextIO
 
 import torch
 
+from placement_lint.probe import stage
 from placement_lint.probe.experiment import Arm, OutOfReach
 from placement_lint.simulate import NotSimulated, gpus
 
 SPARE_MEMORY = 4 * 2**30  # bytes that the arms may take beyond what PyTorch itself does
 GRACE = 5.0  # seconds after which a process that nobody ended ends itself
 UNABLE = (NotSimulated, ImportError, torch.cuda.OutOfMemoryError)
+START_LIMIT = 120.0  # seconds to look for GPUs
 NO_MEMORY = "can't allocate memory"  # in the RuntimeError of PyTorch's CPU allocator
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
-    _say(answers, {"torch": str(torch.__version__), "gpus": _real_gpus()})
+    # CUDA is not started for the greeting: a process that has started it cannot be copied to play scripts.
+    _say(answers, stage.apart(START_LIMIT, lambda: {"torch": str(torch.__version__), "gpus": _real_gpus()}))
     for line in requests:
         request = json.loads(line)
-        faulthandler.dump_traceback_later(request["limit"] + GRACE, exit=True)
-        _say(answers, _answer(request))
+        _say(answers, _play(request) if "script" in request else _answered(request))
+
+
+def _answered(request: dict[str, Any]) -> dict[str, Any]:
+    # A watch is not kept over a script: its thread would be missing in the copy of the process.
+    faulthandler.dump_traceback_later(request["limit"] + GRACE, exit=True)
+    try:
+        return _answer(request)
+    finally:
         faulthandler.cancel_dump_traceback_later()
 
 
@@ -59,6 +69,18 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         if NO_MEMORY in str(error):
             return {"unable": "out of memory"}
         return {"raised": [cls.__name__ for cls in type(error).__mro__], "message": str(error)}
+
+
+def _play(request: dict[str, Any]) -> dict[str, Any]:
+    script = request["script"]
+
+    def play() -> dict[str, Any]:
+        with _on(request["simulate"]):
+            torch.manual_seed(0)
+            return stage.played(script["text"], script["line"], script["roots"])
+
+    with _own_folder():
+        return stage.apart(script["limit"], play)
 
 
 def _find(name: str) -> Arm:

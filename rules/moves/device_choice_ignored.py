@@ -7,9 +7,10 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import CudaRequested
-from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Raises
+from placement_lint.replaying import is_name
 from placement_lint.rewriting import on_device, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -74,7 +75,13 @@ def check(event: CudaRequested) -> Iterator[Problem]:
         advice="use the chosen device",
         rewrite=None if legacy else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
         facts={"legacy": legacy},
+        replay=Replay(repairs=tuple(on_device(event.node, device) for device in _devices(event))),
     )
+
+
+def _devices(event: CudaRequested) -> tuple[str, ...]:
+    """What the program chooses; without a GPU that is the CPU."""
+    return (event.choice_text, '"cpu"') if is_name(event.choice_text) else ('"cpu"',)
 
 
 def flagged(facts: Facts) -> None:
@@ -93,11 +100,17 @@ def control(facts: Facts) -> None:
     Model().to(facts["choice"])(square().to(facts["choice"]))
 
 
+NO_CUDA = (
+    Raises("RuntimeError", "Found no NVIDIA driver"),
+    Raises("AssertionError", "not compiled with CUDA enabled"),
+    Raises("TypeError", "not available"),
+)
+
 EXPERIMENT = Experiment(
     claim="where the CPU is chosen on a machine with a GPU, `.cuda()` puts the tensor elsewhere than the rest",
     flagged=flagged,
     control=control,
-    symptoms=MIXED_DEVICES,
+    symptoms=(*MIXED_DEVICES, *NO_CUDA),
     facts={"choice": "cpu", "asked": "cuda", "legacy": False},
     gpus=1,
 )

@@ -10,8 +10,9 @@ from placement_lint.flow.facts import mixed_facts
 from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.flow.values import describe
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.replaying import beside
 from placement_lint.rewriting import on_device, safe
-from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -94,6 +95,7 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         rewrite=safe("make it on the device of an input", on_device(made, device)),
         severity=None if event.seen_moving else Severity.INFO,
         facts=mixed_facts(event),
+        replay=Replay(repairs=(beside(event),)),
     )
 
 

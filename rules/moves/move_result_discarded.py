@@ -8,10 +8,11 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MoveDiscarded
 from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import Role
+from placement_lint.flow.values import Role, source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed
 from placement_lint.rewriting import assigned_to_itself, is_path, receiver, safe, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -76,7 +77,15 @@ def check(event: MoveDiscarded) -> Iterator[Problem]:
         advice=f"assign the result, `{label} = {label}.{method}(…)`",
         rewrite=fix("assign the moved tensor", assigned_to_itself(event.node)) if fixable else None,
         facts={"method": method, "place": place_fact(event.tensor.place), "target": place_fact(event.target)},
+        replay=Replay(watch=(_watch(event),), repairs=(assigned_to_itself(event.node),)),
     )
+
+
+def _watch(event: MoveDiscarded) -> Line:
+    moved = source_text(event.node)
+    if event.method == "pin_memory":
+        return claimed(event.node, f"{event.label}.is_pinned()", "the move had no effect")
+    return claimed(event.node, f"{event.label}.data.device == {moved}.data.device", "the move had no effect")
 
 
 def flagged(facts: Facts) -> str:

@@ -11,7 +11,7 @@ from placement_lint.flow.facts import place_fact
 from placement_lint.flow.values import Role, describe
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import appended, safe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -73,6 +73,7 @@ def check(event: HostRead) -> Iterator[Problem]:
             "place": place_fact(event.tensor.place),
             "reader": "numpy()" if event.how.endswith(".numpy()") else "asarray",
         },
+        replay=Replay(),
     )
 
 

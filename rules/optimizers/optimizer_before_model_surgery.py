@@ -10,6 +10,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import OptimizerStale
 from placement_lint.flow.vocabulary import SURGERY
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
+from placement_lint.replaying import never_trained
 from placement_lint.rewriting import moved_below, safe
 from placement_lint.rule import Note, Page, Problem, Rule
 
@@ -77,6 +78,7 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
             advice="build the optimizer afterwards",
             rewrite=safe("build the optimizer afterwards", moved_below(event.statements, event.optimizer)),
             facts={"how": event.how, "optimizer": event.cls},
+            replay=never_trained(event),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
+from placement_lint.replaying import never_trained
 from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
@@ -80,6 +81,7 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
             (event.built, event.stepped),
             advice="build the optimizer afterwards or call `add_param_group`",
             facts={"how": event.how, "optimizer": event.cls},
+            replay=never_trained(event),
         )
 
 

@@ -9,7 +9,8 @@ from placement_lint.flow.events import OptimizerStateStranded
 from placement_lint.flow.facts import place_fact
 from placement_lint.flow.values import describe
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import is_name
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -86,7 +87,15 @@ def check(event: OptimizerStateStranded) -> Iterator[Problem]:
             "source": place_fact(event.source),
             "target": place_fact(event.target),
         },
+        replay=Replay(mended=_cast(event)),
     )
+
+
+def _cast(event: OptimizerStateStranded) -> tuple[Line, ...]:
+    """After the move, the second step of the trace, the state is loaded anew and so cast to where the model is."""
+    if not is_name(event.optimizer):
+        return ()
+    return (Line(event.trace[1].node, f"{event.optimizer}.load_state_dict({event.optimizer}.state_dict())"),)
 
 
 def flagged(facts: Facts) -> None:

@@ -10,8 +10,9 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import ParameterLost
 from placement_lint.flow.facts import place_fact
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
-from placement_lint.rewriting import converted_inside, safe
-from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.replaying import claimed
+from placement_lint.rewriting import converted_inside, made_parameter, safe
+from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -92,6 +93,10 @@ def check(event: ParameterLost) -> Iterator[Problem]:
         advice="apply it inside `nn.Parameter(…)`",
         rewrite=safe("convert the tensor", converted_inside(event.node, lost.node, event.tensor.created)),
         facts={"conversion": lost.how, "source": place_fact(lost.place), "target": place_fact(event.tensor.place)},
+        replay=Replay(
+            watch=(claimed(event.node, f"isinstance({event.label}, torch.nn.Parameter)", "it is no Parameter"),),
+            repairs=(made_parameter(event.node),),
+        ),
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import GradFlagAssigned
 from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed
 from placement_lint.rewriting import called_with_value, renamed_attribute, safe
-from placement_lint.rule import Page, Problem, Rewrite, Rule
+from placement_lint.rule import Page, Problem, Replay, Rewrite, Rule
 
 PAGE = Page(
     what="""\
@@ -55,6 +56,7 @@ def check(event: GradFlagAssigned) -> Iterator[Problem]:
         advice=right,
         rewrite=_set_flag(event),
         facts={"module": event.on_module, "name": event.name, "value": event.value == "True"},
+        replay=Replay(watch=(claimed(event.node, _has_effect(event), "the assignment has no effect"),)),
     )
 
 
@@ -62,6 +64,12 @@ def _set_flag(event: GradFlagAssigned) -> Rewrite | None:
     if event.on_module:
         return safe("set the flag of its parameters", called_with_value(event.node, "requires_grad_"))
     return safe("write the right name", renamed_attribute(event.node, "requires_grad")) if event.leaf else None
+
+
+def _has_effect(event: GradFlagAssigned) -> str:
+    if event.on_module:
+        return f"all(p.requires_grad == {event.value} for p in {event.owner}.parameters())"
+    return f"{event.owner}.requires_grad == {event.value}"
 
 
 def flagged(facts: Facts) -> str:

@@ -9,7 +9,8 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import AttributeRebound
 from placement_lint.flow.facts import replica_facts
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import callee, claimed, remembered
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -88,7 +89,18 @@ def check(event: AttributeRebound) -> Iterator[Problem]:
         "the module itself keeps its old value, silently",
         (*event.scene.replica, *event.reads),
         facts={"buffer": event.buffer, **replica_facts(event.scene)},
+        replay=Replay(watch=_watch(event)),
     )
+
+
+def _watch(event: AttributeRebound) -> tuple[Line, ...]:
+    """What a replica assigns should arrive in one of the modules of the wrapped model."""
+    called = event.scene.replica[-1].node
+    model = callee(called)
+    if not model:
+        return ()
+    arrived = f"any(getattr(m, '{event.name}', None) is watched[-1] for m in {model}.modules())"
+    return (*remembered(event.node, event.label), claimed(called, arrived, "the module keeps its old value"))
 
 
 def flagged(facts: Facts) -> str:
@@ -131,6 +143,7 @@ EXPERIMENT = Experiment(
     facts={"buffer": False, "in_place": False, "device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},
+    harmless_on=1,
 )
 
 

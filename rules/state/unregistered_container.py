@@ -8,8 +8,9 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import UnregisteredUsed
 from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed
 from placement_lint.rewriting import unsafe, wrapped_in
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -86,6 +87,9 @@ def check(event: UnregisteredUsed) -> Iterator[Problem]:
         advice="use nn.ModuleList, nn.ModuleDict or nn.ParameterList",
         rewrite=unsafe(f"register it in a {event.registering}", wrapped_in(event.node, event.registering)),
         facts={"container": event.container, "content": event.content},
+        replay=Replay(
+            watch=(claimed(event.used.node, f"'{event.name}' in self._modules", "it is not registered", before=True),)
+        ),
     )
 
 

@@ -9,8 +9,9 @@ from placement_lint.flow.events import DevicesMixed
 from placement_lint.flow.facts import mixed_facts
 from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
+from placement_lint.replaying import beside
 from placement_lint.rewriting import on_device, unsafe
-from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -80,6 +81,7 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         advice="use the device of an input",
         rewrite=unsafe("use the device of the input", on_device(made, device)),
         facts=mixed_facts(event),
+        replay=Replay(repairs=(beside(event),)),
     )
 
 

@@ -8,7 +8,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import BareModuleRead
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import module_or_itself, receiver, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -65,6 +65,7 @@ def check(event: BareModuleRead) -> Iterator[Problem]:
         event.wrapped,
         advice=f'use `getattr({event.label}, "module", {event.label})`',
         rewrite=unsafe("read `module` where there is one", module_or_itself(event.node, receiver(event.node))),
+        replay=Replay(),
     )
 
 

@@ -9,7 +9,8 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import ParametersRead
 from placement_lint.flow.facts import replica_facts
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import claimed
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -86,7 +87,20 @@ def check(event: ParametersRead) -> Iterator[Problem]:
         event.scene.replica,
         advice="use the device or dtype of an input, or name the weight itself",
         facts={"method": event.method, **replica_facts(event.scene)},
+        replay=Replay(watch=_watch(event)),
     )
+
+
+def _watch(event: ParametersRead) -> tuple[Line, ...]:
+    claims = {
+        "parameters": "list({node})",
+        "named_parameters": "list({node})",
+        "state_dict": "{node}",
+        "isinstance": "{node}",
+    }
+    if event.method not in claims:
+        return ()
+    return (claimed(event.node, claims[event.method], "the replica has no parameters", before=True),)
 
 
 def flagged(facts: Facts) -> str:
@@ -140,6 +154,7 @@ EXPERIMENT = Experiment(
     facts={"method": "parameters", "device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},
+    harmless_on=1,
 )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import ReplicaLossReduced
 from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed
 from placement_lint.rewriting import renamed, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -84,6 +85,7 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
             advice="use `.mean()`",
             rewrite=unsafe("take the mean of the replicas' losses", renamed(event.node, "mean")),
             facts={"how": "sum"},
+            replay=Replay(watch=(_is_mean(event),)),
         )
     elif event.how == "mean" and event.tensor.reduction == "mean" and event.tensor.uneven:
         yield Problem(
@@ -95,6 +97,11 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
             severity=Severity.INFO,
             facts={"how": "mean", "uneven": True},
         )
+
+
+def _is_mean(event: ReplicaLossReduced) -> Line:
+    mean = f"torch.allclose({{node}}, {event.label}.mean())"
+    return claimed(event.node, mean, "the loss is counted once for each replica", before=True)
 
 
 def flagged(facts: Facts) -> str:
@@ -138,6 +145,7 @@ EXPERIMENT = Experiment(
     facts={"how": "sum", "reduction": "mean", "uneven": False, "divided": False, "device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},
+    harmless_on=1,
 )
 
 

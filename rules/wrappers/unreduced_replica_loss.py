@@ -9,7 +9,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import ReplicaLossUsed
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import appended, is_path, safe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -84,6 +84,7 @@ def check(event: ReplicaLossUsed) -> Iterator[Problem]:
         advice=f"reduce it first, `{event.label} = {event.label}.mean()`",
         rewrite=safe(f"reduce it with `.{reduced}`", appended(event.source, reduced)) if fixable else None,
         facts={"use": event.use},
+        replay=Replay(),
     )
 
 
@@ -128,6 +129,7 @@ EXPERIMENT = Experiment(
     facts={"use": "backward", "reduced": False, "device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},
+    harmless_on=1,
 )
 
 

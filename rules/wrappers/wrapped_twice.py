@@ -8,7 +8,8 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import WrappedTwice
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import claimed
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -61,6 +62,7 @@ def check(event: WrappedTwice) -> Iterator[Problem]:
         (event.first,),
         advice="wrap it once, before the loop" if event.repeated else "wrap it once",
         facts={"wrapper": event.wrapper, "already": event.already},
+        replay=Replay(watch=(claimed(event.node, "not hasattr({target}.module, 'module')", "it is wrapped twice"),)),
     )
 
 

@@ -9,7 +9,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import WrapperAttributeRead
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import module_of, receiver, safe, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -74,6 +74,7 @@ def check(event: WrapperAttributeRead) -> Iterator[Problem]:
         advice=f"use `{inner}`",
         rewrite=fix("read it from the wrapped module", module_of(receiver(event.node), event.always)),
         facts={"wrapper": event.wrapper, "name": event.name},
+        replay=Replay(),
     )
 
 
@@ -104,7 +105,10 @@ EXPERIMENT = Experiment(
     claim="a wrapper does not pass on the attributes of the module that it wraps",
     flagged=flagged,
     control=control,
-    symptoms=(Raises("AttributeError", "object has no attribute"), Raises("TypeError", "is not subscriptable")),
+    symptoms=(
+        Raises("AttributeError", "Parallel' object has no attribute"),
+        Raises("TypeError", "Parallel' object is not subscriptable"),
+    ),
     facts={"wrapper": "DataParallel", "name": "backbone"},
 )
 

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import StateLoaded
+from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import Replacements, claimed, first_argument
+from placement_lint.rewriting import receiver
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -69,7 +72,22 @@ def check(event: StateLoaded) -> Iterator[Problem]:
         event.trace,
         advice="save and load `.module.state_dict()`",
         facts={"prefixed": event.state.prefixed, "into_wrapper": event.into_wrapper, "strict": event.strict},
+        replay=Replay(watch=() if event.strict else (_watch(event),), repairs=(_renamed(event),)),
     )
+
+
+def _watch(event: StateLoaded) -> Line:
+    loaded = f"len({{node}}.missing_keys) < len({source_text(receiver(event.node))}.state_dict())"
+    return claimed(event.node, loaded, "nothing is loaded")
+
+
+def _renamed(event: StateLoaded) -> Replacements:
+    """The state is loaded under the names that the module knows."""
+    state = first_argument(event.node)
+    if state is None:
+        return ()
+    name = 'name.removeprefix("module.")' if event.state.prefixed else 'f"module.{name}"'
+    return ((state, f"{{{name}: value for name, value in {source_text(state)}.items()}}"),)
 
 
 def flagged(facts: Facts) -> str:

@@ -17,7 +17,7 @@ from placement_lint.errors import UsageError
 from placement_lint.finding import Outcome
 from placement_lint.probe.experiment import Arm, Experiment, Raises, Sees
 from placement_lint.probe.prober import Prober
-from placement_lint.probe.sandbox import ArmLost, Sandbox
+from placement_lint.probe.sandbox import ArmLost, Sandbox, _Lane
 
 HERE = Path(__file__).parent
 FINE = {"saw": "fine"}
@@ -93,7 +93,7 @@ def test_the_whole_group_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
 def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Sandbox() as box:
-        (process,) = [box._started(blind=False).process]
+        (process,) = [box._started(_Lane()).process]
         assert list(tmp_path.iterdir())
     assert process.poll() is not None
     assert not list(tmp_path.iterdir())

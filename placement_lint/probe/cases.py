@@ -1,0 +1,68 @@
+"""From findings back to the problems of a parsed program that they came from, which a replay needs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from placement_lint.checker import Checker, Job, Reading
+from placement_lint.finding import Finding, Range
+from placement_lint.probe.replay import Case
+from placement_lint.probe.units import Program
+from placement_lint.rule import Problem, Rule
+
+if TYPE_CHECKING:
+    from placement_lint.listen import Hearing
+    from placement_lint.project.finder import Surroundings
+
+
+class _Recording(Reading):
+    """Keeps the tree that was listened to, what was heard, and where its nodes are."""
+
+    def __init__(self) -> None:
+        self.program: cst.Module | None = None
+        self.problems: list[tuple[Rule, Problem]] = []
+        self.places: dict[cst.CSTNode, Range] = {}
+
+    def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
+        hearing = super().hear(program, rules, surroundings)
+        self.program, self.problems = program, hearing.problems
+        return hearing
+
+    def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+        places = super().place(module, nodes)
+        self.places |= places
+        return places
+
+
+def cases(path: str, data: bytes, job: Job, findings: Iterable[Finding]) -> dict[Finding, Case]:
+    """The case of each finding of a file that the same job finds in it again.
+
+    What is found in a file only because of another one that imports it has none.
+    """
+    recording = _Recording()
+    # The program's other problems stand in the way of this one even if nobody asked for them.
+    everything = replace(job, select=(), ignore=(), extend_select=(*job.extend_select, *job.select))
+    Checker(everything, recording).check_bytes(data, path)
+    if recording.program is None:
+        return {}
+    program = Program(recording.program)
+    waiting: dict[tuple[str, str], list[Case]] = defaultdict(list)
+    problems = sorted(recording.problems, key=lambda pair: recording.places.get(pair[1].node, NOWHERE))
+    for rule, problem in problems:
+        if rule.experiment is not None and problem.node in program.unit_of:
+            others = tuple(other for _, other in problems if other is not problem)
+            waiting[rule.code, problem.message].append(Case(program, rule, problem, others))
+    found = {}
+    # In a notebook lines are counted by cell; the order is that of the text all the same.
+    for finding in sorted(findings, key=lambda finding: (finding.cell or 0, finding.range)):
+        if alike := waiting[finding.code, finding.message]:
+            found[finding] = alike.pop(0)
+    return found
+
+
+NOWHERE = Range(0, 0, 0, 0)

@@ -1,0 +1,278 @@
+"""A slice as text: what is left out, replaced, added and marked."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from placement_lint.flow.values import source_text
+from placement_lint.probe.slicing import Slice
+from placement_lint.probe.units import COMPOUND, Program, Unit, called
+from placement_lint.rule import Line
+
+TRAINING = {"backward", "step", "zero_grad"}
+ITERATIONS = 2  # of a training loop
+EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+MARK = "# <-- "
+
+# A process group of this process alone.
+ALONE = """\
+import os
+os.environ |= dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")"""
+
+# What lines of rules may call, by name.
+HELPERS = {
+    "trains": '''
+def trains(optimizer, part):
+    """Whether an optimizer holds the parameters of a module, or a parameter."""
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    return all(id(p) in held for p in getattr(part, "parameters", lambda: [part])())
+''',
+    "adopt": '''
+def adopt(optimizer, part):
+    """Give an optimizer those parameters of a module, or the parameter, that it does not hold."""
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    new = getattr(part, "parameters", lambda: [part])()
+    optimizer.add_param_group({"params": [p for p in new if id(p) not in held]})
+''',
+}
+
+Edits = Mapping[cst.CSTNode, str]
+
+
+@dataclass
+class Additions:
+    """Lines around units, by unit, and what is said of a unit at the end of its line."""
+
+    before: dict[Unit, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    after: dict[Unit, list[Line]] = field(default_factory=lambda: defaultdict(list))
+    marks: dict[Unit, str] = field(default_factory=dict)
+
+
+def rendered(piece: Slice, edits: Edits, additions: Additions, header: Sequence[str] = ()) -> str:
+    """The text of a slice. ``header`` are lines that go before everything but imports from the future."""
+    module = piece.program.module.visit(_Renderer(piece, edits, additions))
+    assert isinstance(module, cst.Module)
+    body = list(module.body)
+    future = sum(1 for line in body if _is_future(line))
+    text = module.with_changes(header=[], footer=[], body=body[future:]).code
+    needed = [line for line in _imports(text) if line not in text.splitlines()]
+    first = [module.code_for_node(line).strip() for line in body[:future]]
+    return "\n".join([*first, *needed, *header, text.lstrip("\n")])
+
+
+def filled(line: Line, program: Program, edits: Edits) -> str:
+    """The text of a line, with what it speaks of as the arm has it; nothing where there is no such thing."""
+    text = line.text
+    if "{target}" in text and not isinstance(program.unit_of[line.node].small, cst.Assign):
+        return ""
+    if "{node}" in text:
+        node = line.node.visit(_Editor(edits))
+        assert isinstance(node, cst.CSTNode)
+        text = text.replace("{node}", program.module.code_for_node(node).strip())
+    if "{target}" in text:
+        small = cst.ensure_type(program.unit_of[line.node].small, cst.Assign)
+        text = text.replace("{target}", program.module.code_for_node(small.targets[0].target))
+    return text if _is_python(text) else ""
+
+
+def _is_python(text: str) -> bool:
+    """Whether the label of something, which may be words, has left a line that can be run."""
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _imports(text: str) -> list[str]:
+    lines = ["import torch"]
+    if "islice(" in text:
+        lines.append("from itertools import islice")
+    if "watched" in text:
+        lines.append("watched = []")
+    if re.search(r"\b(init_process_group|init_device_mesh)\(", text):
+        lines.append(ALONE)
+    return [*lines, *(code for name, code in HELPERS.items() if f"{name}(" in text)]
+
+
+def _is_future(line: cst.CSTNode) -> bool:
+    if not isinstance(line, cst.SimpleStatementLine) or not isinstance(line.body[0], cst.ImportFrom):
+        return False
+    module = line.body[0].module
+    return isinstance(module, cst.Name) and module.value == "__future__"
+
+
+class _Renderer(cst.CSTTransformer):
+    def __init__(self, piece: Slice, edits: Edits, additions: Additions) -> None:
+        self.piece = piece
+        self.program = piece.program
+        self.edits = edits
+        self.additions = additions
+        self.unwrapped = {
+            outer for unit in piece.criteria for outer in unit.above if isinstance(outer.node, (cst.Try, cst.TryStar))
+        }
+        self.cut = set(_loops_to_cut(piece))
+
+    def on_leave(self, original_node, updated_node):  # type: ignore[no-untyped-def]
+        if original_node in self.edits:
+            return like(original_node, self.edits[original_node])
+        if isinstance(original_node, (cst.SimpleStatementLine, *COMPOUND)):
+            return self._leave_unit(self.program.unit_of[original_node], updated_node)
+        if isinstance(original_node, cst.Else) and _is_empty(updated_node.body):
+            return cst.RemoveFromParent()
+        if isinstance(original_node, cst.ExceptHandler):
+            return updated_node
+        return super().on_leave(original_node, updated_node)
+
+    def _leave_unit(self, unit: Unit, updated):  # type: ignore[no-untyped-def]
+        if unit not in self.piece.kept:
+            return cst.RemoveFromParent()
+        if isinstance(updated, (cst.Try, cst.TryStar)) and self._is_unwrapped(unit):
+            return cst.FlattenSentinel(updated.body.body)
+        if unit in self.piece.calls:
+            call = self.edits_in(self.piece.calls[unit])
+            updated = updated.with_changes(body=[cst.Expr(call)])
+        if unit in self.cut:
+            updated = _cut(updated)
+        if isinstance(updated, cst.FunctionDef):
+            updated = updated.with_changes(returns=None)
+        if isinstance(updated, (cst.If, cst.For, cst.While)) and _is_empty_else(updated):
+            updated = updated.with_changes(orelse=None)
+        updated = _commented(updated, self.additions.marks.get(unit, ""))
+        before = [self._parsed(line) for line in self.additions.before.get(unit, ())]
+        after = [self._parsed(line) for line in self.additions.after.get(unit, ())]
+        if not before and not after:
+            return updated
+        return cst.FlattenSentinel([*before, updated, *after])
+
+    def _parsed(self, line: Line) -> cst.BaseStatement:
+        return cst.parse_statement(filled(line, self.program, self.edits))
+
+    def edits_in(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        visited = node.visit(_Editor(self.edits))
+        assert isinstance(visited, cst.BaseExpression)
+        return visited
+
+    def _is_unwrapped(self, unit: Unit) -> bool:
+        """A try around what the slice is about would hide it; one whose handlers are left out is none."""
+        if unit in self.unwrapped:
+            return True
+        assert isinstance(unit.node, (cst.Try, cst.TryStar))
+        inside = {id(line) for line in unit.node.body.body}
+        return not any(child in self.piece.kept for child in unit.children if id(child.node) not in inside)
+
+    def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
+        return updated_node.with_changes(annotation=None)
+
+
+class _Editor(cst.CSTTransformer):
+    def __init__(self, edits: Edits) -> None:
+        self.edits = edits
+
+    def on_leave(self, original_node, updated_node):  # type: ignore[no-untyped-def]
+        return like(original_node, self.edits[original_node]) if original_node in self.edits else updated_node
+
+
+class _Verbatim(cst.Name):
+    """Text that stands where an expression stood."""
+
+    def _validate(self) -> None:
+        pass
+
+
+def like(node: cst.CSTNode, text: str) -> cst.CSTNode:
+    """The text in the place of a node; parentheses around an expression stay."""
+    if isinstance(node, cst.BaseExpression):
+        return _Verbatim(text, lpar=node.lpar, rpar=node.rpar)
+    if isinstance(node, cst.Arg):
+        keyword, equal, value = text.partition("=")
+        if equal and keyword.isidentifier():
+            return cst.Arg(_Verbatim(value), cst.Name(keyword), EQUAL, comma=node.comma)
+        return cst.Arg(_Verbatim(text), comma=node.comma)
+    assert isinstance(node, cst.BaseSmallStatement)
+    return cst.Expr(_Verbatim(text), semicolon=node.semicolon)
+
+
+def _is_empty(block: cst.CSTNode) -> bool:
+    return isinstance(block, cst.IndentedBlock) and not block.body
+
+
+def _is_empty_else(node: cst.CSTNode) -> bool:
+    otherwise = getattr(node, "orelse", None)
+    return isinstance(otherwise, cst.Else) and _is_empty(otherwise.body)
+
+
+def _commented(node, mark: str):  # type: ignore[no-untyped-def]
+    """A unit with what is said of it in place of its own comments."""
+    comment = cst.Comment(f"{MARK}{mark}") if mark else None
+    space = cst.SimpleWhitespace("  " if mark else "")
+    if isinstance(node, cst.SimpleStatementLine):
+        ending = node.trailing_whitespace.with_changes(comment=comment, whitespace=space)
+        return node.with_changes(trailing_whitespace=ending)
+    body = getattr(node, "body", None)
+    if isinstance(body, cst.IndentedBlock):
+        ending = body.header.with_changes(comment=comment, whitespace=space)
+        return node.with_changes(body=body.with_changes(header=ending))
+    return node
+
+
+# --- loops ---------------------------------------------------------------------------------------------------
+
+
+def _loops_to_cut(piece: Slice) -> list[Unit]:
+    """The loops that train: those around what the slice is about, and whatever goes back or steps in them."""
+    training = {unit for unit in piece.kept if any(called(call) in TRAINING for call in unit.calls)}
+    loops = {loop for unit in (*piece.calls, *piece.criteria, *training) for loop in _loops_around(unit)}
+    return [
+        loop for loop in loops if loop in piece.kept and (_counts(loop) or any(unit in training for unit in loop.below))
+    ]
+
+
+def _loops_around(unit: Unit) -> list[Unit]:
+    """Those of them that run for training: not while an object is made."""
+    if unit.function is not None and unit.function.name == "__init__":
+        return []
+    return [outer for outer in unit.above if isinstance(outer.node, (cst.For, cst.While))]
+
+
+def _counts(loop: Unit) -> bool:
+    """Whether a loop counts its rounds, or goes over what may be data; not over the parts of something."""
+    if not isinstance(loop.node, cst.For):
+        return True
+    source = loop.node.iter
+    if isinstance(source, cst.Call):
+        return called(source) in ("range", "enumerate", "count", "tqdm", "trange")
+    return any(word in source_text(source).lower() for word in ("load", "batch", "data", "set"))
+
+
+def _cut(node: cst.CSTNode) -> cst.CSTNode:
+    if isinstance(node, cst.For):
+        # one that is short already stays as it is
+        if isinstance(node.iter, cst.Call) and called(node.iter) == "range" and len(node.iter.args) == 1:
+            count = node.iter.args[0].value
+            if isinstance(count, cst.Integer) and count.evaluated_value <= ITERATIONS:
+                return node
+        few = cst.parse_expression(f"islice(_, {ITERATIONS})")
+        assert isinstance(few, cst.Call)
+        return node.with_changes(iter=few.with_changes(args=[few.args[0].with_changes(value=node.iter), few.args[1]]))
+    assert isinstance(node, cst.While)
+    over = cst.If(
+        test=cst.UnaryOperation(cst.Not(), _enclosed(node.test)),
+        body=cst.IndentedBlock([cst.SimpleStatementLine([cst.Break()])]),
+    )
+    return cst.For(
+        target=cst.Name("_"),
+        iter=cst.parse_expression(f"range({ITERATIONS})"),
+        body=node.body.with_changes(body=[over, *node.body.body]),
+        leading_lines=node.leading_lines,
+    )
+
+
+def _enclosed(node: cst.BaseExpression) -> cst.BaseExpression:
+    return node if node.lpar else node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

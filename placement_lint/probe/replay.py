@@ -1,0 +1,366 @@
+"""Replays: the part of the user's program that shows a finding is run, beside the same part repaired."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import libcst as cst
+
+from placement_lint.finding import Outcome, Verdict
+from placement_lint.flow.condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Cube
+from placement_lint.probe import synthesis
+from placement_lint.probe.devices import Ground, TooFew, counted, grounds
+from placement_lint.probe.experiment import Experiment, Raises
+from placement_lint.probe.prober import Prober
+from placement_lint.probe.rendering import MARK, Additions, filled, rendered
+from placement_lint.probe.sandbox import ArmLost, Script
+from placement_lint.probe.slicing import Slice, slice_of
+from placement_lint.probe.units import Program, Unit
+from placement_lint.probe.verdicts import Sight
+from placement_lint.rule import Line, Problem, Replay, Rule
+
+FAILED_CLAIM = Raises("AssertionError")
+STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+MOST_TRIES = 12  # stand-ins for data that are tried
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One way to write a program without a fault: other text for nodes, and lines to add."""
+
+    edits: Mapping[cst.CSTNode, str]
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether it does without what lines of its problem watch."""
+        return not any("watched" in line.text for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A slice as a program: the line of the finding, and the lines at which the symptom may show."""
+
+    text: str
+    line: int
+    places: frozenset[int]
+
+    @property
+    def length(self) -> int:
+        return len(self.text.splitlines())
+
+    def quoted(self, number: int) -> str:
+        return self.text.splitlines()[number - 1].partition(MARK)[0].strip()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A slice and what stands in for the world around it."""
+
+    name: str
+    units: Slice
+    supply: Mapping[cst.CSTNode, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem of a program, and the problems that it has besides."""
+
+    program: Program
+    rule: Rule
+    problem: Problem
+    others: tuple[Problem, ...] = ()
+
+    @property
+    def experiment(self) -> Experiment:
+        assert self.rule.experiment is not None
+        return self.rule.experiment
+
+    @property
+    def replay(self) -> Replay:
+        return self.problem.replay or Replay()
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether there is anything that a replay could show: an exception, or a line of the rule's that fails."""
+        return bool(self._claims) or any(isinstance(one, Raises) for one in self.experiment.symptoms)
+
+    @property
+    def symptoms(self) -> tuple[Raises, ...]:
+        loud = tuple(one for one in self.experiment.symptoms if isinstance(one, Raises))
+        return (*loud, FAILED_CLAIM) if self._claims else loud
+
+    # --- circumstances -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def circumstances(self) -> Cube:
+        """Those under which it shows: the least special of them."""
+        scene = self.problem.scene
+        if scene is None or not scene.when.cubes:
+            return Cube(ANY_MACHINE, frozenset())
+        return min(scene.when.cubes, key=lambda cube: (len(cube.answers), -cube.machines))
+
+    @property
+    def gpu_counts(self) -> list[int]:
+        """Numbers of GPUs with which it shows, the likeliest first."""
+        needed = self.experiment.gpus_for(self.experiment.completed(self.problem.facts))
+        counts = {MANY_GPUS: max(2, needed), ONE_GPU: 1, NO_GPU: 0}
+        return [
+            count
+            for machine, count in counts.items()
+            if self.circumstances.machines & machine and (count >= needed or machine == self.circumstances.machines)
+        ]
+
+    # --- slices ------------------------------------------------------------------------------------------------
+
+    def pieces(self) -> Iterator[Piece]:
+        """From the smallest to the whole program."""
+        for supply in synthesis.supplies(self.program, self.circumstances.answers):
+            yield Piece("slice", self._slice(supply.replaced), supply.edits)
+            yield Piece("program", Slice.whole(self.program, self._criteria), supply.edits)
+
+    def _slice(self, replaced: frozenset[cst.CSTNode]) -> Slice:
+        scene = self.problem.scene
+        path = [call for call in scene.calls if isinstance(call, cst.Call)] if scene else []
+        return slice_of(self.program, path, self._criteria, replaced)
+
+    @property
+    def _claims(self) -> list[Line]:
+        """The lines that make the fault loud; not those that belong into another file."""
+        return [line for line in self.replay.watch if line.node in self.program.unit_of]
+
+    @property
+    def _criteria(self) -> set[Unit]:
+        lines = (*self.replay.watch, *self.replay.mended)
+        nodes = (self.problem.node, *(note.node for note in self.problem.trace), *(line.node for line in lines))
+        return {self.program.unit_of[node] for node in nodes if node in self.program.unit_of}
+
+    @property
+    def smallest(self) -> Scripted:
+        return self.scripted(next(self.pieces()))
+
+    # --- texts -------------------------------------------------------------------------------------------------
+
+    def repairs(self) -> list[Repair]:
+        """The ways in which the program can be repaired, the best first."""
+        return _repairs(self.problem)
+
+    def scripted(self, piece: Piece, repair: Repair | None = None, mended: bool = True) -> Scripted:
+        """The piece as a program; if it is ``mended``, all other problems are repaired as far as that is possible."""
+        edits = dict(piece.supply)
+        lines = list(self._claims)
+        own = [self.problem.node, *(node for way in self.repairs() for node in way.edits)]
+        for way in self._repairs_of_others() if mended else ():
+            if not any(_overlap(node, mine) for node in way.edits for mine in own):
+                edits |= way.edits
+                lines += way.lines
+        if repair is not None:
+            edits |= repair.edits
+            lines += repair.lines
+        additions = Additions(marks=self._marks())
+        for line in lines:
+            if line.node in self.program.unit_of and filled(line, self.program, edits):
+                (additions.before if line.before else additions.after)[self.program.unit_of[line.node]].append(line)
+        return self._numbered(rendered(piece.units, edits, additions), edits)
+
+    def _repairs_of_others(self) -> Iterator[Repair]:
+        for other in self.others:
+            way = next(iter(_repairs(other)), None)
+            if way is not None and way.is_independent:
+                yield way
+
+    def _numbered(self, text: str, edits: Mapping[cst.CSTNode, str]) -> Scripted:
+        claims = {filled(line, self.program, edits) for line in self._claims}
+        lines = text.splitlines()
+        marked = [
+            (first, last)
+            for first, last in _statements(text)
+            if MARK in lines[last - 1] or lines[first - 1].strip() in claims
+        ]
+        return Scripted(
+            text,
+            next((first for first, last in marked if f"{MARK}{self.label}" in lines[last - 1]), 0),
+            frozenset(number for first, last in marked for number in range(first, last + 1)),
+        )
+
+    @property
+    def label(self) -> str:
+        return f"{self.rule.code} {self.rule.name}"
+
+    def _marks(self) -> dict[Unit, str]:
+        units = self.program.unit_of
+        marks = {units[note.node]: note.message for note in self.problem.trace if note.node in units}
+        return {**marks, units[self.problem.node]: self.label}
+
+
+def _repairs(problem: Problem) -> list[Repair]:
+    replay, rewrite = problem.replay or Replay(), problem.rewrite
+    ways = []
+    if replay.mended:
+        ways.append(Repair({}, replay.mended))
+    # A fix that puts statements in another order is one of the whole text, not of a slice.
+    if rewrite and not any(isinstance(node, STATEMENT) for node, _ in rewrite.replacements):
+        ways.append(Repair(dict(rewrite.replacements)))
+    ways.extend(Repair(dict(repair)) for repair in replay.repairs if repair)
+    return ways
+
+
+def _statements(text: str) -> Iterator[tuple[int, int]]:
+    """First and last line of each statement; of a compound one, of its header. None where the text is no Python."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+            yield node.lineno, last or node.lineno
+
+
+def _overlap(one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    return _within(one, other) or _within(other, one)
+
+
+def _within(node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+    return node is outer or any(_within(node, child) for child in outer.children)
+
+
+# --- verdicts ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Played:
+    """What was seen of a script on a ground; ``lines`` are its own that an exception came through."""
+
+    script: Scripted
+    ground: Ground
+    sight: Sight
+    lines: tuple[int, ...] = ()
+    reached: bool = False
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether an exception came from the lines of which the finding speaks."""
+        return bool(self.script.places.intersection(self.lines))
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.sight.unable and not self.sight.kinds
+
+
+class Replayer:
+    """Plays cases in a sandbox. ``roots`` are the folders from which programs import."""
+
+    def __init__(self, prober: Prober, roots: Sequence[str] = ()) -> None:
+        self.prober = prober
+        self.roots = tuple(roots)
+
+    def replayed(self, case: Case) -> tuple[Verdict, Scripted | None]:
+        """What the replay says, and the script that shows it; where none does, why."""
+        expected = " or ".join(map(str, case.symptoms))
+        try:
+            places = grounds(self.prober.mode, case.gpu_counts, self.prober.found)
+        except TooFew as reason:
+            return Verdict(Outcome.INCONCLUSIVE, self.prober.mode, str(reason), expected), None
+        if not case.is_visible:
+            return self._pattern(case, "it raises nothing"), None
+        failures: list[tuple[Ground, str]] = []
+        for piece, played in self._tried(case, places):
+            what = f"{piece.name} of {played.script.length} lines"
+            device = self._device(played.ground)
+            if _shows(case, played):
+                outcome, observed = self._compared(case, piece, played)
+                return Verdict(outcome, device, f"{what}: {observed}", expected), played.script
+            if case.problem.replay and piece.name == "program" and self._is_refuted(case, piece, played):
+                return Verdict(Outcome.REFUTED, device, f"{what}: no error", expected), None
+            failures.append((played.ground, f"{what}: {_failure(case, played)}"))
+        ground, failure = failures[0]
+        if case.problem.replay is None:
+            return self._pattern(case, failure), None
+        return Verdict(Outcome.INCONCLUSIVE, self._device(ground), failure, expected), None
+
+    def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
+        """One script after another, from the smallest on; what is the same script is played once."""
+        known: dict[tuple[str, Ground], Played] = {}
+        for piece, ground in product(case.pieces(), places):
+            script = case.scripted(piece)
+            if (script.text, ground) not in known:
+                if len(known) == MOST_TRIES:
+                    return
+                known[script.text, ground] = self._played(script, ground)
+            yield piece, known[script.text, ground]
+
+    def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
+        """Whether the program goes through, and does so as well with its other problems as they are."""
+        if not (played.is_clean and played.reached):
+            return False
+        as_it_is = self._played(case.scripted(piece, mended=False), played.ground)
+        return as_it_is.is_clean and as_it_is.reached
+
+    def _device(self, ground: Ground) -> str:
+        return f"{ground.name}, torch {self.prober.found.torch}"
+
+    def _pattern(self, case: Case, reason: str) -> Verdict:
+        """Of a rule that does not say how a program shows its fault, the experiment has to do."""
+        verdict = self.prober.verdict(case.experiment, case.problem.facts)
+        observed = f"not shown by a replay ({reason}); the rule's pattern: {verdict.observed}"
+        return replace(verdict, observed=observed)
+
+    def _compared(self, case: Case, piece: Piece, flagged: Played) -> tuple[Outcome, str]:
+        """The control: the repaired slice, the slice on fewer GPUs, or at last the rule's own pattern, repaired."""
+        others = []
+        for repair in case.repairs():
+            played = self._played(case.scripted(piece, repair), flagged.ground)
+            if played.is_clean:
+                return Outcome.CONFIRMED, f"{flagged.sight}; repaired: {played.sight}"
+            others.append(f"repaired: {played.sight}")
+        fewer = case.experiment.harmless_on
+        if fewer is not None and flagged.ground.simulate is not None:
+            played = self._played(flagged.script, replace(flagged.ground, simulate=fewer))
+            if played.is_clean:
+                return Outcome.CONFIRMED, f"{flagged.sight}; on {counted(fewer)}: {played.sight}"
+            others.append(f"on {counted(fewer)}: {played.sight}")
+        trial = self.prober.trial(case.experiment, case.problem.facts)
+        if trial.verdict.outcome is Outcome.CONFIRMED and flagged.is_in_place:
+            return Outcome.CONFIRMED, f"{flagged.sight}; the rule's pattern, repaired: {trial.control}"
+        return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
+
+    def _played(self, script: Scripted, ground: Ground) -> Played:
+        try:
+            played = Script(script.text, script.line, self.roots)
+            answer: Mapping[str, Any] = self.prober.sandbox.play(played, ground.simulate)
+        except ArmLost as reason:
+            answer = {"unable": str(reason)}
+        return Played(script, ground, Sight.of(answer), tuple(answer.get("lines", ())), bool(answer.get("reached")))
+
+
+def _shows(case: Case, played: Played) -> bool:
+    """Elsewhere than at its place, an exception is the finding's if a repair of the finding alone ends it."""
+    if not any(played.sight.shows(symptom) for symptom in case.symptoms):
+        return False
+    return played.is_in_place or (played.reached and bool(case.repairs()))
+
+
+def _failure(case: Case, played: Played) -> str:
+    """Why a script does not show the finding."""
+    sight = played.sight
+    if sight.unable:
+        return sight.unable
+    if "ModuleNotFoundError" in sight.kinds:
+        return f"it needs a package: {sight.text}"
+    if "FileNotFoundError" in sight.kinds:
+        return f"it needs a file: {sight.text}"
+    if sight.kinds:
+        where = f" at `{played.script.quoted(played.lines[-1])}`" if played.lines else ""
+        return f"it fails in another way{where}: {sight}"
+    if not played.reached and case.problem.scene is not None and case.problem.scene.standalone:
+        return "nothing in this file calls what the finding is about"
+    if not played.reached:
+        return f"`{played.script.quoted(played.script.line)}` is not reached"
+    return "no error"

@@ -1,0 +1,296 @@
+"""What a slice gets in place of the world outside: a command line, decisions, and data.
+
+All of it is new text for nodes of the program. Files, downloads and data sets are replaced by tensors. Their shapes
+come from the data sets that are known, and from the layers that take them; where several are likely, all are tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import product
+
+import libcst as cst
+
+from placement_lint.flow.condition import Answer
+from placement_lint.flow.values import source_text
+from placement_lint.probe.units import Program, Unit, called
+
+Edits = dict[cst.CSTNode, str]
+
+
+@dataclass(frozen=True)
+class Supply:
+    """New text for nodes. ``replaced`` are those of them in which nothing of the program is left."""
+
+    edits: Mapping[cst.CSTNode, str]
+    replaced: frozenset[cst.CSTNode] = frozenset()
+
+
+def supplies(program: Program, answers: frozenset[Answer]) -> Iterator[Supply]:
+    """What could stand in for the outside, the likeliest first."""
+    bars = _progress_bars(program)
+    fixed: Edits = _calmed(program) | _arguments(program, answers) | _decisions(program, answers)
+    fixed |= {bar: source_text(bar.args[0].value) for bar in bars}
+    readers = _Readers(program)
+    replaced = frozenset({call.func for call in bars} | set(readers.calls))
+    for inputs, targets in _data(program, readers) if readers.calls else [("", "")]:
+        data: Edits = {
+            call: stand_in.format(inputs=inputs, targets=targets) for call, stand_in in readers.calls.items()
+        }
+        yield Supply({**fixed, **data}, replaced)
+
+
+# --- the command line ------------------------------------------------------------------------------------------
+
+ELSEWHERE, NOT_GIVEN = " names another device", " is None"
+VALUES = {"int": "1", "float": "1.0"}  # of arguments, by their type
+
+
+def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
+    """A command line that nobody types: no argument is required, and an option may have to name another device."""
+    elsewhere = {
+        answer.question.text.removesuffix(ELSEWHERE).rpartition(".")[2]
+        for answer in answers
+        if answer.given and answer.question.text.endswith(ELSEWHERE)
+    }
+    given = {
+        answer.question.text.removesuffix(NOT_GIVEN).rpartition(".")[2]
+        for answer in answers
+        if not answer.given and answer.question.text.endswith(NOT_GIVEN)
+    }
+    edits: Edits = {}
+    for _, call in program.callers.get("add_argument", ()):
+        option = _Option(call)
+        if option.name in given and option.type == "int":
+            edits |= option.given("0")
+        elif option.name in elsewhere:
+            edits |= option.given("1" if option.type == "int" else '"cpu"')
+        elif option.is_demanded:
+            edits |= option.given(option.some_value)
+    return edits
+
+
+class _Option:
+    """A call of ``add_argument``."""
+
+    def __init__(self, call: cst.Call) -> None:
+        self.call = call
+        self.keywords = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
+        names = [
+            str(arg.value.evaluated_value)
+            for arg in call.args
+            if arg.keyword is None and isinstance(arg.value, cst.SimpleString)
+        ]
+        self.is_positional = bool(names) and not names[0].startswith("-")
+        self.name = names[-1].lstrip("-").replace("-", "_") if names else ""
+        self.type = source_text(self.keywords["type"].value) if "type" in self.keywords else "str"
+
+    @property
+    def is_demanded(self) -> bool:
+        return self.is_positional or "required" in self.keywords
+
+    @property
+    def some_value(self) -> str:
+        choices = self.keywords.get("choices")
+        if choices is not None and isinstance(choices.value, (cst.List, cst.Tuple)) and choices.value.elements:
+            return source_text(choices.value.elements[0].value)
+        return VALUES.get(self.type, '"data"')
+
+    def given(self, value: str) -> Edits:
+        """The call with this default, and without a demand."""
+        edits: Edits = {}
+        added = []
+        if "required" in self.keywords:
+            edits[self.keywords["required"]] = "required=False"
+        if "default" in self.keywords:
+            edits[self.keywords["default"]] = f"default={value}"
+        else:
+            added.append(f"default={value}")
+        if self.is_positional and "nargs" not in self.keywords:
+            added.append('nargs="?"')
+        if added:
+            last = self.call.args[-1]
+            text = edits.get(last, source_text(last.with_changes(comma=cst.MaybeSentinel.DEFAULT)))
+            edits[last] = ", ".join([text, *added])
+        return edits
+
+
+# --- what a slice need not do as the program does ----------------------------------------------------------------
+
+CALMED = {
+    "num_workers": "0", "persistent_workers": "False", "prefetch_factor": "None", "multiprocessing_context": "None",
+    "pretrained": "False", "download": "False", "drop_last": "False",
+}  # fmt: skip
+
+
+def _calmed(program: Program) -> Edits:
+    """No processes of a loader, no downloads, no batch that is too small."""
+    return {
+        arg: f"{arg.keyword.value}={CALMED[arg.keyword.value]}"
+        for call in _calls(program)
+        for arg in call.args
+        if arg.keyword is not None
+        if source_text(arg.value) != CALMED.get(arg.keyword.value, source_text(arg.value))
+    }
+
+
+def _progress_bars(program: Program) -> list[cst.Call]:
+    """``tqdm(x)``, which is ``x`` where there is no tqdm."""
+    if find_spec("tqdm"):
+        return []
+    return [call for call in _calls(program) if call.args and program.full_name(call.func).startswith("tqdm.")]
+
+
+def _calls(program: Program) -> Iterator[cst.Call]:
+    for unit in program.units:
+        yield from unit.calls
+
+
+# --- decisions -----------------------------------------------------------------------------------------------------
+
+
+def _decisions(program: Program, answers: frozenset[Answer]) -> Edits:
+    """The program's own questions, answered as they are where the finding shows."""
+    known: dict[str, bool] = {}
+    for answer in answers:
+        text = answer.question.text
+        known[text] = answer.given
+        known[text.replace(" is None", " is not None").replace(" == ", " != ")] = answer.given is not (
+            " is None" in text or " == " in text
+        )
+    return {test: str(known[source_text(test)]) for test in _tests(program) if source_text(test) in known}
+
+
+def _tests(program: Program) -> Iterator[cst.BaseExpression]:
+    """The expressions that the program tests for truth."""
+    for node in program.unit_of:
+        if isinstance(node, (cst.If, cst.IfExp)):
+            yield node.test
+        elif isinstance(node, cst.BooleanOperation):
+            yield from (node.left, node.right)
+        elif isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+            yield node.expression
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+DATASET, LOADER = "torch.utils.data.TensorDataset({inputs}, {targets})", "[({inputs}, {targets})] * 2"
+TENSOR, ARRAY = "{inputs}", "{inputs}.numpy()"
+
+# What reads data, and what can stand in for the result; nothing, where that depends on what is made of it.
+READERS: dict[str, str] = {
+    r"torchvision\.datasets\.\w+": DATASET,
+    r"torchaudio\.datasets\.\w+": DATASET,
+    r"datasets\.load_dataset": DATASET,
+    r"numpy\.(load|loadtxt|genfromtxt|fromfile|memmap)": ARRAY,
+    r"torchvision\.io\.(read|decode)_\w+": TENSOR,
+    r"PIL\.Image\.open|cv2\.imread|skimage\.io\.imread|imageio\.\w*imread": "",
+    r"pandas\.read_\w+|h5py\.File|scipy\.io\.\w+|pickle\.load|json\.load|yaml\.\w*load\w*|csv\.\w*reader": "",
+    r"os\.(listdir|scandir|walk)|glob\.i?glob|open|requests\.\w+|urllib\.\w.*": "",
+}
+
+
+class _Readers:
+    """The calls that read data, each with what can stand in for it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.calls: dict[cst.Call, str] = {}
+        unknown: set[Unit] = set()
+        for call in _calls(program):
+            stand_in = _stand_in(program.full_name(call.func))
+            if stand_in:
+                self.calls[call] = stand_in
+            elif stand_in is not None:
+                unknown |= _whole(program.unit_of[call])
+        for unit in program.units:
+            for call in unit.calls:
+                maker = next((one for one in unknown if one.name == called(call)), None)
+                if maker is not None and not maker.contains(unit):
+                    self.calls[call] = _made_by(maker)
+        self.calls = {call: text for call, text in self.calls.items() if not self._is_inside_another(call)}
+
+    def _is_inside_another(self, call: cst.Call) -> bool:
+        return any(other is not call and _contains(other, call) for other in self.calls)
+
+
+def _stand_in(name: str) -> str | None:
+    return next((stand_in for pattern, stand_in in READERS.items() if re.fullmatch(pattern, name)), None)
+
+
+def _whole(unit: Unit) -> set[Unit]:
+    """The class or function that is replaced where a unit reads something that has no stand-in of its own."""
+    around = [outer for outer in unit.above if isinstance(outer.node, (cst.ClassDef, cst.FunctionDef))]
+    classes = [outer for outer in around if isinstance(outer.node, cst.ClassDef)]
+    return set(classes[:1] or around[:1])
+
+
+def _made_by(maker: Unit) -> str:
+    """What a class or function would have made of the data that it reads, by its name and what it returns."""
+    if isinstance(maker.node, cst.ClassDef):
+        return DATASET
+    name = maker.name.lower()
+    one = LOADER if "loader" in name else DATASET if "set" in name else TENSOR
+    returned = [unit.small.value for unit in maker.below if isinstance(unit.small, cst.Return)]
+    count = max((len(value.elements) for value in returned if isinstance(value, cst.Tuple)), default=1)
+    if count == 1:
+        return one
+    return "({inputs}, {targets})" if one == TENSOR and count == 2 else f"({', '.join([one] * count)})"
+
+
+def _contains(outer: cst.CSTNode, node: cst.CSTNode) -> bool:
+    return any(child is node or _contains(child, node) for child in outer.children)
+
+
+ROWS = 8
+KNOWN = {"mnist": (1, 28, 28), "usps": (1, 16, 16), "cifar": (3, 32, 32), "svhn": (3, 32, 32), "stl": (3, 96, 96)}
+SIDES = (32, 64, 224, 28)
+TARGETS = ("torch.randint(0, 2, ({rows},))", "torch.rand({rows})", "torch.rand({rows}, 1)", "{inputs}")
+
+
+def _data(program: Program, readers: _Readers) -> list[tuple[str, str]]:
+    """Inputs and targets that are tried, the likeliest first."""
+    named = " ".join(program.full_name(call.func).lower() for call in readers.calls)
+    known = [shape for name, shape in KNOWN.items() if name in named]
+    inputs = [f"torch.randn({ROWS}, {', '.join(map(str, shape))})" for shape in known]
+    inputs += [text for text in _inputs(program) if text not in inputs]
+    return [(given, target.format(rows=ROWS, inputs=given)) for target, given in product(TARGETS, inputs)]
+
+
+def _inputs(program: Program) -> list[str]:
+    """What the first layer takes that says what it takes."""
+    for unit in program.units:
+        for call in unit.calls:
+            layer, size = program.full_name(call.func).rpartition(".")[2], _size(program, call)
+            if size is None:
+                continue
+            if layer == "Conv2d":
+                return [f"torch.randn({ROWS}, {size}, {side}, {side})" for side in SIDES]
+            if layer == "Conv1d":
+                return [f"torch.randn({ROWS}, {size}, 64)"]
+            if layer == "Embedding":
+                return [f"torch.randint(0, {size}, ({ROWS}, 16))", f"torch.randint(0, {size}, ({ROWS},))"]
+            if layer in ("LSTM", "GRU", "RNN", "TransformerEncoderLayer"):
+                return [f"torch.randn({ROWS}, 16, {size})"]
+            if layer == "Linear":
+                flat = [f"torch.randn({ROWS}, 1, 28, 28)"] if size == 28 * 28 else []
+                return [*flat, f"torch.randn({ROWS}, {size})", f"torch.randn({ROWS}, 16, {size})"]
+    return [f"torch.randn({ROWS}, 3, {side}, {side})" for side in SIDES] + [f"torch.randn({ROWS}, 16)"]
+
+
+def _size(program: Program, layer: cst.Call) -> int | None:
+    """The first argument of a layer, where it is a number that can be told without running anything."""
+    return _number(program, layer.args[0].value) if layer.args else None
+
+
+def _number(program: Program, node: cst.BaseExpression) -> int | None:
+    if isinstance(node, cst.Integer):
+        return node.evaluated_value
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+        left, right = _number(program, node.left), _number(program, node.right)
+        return None if left is None or right is None else left * right
+    name = source_text(node).rpartition(".")[2]
+    return program.numbers.get(name)

@@ -1,0 +1,95 @@
+"""How rules make a silent fault loud, and repair what no fix mends, where a slice of the program is replayed."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.events import DevicesMixed, Operand, OptimizerStale
+from placement_lint.flow.values import source_text
+from placement_lint.rewriting import is_path
+from placement_lint.rule import Line, Replay
+
+Replacements = tuple[tuple[cst.CSTNode, str], ...]
+NOTHING: Replacements = ()
+
+
+def claimed(node: cst.CSTNode, claim: str, otherwise: str, before: bool = False) -> Line:
+    """A line that fails with the words ``otherwise`` unless the claim holds.
+
+    In the claim ``{node}`` is the node as it is written in the arm that runs, ``{target}`` what its statement assigns.
+    """
+    return Line(node, f'assert {claim}, "{otherwise}"', before)
+
+
+def remembered(node: cst.CSTNode, thing: str) -> tuple[Line, ...]:
+    """Lines that let a later one speak of the thing as ``watched[-1]``."""
+    return (Line(node, f"watched.append({thing})"),)
+
+
+def beside(event: DevicesMixed) -> Replacements:
+    """The stray operand is moved to the device of the one at home, at the operation itself."""
+    if event.stray.source == "the criterion's weight":
+        return _criterion_moved(event)
+    stray, home = _expression(event.stray), _expression(event.home)
+    if stray is None or home is None:
+        return NOTHING
+    written = event.node.target if isinstance(event.node, cst.AugAssign) else None
+    mover, moved, still = (event.home, home, event.stray) if written is stray else (event.stray, stray, event.home)
+    device = f"next({source_text(still.source)}.parameters()).device" if still.whole else f"{_text(still)}.device"
+    if mover.inside or (mover.whole and not is_path(moved)):
+        return NOTHING
+    return ((moved, f"{_text(mover)}.to({device})"),)
+
+
+def _criterion_moved(event: DevicesMixed) -> Replacements:
+    criterion = event.node.func if isinstance(event.node, cst.Call) else None
+    if criterion is None or not is_path(criterion) or _expression(event.home) is None or event.home.whole:
+        return NOTHING
+    return ((criterion, f"{source_text(criterion)}.to({_text(event.home)}.device)"),)
+
+
+def _expression(operand: Operand) -> cst.BaseExpression | None:
+    source = operand.source
+    return source if isinstance(source, cst.BaseExpression) and not operand.inside else None
+
+
+def _text(operand: Operand) -> str:
+    source = operand.source
+    simple = isinstance(source, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
+    return source_text(source) if simple else f"({source_text(source)})"
+
+
+def is_name(label: str) -> bool:
+    """Whether a label can be read as an expression: ``model``, ``self.model``."""
+    return all(part.isidentifier() for part in label.split("."))
+
+
+def never_trained(event: OptimizerStale) -> Replay:
+    """What takes the place of an optimizer's parameters is looked for in it when it steps."""
+    assigned = isinstance(event.node, cst.Assign) or event.how in ("copied", "succeeded")
+    new = "{target}" if assigned else event.replaced
+    optimizer, step = stepping(event.stepped.node), event.stepped.node
+    if not optimizer:
+        return Replay()
+    trained = f"not watched or trains({optimizer}, watched[-1])"
+    return Replay(
+        watch=(*remembered(event.node, new), claimed(step, trained, "the new parameters are never trained")),
+        mended=(Line(step, f"watched and adopt({optimizer}, watched[-1])", before=True),),
+    )
+
+
+def callee(call: cst.CSTNode) -> str:
+    """What is called; empty where nothing is."""
+    return source_text(call.func) if isinstance(call, cst.Call) else ""
+
+
+def first_argument(call: cst.CSTNode) -> cst.CSTNode | None:
+    return call.args[0].value if isinstance(call, cst.Call) and call.args else None
+
+
+def stepping(call: cst.CSTNode) -> str:
+    """The optimizer of ``optimizer.step()`` or ``scaler.step(optimizer)``."""
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+        return ""
+    receiver = source_text(call.func.value)
+    return source_text(call.args[0].value) if call.args and "scaler" in receiver else receiver

@@ -1,0 +1,93 @@
+"""A replay depends on the user's program: the fault shows in it, and not where it is repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from replaying import case_of
+
+from placement_lint.finding import Outcome
+from placement_lint.probe.prober import Prober
+from placement_lint.probe.replay import Case, Piece, Replayer
+from placement_lint.registry import find_rule
+
+# Rules whose faults raise, and rules whose faults are silent.
+RULES = ["DPL101", "DPL104", "DPL301", "DPL302", "DPL303", "DPL401", "DPL501", "DPL503", "DPL504", "DPL507"]
+
+
+class Repaired(Case):
+    """The same case in a program that is right."""
+
+    def pieces(self) -> Iterator[Piece]:
+        repair = self.repairs()[0]
+        for piece in super().pieces():
+            yield replace(piece, supply={**piece.supply, **repair.edits})
+
+
+@pytest.fixture
+def replayer(prober: Prober) -> Replayer:
+    return Replayer(prober)
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_the_example_is_confirmed_and_its_repair_refuted(code: str, replayer: Replayer) -> None:
+    case = case_of(find_rule(code).page.example, code)
+    verdict, script = replayer.replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert script is not None
+    right = Repaired(case.program, case.rule, case.problem)
+    verdict, script = replayer.replayed(right)
+    assert verdict.outcome is Outcome.REFUTED, verdict.observed
+    assert script is None
+
+
+MOVED = """
+import torch
+from torch import nn
+
+model = nn.Linear(4, 2).cuda()
+x = torch.randn(8, 4)
+print(model(x))
+"""
+
+
+def test_a_verdict_says_what_ran_where_and_what_was_seen(replayer: Replayer) -> None:
+    verdict, _ = replayer.replayed(case_of(MOVED, "DPL503"))
+    assert verdict.outcome is Outcome.CONFIRMED
+    assert verdict.device.startswith("2 simulated GPUs, torch ")
+    assert verdict.observed.startswith("slice of 6 lines: RuntimeError: Expected all tensors to be on the same device")
+    assert verdict.observed.endswith("; repaired: no error")
+    assert "same device" in verdict.expected
+
+
+def test_other_problems_of_the_program_are_out_of_the_way(replayer: Replayer) -> None:
+    text = MOVED.replace("print(model(x))", "out = model(x)\nloss = nn.functional.mse_loss(out, torch.ones(8, 2))")
+    case = case_of(text, "DPL503")
+    later = case_of(text.replace("out = model(x)", "out = model(x.cuda())"), "DPL503")
+    for one in (case, later):
+        assert replayer.replayed(one)[0].outcome is Outcome.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("import no_such_package as rows", "it needs a package: No module named 'no_such_package'"),
+        ("rows = len(open('data.csv').read())", "it needs a file: [Errno 2] No such file or directory: 'data.csv'"),
+        ("rows = {}['lost']", "it fails in another way at `rows = {}['lost']`: KeyError: 'lost'"),
+    ],
+)
+def test_what_stands_in_the_way_is_said(line: str, reason: str, replayer: Replayer) -> None:
+    text = MOVED.replace("x = torch.randn(8, 4)", f"{line}\nx = torch.randn(rows, 4)")
+    verdict, script = replayer.replayed(case_of(text, "DPL503"))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.observed.endswith(reason), verdict.observed
+    assert script is None
+
+
+def test_a_line_that_is_not_reached_is_no_refutation(replayer: Replayer) -> None:
+    text = MOVED.replace("print(model(x))", "for _ in range(0):\n    print(model(x))")
+    verdict, _ = replayer.replayed(case_of(text, "DPL503"))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "`print(model(x))` is not reached" in verdict.observed

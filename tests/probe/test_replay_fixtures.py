@@ -1,0 +1,62 @@
+"""Replays of the fixtures: nearly all show what they are found guilty of, and the others say why they cannot."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from replaying import FIXTURES, cases_in
+
+from placement_lint.finding import Outcome, Verdict
+from placement_lint.probe.prober import Prober
+from placement_lint.probe.replay import Replayer
+from placement_lint.probe.sandbox import Sandbox
+
+SHARE = 0.9  # of the findings are confirmed
+WORKERS = 2
+
+# What an inconclusive replay may say; anything else is a gap to be closed.
+REASONS = (
+    "needs a package: No module named",
+    "needs a file: ",
+    "` is not reached",
+    "fails in another way at `",
+    "would start another process",
+    "nothing in this file calls what the finding is about",
+    "; repaired: ",
+)
+
+Told = list[tuple[str, Verdict]]
+
+
+def replayed(paths: list[Path]) -> Told:
+    told = []
+    with Sandbox() as sandbox:
+        for path in paths:
+            replayer = Replayer(Prober("simulated", sandbox), [str(path.parent)])
+            for finding, case in cases_in(path.read_text(encoding="utf-8"), str(path)):
+                verdict, _ = replayer.replayed(case)
+                told.append((f"{path.relative_to(FIXTURES)}:{finding.range.line}: {finding.code}", verdict))
+    return told
+
+
+@pytest.mark.slow
+def test_nearly_all_fixtures_show_their_findings() -> None:
+    paths = [path for path in sorted(FIXTURES.rglob("*.py")) if "# want:" in path.read_text(encoding="utf-8")]
+    with ThreadPoolExecutor(WORKERS) as pool:
+        parts = pool.map(replayed, [paths[number::WORKERS] for number in range(WORKERS)])
+        told = [one for part in parts for one in part]
+    # Rules that say nothing of replays have the verdict of their pattern, and the reason why.
+    shown = [(place, said) for place, said in told if not said.observed.startswith("not shown by a replay (")]
+    silent = [f"{place} {said.outcome.value}: {said.observed}" for place, said in shown if not is_confirmed(said)]
+    listed = "\n".join(silent)
+    assert len(shown) > 300
+    assert len(silent) <= (1 - SHARE) * len(shown), listed
+    for line in silent:
+        assert any(reason in line for reason in REASONS), line
+    assert not [line for line in silent if f" {Outcome.REFUTED.value}: " in line], listed
+
+
+def is_confirmed(verdict: Verdict) -> bool:
+    return verdict.outcome is Outcome.CONFIRMED

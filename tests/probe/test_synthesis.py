@@ -1,0 +1,119 @@
+"""Data, options and downloads are replaced by what a slice can have."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from replaying import case_of, sliced
+
+from placement_lint.finding import Outcome
+from placement_lint.probe.prober import Prober
+from placement_lint.probe.replay import Replayer
+
+TRAINING = """
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision import datasets, transforms
+
+
+class Scenes(Dataset):
+    def __init__(self, root):
+        self.files = root.glob("*.png")
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, i):
+        return transforms.ToTensor()(Image.open(self.files[i])), i % 2
+
+
+def get_loaders(root):
+    return DataLoader(read_all(root)), DataLoader(read_all(root))
+
+
+def read_all(root):
+    return [Image.open(file) for file in root]
+
+
+class Net(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.layer = LAYER
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+model = Net().cuda()
+SOURCE
+for images, labels in loader:
+    loss = nn.functional.cross_entropy(model(images.cuda()), labels)
+    loss.backward()
+"""
+
+IMAGES = "nn.Sequential(nn.Conv2d(width, 4, 3), nn.Flatten(), nn.Linear(4 * 30 * 30, 10))"
+DIGITS = "nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 10))"
+
+
+@pytest.mark.parametrize(
+    ("layer", "source", "stand_in"),
+    [
+        (
+            DIGITS,
+            'loader = DataLoader(datasets.MNIST("data", download=True, transform=None), num_workers=8)',
+            "torch.utils.data.TensorDataset(torch.randn(8, 1, 28, 28), torch.randint(0, 2, (8,)))",
+        ),
+        (
+            IMAGES,
+            'loader = DataLoader(datasets.ImageFolder("data"), batch_size=4)',
+            "torch.utils.data.TensorDataset(torch.randn(8, 3, 32, 32), torch.randint(0, 2, (8,)))",
+        ),
+        (IMAGES, "loader = DataLoader(Scenes('data'))", "TensorDataset(torch.randn(8, 3, 32, 32)"),
+        (
+            "nn.Linear(12, 3)",
+            'loader = [(torch.from_numpy(np.load("x.npy")), torch.ones(8).long())]',
+            "(8, 12).numpy()",
+        ),
+    ],
+)
+def test_data_is_replaced_by_tensors(layer: str, source: str, stand_in: str, prober: Prober) -> None:
+    case = case_of(TRAINING.replace("LAYER", layer).replace("SOURCE", source), "DPL503")
+    text = case.smallest.text
+    assert stand_in in text
+    for gone in ("torchvision", "PIL", "download", "num_workers=8"):
+        assert gone not in text
+    verdict, _ = Replayer(prober).replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
+def test_shapes_are_tried_until_one_fits(prober: Prober) -> None:
+    layer = "nn.Sequential(nn.Conv2d(width, 4, 3), nn.Flatten(), nn.Linear(4 * 62 * 62, 10))"
+    source = 'loader = DataLoader(datasets.ImageFolder("data"), batch_size=4)'
+    verdict, script = Replayer(prober).replayed(
+        case_of(TRAINING.replace("LAYER", layer).replace("SOURCE", source), "DPL503")
+    )
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert script is not None
+    assert "torch.randn(8, 3, 64, 64)" in script.text
+
+
+def test_an_option_names_another_device() -> None:
+    text = """
+    import argparse
+    import torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--name", required=True)
+    args = parser.parse_args()
+    model = nn.Linear(4, 2).to(args.device)
+    print(args.name, model(torch.randn(8, 4).cuda()))
+    """
+    slice_ = sliced(dedent(text), "DPL506")
+    assert 'parser.add_argument("--device", default="cpu")' in slice_
+    assert 'required=False, default="data"' in slice_

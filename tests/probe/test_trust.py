@@ -1,0 +1,150 @@
+"""``--trust`` and ``--save-probe``: what is executed, what is written, and what is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement_lint.cli import main
+
+pytestmark = pytest.mark.usefixtures("own_cache", "one_sandbox")
+
+MOVED = """
+import torch
+from torch import nn
+
+{before}
+model = nn.Linear(4, 2).cuda()
+x = torch.randn(rows, 4)
+print(model(x))
+"""
+PLAIN = MOVED.format(before="rows = 8")
+
+
+@pytest.fixture
+def checked(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    """Check a text with replays; its first finding."""
+
+    def check(text: str, *arguments: str) -> dict[str, Any]:
+        write("train.py", text)
+        main(["check", "--isolated", "--probe", "simulated", "--trust", "--format", "json", *arguments, "train.py"])
+        finding: dict[str, Any] = json.loads(capsys.readouterr().out)["findings"][0]
+        return finding
+
+    return check
+
+
+def test_a_verdict_is_in_the_report(checked: Callable[..., dict[str, Any]]) -> None:
+    verdict = checked(PLAIN)["verdict"]
+    assert set(verdict) == {"outcome", "device", "observed", "expected"}
+    assert verdict["outcome"] == "confirmed"
+    assert verdict["observed"].startswith("slice of ")
+
+
+def test_trust_alone_is_an_error(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    write("train.py", PLAIN)
+    assert main(["check", "--trust", "train.py"]) == 2
+    assert "--trust lets --probe execute your program" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ("import time\nrows = time.sleep(60) or 8", "no end after"),
+        ("rows = __import__('os')._exit(3)", "the process died (exit status 3)"),
+        ("rows = __import__('sys').exit('enough')", "the slice exits with 'enough'"),
+        ("import os\nrows = os.abort() or 8", "SIGABRT"),
+        ("import os\nrows = os.remove({outside!r}) or 8", "the slice would change"),
+        ("import shutil\nrows = shutil.rmtree({folder!r}) or 8", "the slice would change"),
+        ("rows = len(open({outside!r}).read())", "the slice would read"),
+        ("rows = open({outside!r}, 'w').write('gone')", "the slice would write"),
+        ("import os\nrows = os.system('true') or 8", "the slice would start another process"),
+        ("import subprocess\nrows = subprocess.call(['true']) or 8", "the slice would start another process"),
+        ("import os\nrows = os.fork() or 8", "the slice would start another process"),
+        ("import socket\nrows = socket.create_connection(('localhost', 9)) and 8", "open a network connection"),
+        ("rows = len(bytearray(2**40))", "memory"),
+        ("rows = torch.ones(2**38).numel()", "memory"),
+    ],
+)
+def test_harm_is_refused_and_said(
+    before: str, reason: str, checked: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placement_lint.probe.sandbox.Script.__init__.__defaults__", ((), 3.0))
+    outside = tmp_path / "outside" / "precious.txt"
+    outside.parent.mkdir()
+    outside.write_text("precious")
+    filled = before.replace("{outside!r}", repr(str(outside))).replace("{folder!r}", repr(str(outside.parent)))
+    verdict = checked(MOVED.format(before=filled))["verdict"]
+    assert verdict["outcome"] == "inconclusive", verdict
+    assert reason in verdict["observed"], verdict
+    assert outside.read_text() == "precious"
+    assert checked(PLAIN)["verdict"]["outcome"] == "confirmed"  # the next one is as if nothing had been
+
+
+def test_no_state_is_left_for_the_next(checked: Callable[..., dict[str, Any]]) -> None:
+    before = "rows = 8\ntorch.set_default_dtype(torch.float64)\ntorch.Tensor.cuda = lambda self: self"
+    checked(MOVED.format(before=before))
+    assert checked(PLAIN)["verdict"]["outcome"] == "confirmed"
+
+
+def test_saving_executes_nothing(write: Callable[..., Path], tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    write("train.py", MOVED.format(before=f"rows = open({str(marker)!r}, 'w').write('x' * 8)"))
+    assert main(["check", "--isolated", "--save-probe", "slices", "train.py"]) == 1
+    assert not marker.exists()
+    assert [file.name for file in (tmp_path / "slices").iterdir()] == ["train_8_DPL503.py"]
+
+
+def test_a_saved_slice_stands_alone(write: Callable[..., Path], tmp_path: Path) -> None:
+    write("train.py", PLAIN)
+    for _ in range(2):
+        main(["check", "--isolated", "--save-probe", "slices", "train.py"])
+    first, second = sorted((tmp_path / "slices").iterdir(), key=lambda file: len(file.name))
+    assert (first.name, second.name) == ("train_8_DPL503.py", "train_8_DPL503_2.py")
+    text = first.read_text(encoding="utf-8")
+    assert text == second.read_text(encoding="utf-8")
+    header, _, code = text.partition("\n\n")
+    assert header.startswith("# DPL503 operand-not-moved, found by placement-lint in train.py:8:\n")
+    assert "same device" in header
+    assert "placement-lint run --gpus 2" in header
+    assert code.endswith("print(model(x))  # <-- DPL503 operand-not-moved\n")
+    run = [sys.executable, "-m", "placement_lint", "run", "--gpus", "2", str(first)]
+    ended = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "RuntimeError: Expected all tensors to be on the same device" in ended.stderr
+
+
+def test_a_folder_that_cannot_be_is_said(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    write("train.py", PLAIN)
+    write("taken", "")
+    assert main(["check", "--isolated", "--save-probe", "taken/slices", "train.py"]) == 2
+    assert "cannot write taken" in capsys.readouterr().err
+
+
+def test_a_notebook_is_replayed(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [PLAIN[: PLAIN.index("x = ")], PLAIN[PLAIN.index("x = ") :]]
+    notebook = {
+        "cells": [
+            {"cell_type": "code", "source": cell, "metadata": {}, "outputs": [], "execution_count": None}
+            for cell in cells
+        ],
+        "metadata": {"language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    write("train.ipynb", json.dumps(notebook))
+    main(["check", "--isolated", "--probe", "simulated", "--trust", "--format", "json", "train.ipynb"])
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["cell"] == 2
+    assert finding["verdict"]["outcome"] == "confirmed", finding["verdict"]
+
+
+def test_probing_a_file_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "train.py"]) == 2
+    assert "placement-lint check --probe auto train.py" in capsys.readouterr().err
