@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from placement_lint.checker import Checker, Job, Reading
+from placement_lint.checker import Checker, Reading
 from placement_lint.finding import Finding, Range
 from placement_lint.probe.replay import Case
 from placement_lint.probe.units import Program
+from placement_lint.results import Job
 from placement_lint.rule import Problem, Rule
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from placement_lint.checker import Job
 from placement_lint.finding import Finding, Verdict
 from placement_lint.probe.cases import cases
 from placement_lint.probe.memory import Memory
@@ -17,7 +16,7 @@ from placement_lint.probe.replay import Case, Replayer, Scripted
 from placement_lint.probe.sandbox import Sandbox
 from placement_lint.probe.saved import save
 from placement_lint.registry import find_rule
-from placement_lint.results import Run
+from placement_lint.results import Job, Run
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from placement_lint.checker import Checker, Job
+from placement_lint.checker import Checker
 from placement_lint.config import Settings
 from placement_lint.finding import Finding
 from placement_lint.probe.cases import cases
 from placement_lint.probe.replay import Case
+from placement_lint.results import Job
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 
