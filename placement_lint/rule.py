@@ -103,7 +103,7 @@ class Problem:
     severity: Severity | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     replay: Replay | None = None
-    scene: Scene | None = None
+    scene: Scene | None = field(default=None, compare=False)
     sites: tuple[cst.CSTNode, ...] = ()
     about: tuple[str, str, str] | None = None
 
