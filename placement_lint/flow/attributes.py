@@ -58,6 +58,7 @@ from placement_lint.flow.values import (
     Partial,
     Role,
     Sequence,
+    StateDict,
     Super,
     Symbol,
     Tensor,
@@ -169,6 +170,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
             return found
     if owner.kind is Kind.MODULE:
         return _read_of_module(machine, owner, name, node)
+    if owner.kind is Kind.OPTIMIZER and name == "state":
+        optimizers.state_taken(machine, owner)
     if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
         if owner.cls == frameworks.ACCELERATOR and name in frameworks.METHODS:
             return Bound(owner, name, node=node)
@@ -628,6 +631,8 @@ def _write_item(
     if owner == environment.ENVIRON:
         environment.write(machine, key, value, node)
     replicas.change_item(machine, owner, key, value, node)
+    if isinstance(owner, (Loaded, StateDict)):
+        wrappers.keys_used(machine, owner)
     if not isinstance(owner, Object):
         return NONE
     creation.note_keeping(machine, value)

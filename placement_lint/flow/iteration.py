@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from placement_lint.flow import calls, loaders, modules
+from placement_lint.flow import calls, loaders, modules, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.containers import content
@@ -19,12 +19,14 @@ from placement_lint.flow.values import (
     External,
     Function,
     Kind,
+    Loaded,
     Mapping,
     Object,
     Parameters,
     Role,
     Sequence,
     Source,
+    StateDict,
     Symbol,
     Tensor,
     Value,
@@ -48,6 +50,8 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
         return _element_of_instance(machine, iterable, iterable.cls, node)
     if isinstance(iterable, Parameters):
         return a_parameter(machine, iterable)
+    if isinstance(iterable, (Loaded, StateDict)):
+        wrappers.keys_used(machine, iterable)
     if isinstance(iterable, Tensor):
         return replace(iterable, uid=0, scalar=None, split=None, rows=frozenset(), literal=False)
     items = items_of(machine, iterable)

@@ -195,6 +195,8 @@ class Machine:
         self.spawned: list[Note] = []
         # inside a try whose handler is for a missing attribute
         self.expecting_attribute_errors = 0
+        # for each try that is running: the exceptions that its handlers deal with
+        self.tried: list[frozenset[str]] = []
         self.in_default_context = 0
         self.updating = False
         self.testing = False
@@ -267,7 +269,7 @@ class Machine:
         # attributes and items that were read, at least once, of something else than a wrapper
         self.read_of_others: set[cst.CSTNode] = set()
         self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
-        # files and state dicts that went through a call that cannot be looked into
+        # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
         self.handled: set[object] = set()
         self.loads: list[tuple[cst.Call, Scene, str, Loaded, bool, bool]] = []
         # assignments of CUDA_VISIBLE_DEVICES that nothing reads any more, unless another process does
@@ -700,6 +702,10 @@ class Machine:
             frame.receiver == owner and frame.function is not None and frame.function.name == "__init__"
             for frame in self.frames
         )
+
+    def expects(self, *errors: str) -> bool:
+        """Whether a handler around this place deals with one of these exceptions."""
+        return any(not names.isdisjoint((*errors, "Exception", "BaseException")) for names in self.tried)
 
     @contextmanager
     def without_gradients(self, gradless: bool) -> Iterator[None]:

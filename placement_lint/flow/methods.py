@@ -20,6 +20,7 @@ from placement_lint.flow import (
     numbering,
     optimizers,
     replicas,
+    wrappers,
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content, perhaps_replaced
@@ -32,6 +33,7 @@ from placement_lint.flow.values import (
     Mapping,
     Object,
     Sequence,
+    StateDict,
     Symbol,
     Value,
 )
@@ -82,6 +84,8 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
             return frameworks.call_accelerator(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.OTHER:
             return _scaler_method(machine, name, arguments, node)
+    if isinstance(receiver, (Loaded, StateDict)) and name in _USES_KEYS:
+        wrappers.keys_used(machine, receiver)
     if isinstance(receiver, Loaded):
         return _loaded_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Mapping):
@@ -111,6 +115,10 @@ def _split(machine: Machine, text: str, arguments: Arguments, node: cst.Call) ->
         return machine.fresh(node)
     parts = text.split(separator.value if isinstance(separator.value, str) and separator.value else None)
     return machine.new_list(Sequence(tuple(Const(part) for part in parts)), node)
+
+
+# What reads or changes the keys of a dict.
+_USES_KEYS = {"keys", "items", "pop", "popitem", "update", "setdefault"}
 
 
 def extend_list(machine: Machine, target: Object, arguments: Arguments, node: cst.CSTNode) -> None:

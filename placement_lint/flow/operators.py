@@ -13,6 +13,7 @@ from placement_lint.flow import (
     replicas,
     shapes,
     tensors,
+    wrappers,
 )
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.containers import content
@@ -31,9 +32,11 @@ from placement_lint.flow.values import (
     Device,
     Function,
     Kind,
+    Loaded,
     Object,
     Place,
     Sequence,
+    StateDict,
     Symbol,
     Tensor,
     Value,
@@ -214,6 +217,8 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         return None
     if operator in (cst.GreaterThan, cst.GreaterThanEqual):
         return _greater(left, right, strict=operator is cst.GreaterThan)
+    if operator is cst.In and isinstance(right, (Loaded, StateDict)) and _may_name_the_wrapped(left):
+        wrappers.keys_used(machine, right)
     if operator is cst.In and isinstance(left, Const):
         items = content(machine, right)
         if items is not None and items.exact and all(isinstance(item, Const) for item in items.items):
@@ -221,6 +226,11 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
     return None
+
+
+def _may_name_the_wrapped(key: Value) -> bool:
+    """Whether a key may have a wrapper's prefix; ``"state_dict" in checkpoint`` says nothing of it."""
+    return not isinstance(key, Const) or "module." in str(key.value)
 
 
 def _same_device(left: Place, right: Place) -> bool | None:

@@ -236,8 +236,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         return NONE
     if name == "load_state_dict":
         checkpoints.restored(machine, arguments.get(0, "state_dict"))
-        machine.write(optimizer.id, _STRANDED, ABSENT)
-        machine.pending = [(held, event) for held, event in machine.pending if held != optimizer.id]
+        _catch_up(machine, optimizer)
         note = Note(node, "the loaded state is put where the parameters are now")
         machine.write(optimizer.id, _STATE, Fact("loaded", note))
         return NONE
@@ -281,6 +280,19 @@ def before_move(machine: Machine, module: Object | Symbol, target: Place, note: 
                 state,
                 source,
             )
+
+
+def state_taken(machine: Machine, optimizer: Object) -> None:
+    """The program has ``optimizer.state`` in its hands: it may move the state itself, and where to nobody knows."""
+    if has_state(machine, optimizer):
+        machine.write(optimizer.id, _STATE, Fact("taken"))
+        _catch_up(machine, optimizer)
+
+
+def _catch_up(machine: Machine, optimizer: Object) -> None:
+    """No state is left behind any more."""
+    machine.write(optimizer.id, _STRANDED, ABSENT)
+    machine.pending = [(held, event) for held, event in machine.pending if held != optimizer.id]
 
 
 def _strand(

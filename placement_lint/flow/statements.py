@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from collections.abc import Sequence as Many
 from contextlib import AbstractContextManager
@@ -251,7 +252,9 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     machine.expecting_attribute_errors += catches
 
     def body() -> Value:
+        machine.tried.append(_dealt_with(machine, node))
         execute_body(machine, node.body)
+        machine.tried.pop()
         if node.orelse is not None and not machine.dead:
             execute_body(machine, node.orelse.body)
         return NONE
@@ -263,6 +266,24 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     machine.expecting_attribute_errors -= catches
     if node.finalbody is not None and not machine.dead:
         execute_body(machine, node.finalbody.body)
+
+
+def _dealt_with(machine: Machine, node: cst.Try | cst.TryStar) -> frozenset[str]:
+    """The names of the exceptions that the program gets over: a handler that ends by raising does not."""
+    return frozenset(
+        name
+        for handler in node.handlers
+        if not _ends_by_raising(handler.body)
+        for name in _NAMES.findall(machine.text(handler.type) if handler.type is not None else "BaseException")
+    )
+
+
+_NAMES = re.compile(r"\w+")
+
+
+def _ends_by_raising(body: cst.BaseSuite) -> bool:
+    last = body.body[-1] if body.body else None
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
 
 
 def _catches_attribute_errors(machine: Machine, node: cst.Try | cst.TryStar) -> bool:

@@ -475,17 +475,33 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
     scene = machine.scene
     for guard, option in alternatives(state) if state is not None else ():
         here = replace(scene, when=scene.when & guard)
+        if isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
+            continue
         if isinstance(option, Loaded):
             machine.loads.append((node, here, label, option, into_wrapper, strict))
-        elif isinstance(option, StateDict) and option.prefixed != into_wrapper and option.node not in machine.handled:
+        elif isinstance(option, StateDict) and option.prefixed != into_wrapper:
             trace = (Note(option.node, "the state dict is taken here"),)
             machine.emit(StateLoaded(node, here, label, option, into_wrapper, strict, trace))
+
+
+def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
+    """Whether the program may have looked at the keys and changed them, or deals with keys that do not fit."""
+    return _keys_of(state) in machine.handled or (strict and machine.expects("RuntimeError"))
+
+
+def _keys_of(state: Loaded | StateDict) -> object:
+    return (state.node, state.entries) if isinstance(state, Loaded) else state.node
+
+
+def keys_used(machine: Machine, state: Loaded | StateDict) -> None:
+    """The program looks at the keys of a state dict, or changes them: what it does next depends on a prefix."""
+    machine.handled.add(_keys_of(state))
 
 
 def may_change(machine: Machine, value: Value) -> None:
     """A state dict is given away: its keys may be others afterwards."""
     if isinstance(value, (Loaded, StateDict)):
-        machine.handled.add(value.file if isinstance(value, Loaded) else value.node)
+        machine.handled.add(value.file if isinstance(value, Loaded) else _keys_of(value))
 
 
 def resolve_loads(machine: Machine) -> None:
@@ -495,14 +511,20 @@ def resolve_loads(machine: Machine) -> None:
             continue
         saves = [(guard, _entry(value, loaded.entries), note) for guard, value, note in _saved_there(machine, loaded)]
         fitting = any_of(
-            guard for guard, state, _ in saves if not isinstance(state, StateDict) or state.prefixed == into_wrapper
+            guard
+            for guard, state, _ in saves
+            if not isinstance(state, StateDict) or not _misfits(machine, state, into_wrapper)
         )
         for guard, state, note in saves:
-            if isinstance(state, StateDict) and state.prefixed != into_wrapper and fitting.excludes(guard):
+            if isinstance(state, StateDict) and _misfits(machine, state, into_wrapper) and fitting.excludes(guard):
                 trace = (Note(state.node, "the state dict is taken here"), note)
                 here = replace(scene, when=scene.when & guard)
                 if here.when.possible:
                     machine.emit(StateLoaded(node, here, label, state, into_wrapper, strict, trace))
+
+
+def _misfits(machine: Machine, state: StateDict, into_wrapper: bool) -> bool:
+    return state.prefixed != into_wrapper and _keys_of(state) not in machine.handled
 
 
 def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:

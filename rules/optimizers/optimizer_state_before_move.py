@@ -54,6 +54,7 @@ optimizer.step()
   the Parameter objects.
 - SGD without momentum has been stepped: it keeps no state.
 - `load_state_dict` is called after the move: it casts the state to the device of each parameter.
+- The program has `optimizer.state` in its hands before the next `step()`: it may move the state itself.
 - The model is moved to where it already is, or moves away and back before the next `step()`.
 - An optimizer other than Adagrad takes no `step()` after the move, as where a trained model goes to the CPU.
 - The model is wrapped in DDP or given to `torch.compile`: neither moves it.

@@ -49,6 +49,7 @@ net.load_state_dict(torch.load("net.pt", map_location="cpu"))
 - Both sides are wrapped, or both are bare; wrapping again after a bare load is right.
 - The keys are renamed between the two, by a loop or by
   `torch.nn.modules.utils.consume_prefix_in_state_dict_if_present`.
+- The program reads or changes the keys before it loads, or a handler around the load deals with the exception.
 - The file is not saved by this program, or some path saves it with fitting keys.
 """,
     fix="""\

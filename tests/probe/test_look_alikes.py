@@ -279,6 +279,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "other_module_moved": {"target": "cpu"},
         "plain_sgd_stepped": {"optimizer": "SGD", "momentum": 0.0, "state": "stepped"},
         "round_trip": {"state": "stepped", "target": "cpu"},
+        "state_moved_too": "the program moves the state itself",
         "state_reloaded": {"optimizer": "Adam", "state": "stepped", "loaded_after": True},
     },
     "parameter-lost-by-conversion": {
@@ -376,6 +377,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "own_fields": {"name": "device_ids"},
     },
     "wrapper-state-dict-prefix": {
+        "keys_looked_at": {"prefixed": False, "into_wrapper": False},
+        "tried": "the exception is dealt with",
         "load_then_wrap": {"prefixed": False, "into_wrapper": False},
         "module_state_dict": REPAIRED,
         "strip_prefix": {"prefixed": False, "into_wrapper": False},
