@@ -210,7 +210,7 @@ def _is_empty_else(node: cst.CSTNode) -> bool:
 
 def _commented(node, mark: str):  # type: ignore[no-untyped-def]
     """A unit with what is said of it in place of its own comments."""
-    comment = cst.Comment(f"{MARK}{mark}") if mark else None
+    comment = cst.Comment(f"{MARK}{' '.join(mark.split())}") if mark else None  # code in a message may take lines
     space = cst.SimpleWhitespace("  " if mark else "")
     if isinstance(node, cst.SimpleStatementLine):
         ending = node.trailing_whitespace.with_changes(comment=comment, whitespace=space)

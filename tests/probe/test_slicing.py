@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
-from replaying import sliced
+from replaying import case_of, sliced
+
+from placement_lint.rule import Note
 
 HEAD = "import torch\nfrom torch import nn\n"
 
@@ -144,3 +147,14 @@ def test_a_file_that_is_loaded_is_saved_first() -> None:
     net.load_state_dict(torch.load("net.pt"))
     """
     assert "torch.save(model.state_dict()" in sliced(dedent(text), "DPL103")
+
+
+def test_a_message_of_several_lines_is_a_comment_of_one() -> None:
+    text = HEAD + (
+        "model = nn.Linear(\n    4,\n    2,\n)\nif torch.cuda.device_count() > 1:\n"
+        "    model = nn.DataParallel(\n        model,\n    )\nprint(model.module.weight)\n"
+    )
+    case = case_of(text, "DPL121")
+    note = Note(case.problem.node, "`nn.DataParallel(\n    model,\n)` wraps it")
+    told = replace(case, problem=replace(case.problem, node=case.problem.trace[0].node, trace=(note,)))
+    assert "  # <-- `nn.DataParallel( model, )` wraps it\n" in told.smallest.text
