@@ -10,7 +10,7 @@ import libcst as cst
 from placement_lint.flow import attributes, calls, gradients, imports, iteration, methods, movables, replicas, transfers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
-from placement_lint.flow.containers import content
+from placement_lint.flow.containers import content, length
 from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
@@ -228,15 +228,13 @@ def _integer(machine: Machine, given: Const) -> Value:
 
 
 def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    def count(given: Value) -> Value:
-        items = content(machine, given)
-        if items is not None and items.exact:
-            return Const(len(items.items))
-        owner = given.id if isinstance(given, (Object, Symbol)) else 0
-        scattered = replicas.depends(machine, given)
-        return machine.part(owner, "len", node, type="int") if owner else machine.fresh(node, "int", scattered)
-
-    return machine.lift(count, arguments.get(0) or NONE)
+    """One number for each list that it may be: which machine it is may decide how long it is."""
+    given = arguments.get(0) or NONE
+    lengths = [(guard, length(machine, option, node)) for guard, option in alternatives(machine.restrict(given))]
+    known = [(guard, size) for guard, size in lengths if size is not None]
+    if len(known) == len(lengths):
+        return machine.either(known)
+    return machine.fresh(node, "int", replicas.depends(machine, *arguments.values()))
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import count
 
 import libcst as cst
 
@@ -35,9 +36,13 @@ class Question:
     Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
     ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``,
     ``mode == "ddp"``. ``usual`` is the answer that goes without saying. ``source`` is how the program words it.
+    ``number`` is higher the later it was first asked.
     """
 
+    _numbers = count()
+
     def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None) -> None:
+        self.number = next(Question._numbers)
         self.usual = usual
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
@@ -153,6 +158,14 @@ class Condition:
             for cube in self.cubes
         )
         return _simplified(rest, self.widened)
+
+    def known_before(self, question: Question) -> Condition:
+        """What remains where every later question is answered in this condition's favour."""
+        older = (
+            Cube(cube.machines, frozenset(a for a in cube.answers if a.question.number < question.number))
+            for cube in self.cubes
+        )
+        return _simplified(older, self.widened)
 
     @cached_property
     def negation(self) -> Condition:

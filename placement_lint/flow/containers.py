@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import libcst as cst
+
 from placement_lint.flow import aliases
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import Kind, Object, Sequence, Tensor, Value
+from placement_lint.flow.values import Const, Kind, Object, Sequence, Symbol, Tensor, Value
 
 
 def content(machine: Machine, value: Value) -> Sequence | None:
@@ -22,3 +24,11 @@ def content(machine: Machine, value: Value) -> Sequence | None:
 def perhaps_replaced(machine: Machine, item: Value) -> Value:
     """An item that something unknown may have been put in the place of: nobody knows then where a tensor is."""
     return machine.fresh() if isinstance(item, Tensor) else item
+
+
+def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol | None:
+    """How many items there are: where nobody knows, the same unknown number for as long as none is added or taken."""
+    items = content(machine, value)
+    if items is not None and items.exact:
+        return Const(len(items.items))
+    return machine.part(value.id, ("len", items), node, type="int") if isinstance(value, (Object, Symbol)) else None

@@ -16,7 +16,7 @@ from placement_lint.flow import (
     wrappers,
 )
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
-from placement_lint.flow.containers import content
+from placement_lint.flow.containers import content, length
 from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import DeviceNeverEqual, Operand, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
@@ -65,6 +65,11 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         return ALWAYS if value.bound > 0 else answered(machine.question(value), True)
     if isinstance(value, Sequence) and value.exact:
         return ALWAYS if value.items else ALWAYS.negation
+    if isinstance(value, Object) and value.kind is Kind.LIST:
+        size = length(machine, value, node)
+        # What begins as ``[]`` may be filled where nobody looks.
+        if size is not None and not (size == Const(0) and isinstance(value.node, cst.List)):
+            return truth(machine, size, node)
     if isinstance(value, Object) and value.kind not in (Kind.LIST, Kind.DICT):
         return ALWAYS
     if isinstance(value, Symbol):

@@ -14,7 +14,6 @@ from placement_lint.flow.containers import content
 from placement_lint.flow.events import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
-    ABSENT,
     CPU,
     NONE,
     Comparison,
@@ -41,13 +40,15 @@ from placement_lint.rule import Note
 
 _COVERED = "#covered"  # Const of the ids of the modules and parameters held
 _STATE = "#state"  # Fact: why there is state, and where it was made
-_STRANDED = "#stranded"  # Fact: the state stayed behind at a move
+_STRANDED = "#stranded"  # Fact: the state stayed behind at a move, or did not
 _GRADIENTS = "#gradients"  # of the module frame: Const of the ids that the last backward reached
 _STEPPED = "#stepped"
 _STALE = "#stale"  # Sequence of Facts: what was replaced since
 _LEFT_OUT = "#left out"  # Const of the ids that did not ask for gradients when it was built
 _BLOCK = "#block"  # Fact: the statement that builds it
 
+
+_TOGETHER = Fact("together")
 
 # Where a simple statement is: the block, and its place there.
 Block = tuple[Many[cst.CSTNode], int]
@@ -86,6 +87,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     machine.lift(lambda *_: _take(machine, optimizer, params), *coverage.flags(machine, params))
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
     machine.write(optimizer.id, _BLOCK, Fact("block", machine.block))
+    machine.write(optimizer.id, _STRANDED, _TOGETHER)
     machine.optimizers.append(optimizer)
     if OPTIMIZERS[name].eager:
         note = Note(node, f"`{_short(name)}` makes its state here, where the parameters are now")
@@ -276,8 +278,11 @@ def before_move(machine: Machine, module: Object | Symbol, target: Place, note: 
         if moving & _covered(machine, optimizer):
             source = modules.place_of(machine, module)
             machine.lift(
-                lambda fact, place, held=optimizer: _strand(machine, held, module, fact, place, target, note),
+                lambda fact, before, place, held=optimizer: _strand(
+                    machine, held, module, fact, before, place, target, note
+                ),
                 state,
+                machine.read(optimizer.id, _STRANDED) or _TOGETHER,
                 source,
             )
 
@@ -291,7 +296,7 @@ def state_taken(machine: Machine, optimizer: Object) -> None:
 
 def _catch_up(machine: Machine, optimizer: Object) -> None:
     """No state is left behind any more."""
-    machine.write(optimizer.id, _STRANDED, ABSENT)
+    machine.write(optimizer.id, _STRANDED, _TOGETHER)
     machine.pending = [(held, event) for held, event in machine.pending if held != optimizer.id]
 
 
@@ -300,15 +305,15 @@ def _strand(
     optimizer: Object,
     module: Object | Symbol,
     state: Value,
+    before: Value,
     source: Value,
     target: Place,
     note: Note,
 ) -> Value:
-    before = machine.read(optimizer.id, _STRANDED)
     left = before.details if isinstance(before, Fact) else None
     if isinstance(left, _Stranded) and compare(left.source, target) is Comparison.SAME:
         # Moved back to where the state is.
-        machine.write(optimizer.id, _STRANDED, ABSENT)
+        machine.write(optimizer.id, _STRANDED, _TOGETHER)
         return NONE
     if not isinstance(state, Fact) or not isinstance(state.details, Note):
         return NONE

@@ -138,9 +138,11 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "module-attribute-on-unwrapped": {
         "getattr": REPAIRED,
         "implied": {"wrapper": "DataParallel"},
+        "list_of_gpus": {"wrapper": "DataParallel"},
         "own_module_attribute": {"own_attribute": True},
         "same_condition": {"wrapper": "DataParallel"},
         "unconditional": {"wrapper": "DataParallel"},
+        "unwrap_loop": REPAIRED,
     },
     "module-created-in-forward": {
         "called_once_before": {"kept": "once", "called_before": True},
