@@ -81,6 +81,9 @@ from placement_lint.rule import Note
 
 def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
     """``owner.name``"""
+    place = owner.place if isinstance(owner, Tensor) and name == "is_cuda" else owner if name == "type" else None
+    if isinstance(place, Device) and place.kind in ("cuda", "replica"):
+        machine.saw_gpu = True
     return machine.lift(lambda option: _read(machine, option, name, node), owner)
 
 
@@ -108,16 +111,7 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     if isinstance(owner, Device) and name in movables.MOVES:
         return Bound(owner, name, node=node)
     if isinstance(owner, Device):
-        return (
-            {"type": Const(owner.kind), "index": Const(owner.index)}.get(name, machine.fresh(name))
-            if owner.kind
-            in (
-                "cpu",
-                "cuda",
-            )
-            and not isinstance(owner.index, Symbol)
-            else machine.fresh(name)
-        )
+        return _read_of_device(machine, owner, name)
     if isinstance(owner, Partial):
         return owner.function if name == "func" else machine.fresh(name)
     return Bound(owner, name, node=node)
@@ -137,6 +131,17 @@ def _read_of_imported(machine: Machine, module: Imported, name: str) -> Value:
 def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
     if not isinstance(owner, Object) or owner.kind is not Kind.WRAPPER:
         machine.read_of_others.add(node)
+
+
+def _read_of_device(machine: Machine, device: Device, name: str) -> Value:
+    if name == "type" and device.kind in _TYPES:
+        return Const(_TYPES[device.kind])
+    known = name == "index" and device.kind in ("cpu", "cuda") and not isinstance(device.index, Symbol)
+    return Const(device.index) if known else machine.fresh(name)
+
+
+# What ``device.type`` is.
+_TYPES = {"cpu": "cpu", "cuda": "cuda", "replica": "cuda"}
 
 
 def _read_of_tensor(machine: Machine, tensor: Tensor, name: str, node: cst.Attribute) -> Value:

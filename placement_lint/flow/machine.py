@@ -195,8 +195,11 @@ class Machine:
         self.spawned: list[Note] = []
         # inside a try whose handler is for a missing attribute
         self.expecting_attribute_errors = 0
-        # for each try that is running: the exceptions that its handlers deal with
-        self.tried: list[frozenset[str]] = []
+        # for each try that is running: how many functions were, and the exceptions that its handlers deal with
+        self.tried: list[tuple[int, frozenset[str]]] = []
+        # something was seen to be on a GPU; how many branches are running whose test saw that
+        self.saw_gpu = False
+        self.sure_of_gpu = 0
         self.in_default_context = 0
         self.updating = False
         self.testing = False
@@ -704,8 +707,26 @@ class Machine:
         )
 
     def expects(self, *errors: str) -> bool:
-        """Whether a handler around this place deals with one of these exceptions."""
-        return any(not names.isdisjoint((*errors, "Exception", "BaseException")) for names in self.tried)
+        """Whether a handler deals with one of these exceptions, by its name; or with all, in the function that runs."""
+        here = len(self.frames)
+        return any(
+            not names.isdisjoint((*errors, *(("Exception", "BaseException") if depth == here else ())))
+            for depth, names in self.tried
+        )
+
+    def test(self, test: Callable[[], Condition]) -> tuple[Condition, bool]:
+        """The condition of a branch, and whether something was found to be on a GPU to answer it."""
+        before, self.saw_gpu = self.saw_gpu, False
+        holds = test()
+        saw, self.saw_gpu = self.saw_gpu, before
+        return holds, saw
+
+    @contextmanager
+    def on_gpu(self, sure: bool) -> Iterator[None]:
+        """Inside a branch that is taken because something is on a GPU, if that is so."""
+        self.sure_of_gpu += sure
+        yield
+        self.sure_of_gpu -= sure
 
     @contextmanager
     def without_gradients(self, gradless: bool) -> Iterator[None]:

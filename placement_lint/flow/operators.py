@@ -48,6 +48,11 @@ from placement_lint.flow.vocabulary import NUMBER_TYPES
 # --- truth -------------------------------------------------------------------------------------------------
 
 
+def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
+    """The condition under which a test holds."""
+    return truth(machine, expressions.evaluate(machine, test), test)
+
+
 def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
     """The condition under which a value is true."""
     if isinstance(value, Choice):
@@ -111,14 +116,15 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
 
 
 def conditional(machine: Machine, node: cst.IfExp) -> Value:
-    holds = truth(machine, expressions.evaluate(machine, node.test), node.test)
-    return machine.fork(
-        (
-            (holds, lambda: expressions.evaluate(machine, node.body)),
-            (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
-        ),
-        asks=True,
-    )
+    holds, saw_gpu = machine.test(lambda: condition(machine, node.test))
+    with machine.on_gpu(saw_gpu):
+        return machine.fork(
+            (
+                (holds, lambda: expressions.evaluate(machine, node.body)),
+                (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
+            ),
+            asks=True,
+        )
 
 
 # --- comparison ----------------------------------------------------------------------------------------------

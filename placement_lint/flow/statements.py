@@ -160,14 +160,15 @@ def _import(machine: Machine, node: cst.Import) -> None:
 
 
 def _if(machine: Machine, node: cst.If) -> None:
-    holds = operators.truth(machine, expressions.evaluate(machine, node.test), node.test)
+    holds, saw_gpu = machine.test(lambda: operators.condition(machine, node.test))
     if machine.dead:
         return
     machine.guards.append(node.test)
-    machine.fork(
-        ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
-        asks=True,
-    )
+    with machine.on_gpu(saw_gpu):
+        machine.fork(
+            ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
+            asks=True,
+        )
     machine.guards.pop()
 
 
@@ -243,7 +244,7 @@ def _while(machine: Machine, node: cst.While) -> None:
 def _pass(machine: Machine, node: cst.While) -> None:
     """The body where the test holds; what nothing but the test asks is taken to be answered so that it does."""
     newest = machine.opaque()
-    holds = operators.truth(machine, expressions.evaluate(machine, node.test), node.test).known_before(newest)
+    holds = operators.condition(machine, node.test).known_before(newest)
 
     def body() -> Value:
         machine.scope("iteration", lambda: execute_body(machine, node.body))
@@ -268,7 +269,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     machine.expecting_attribute_errors += catches
 
     def body() -> Value:
-        machine.tried.append(_dealt_with(machine, node))
+        machine.tried.append((len(machine.frames), _dealt_with(machine, node)))
         execute_body(machine, node.body)
         machine.tried.pop()
         if node.orelse is not None and not machine.dead:

@@ -448,8 +448,8 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
     if name == "is_cuda" and tensor.place == OWN:
         return machine.ask(machine.own_on_gpu)
-    if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda"):
-        return Const(tensor.place.kind == "cuda")
+    if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda", "replica"):
+        return Const(tensor.place.kind != "cpu")
     if name in HOST_VALUE_ATTRIBUTES:
         if (known := shapes.answer(tensor, name)) is not None:
             return known

@@ -80,6 +80,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "lightning_on_gpu": {"choice": "cuda"},
         "no_choice": {"choice": "cuda"},
         "seed_and_amp": {"asked": "cpu"},
+        "tried": "the exception is dealt with",
+        "where_the_input_is": {"choice": "cuda"},
     },
     "distributed-sampler-misuse": {
         "accelerate": REPAIRED,
