@@ -29,6 +29,7 @@ from placement_lint.flow.values import (
     Const,
     Device,
     External,
+    Fact,
     Function,
     Holder,
     Kind,
@@ -437,7 +438,7 @@ def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst
 def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> None:
     """A module or Parameter takes part in a forward: is a plain list or dict all that holds it?"""
     holder = machine.unregistered.get(identity)
-    if holder is None or holder.owner not in machine.in_forward:
+    if holder is None or holder.owner not in machine.in_forward or _cared_for(machine, identity, holder):
         return
     if identity not in registered_below(machine, machine.in_forward[0]):
         machine.emit(
@@ -454,6 +455,13 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
                 holder,
             )
         )
+
+
+def _cared_for(machine: Machine, identity: int, holder: Holder) -> bool:
+    """What was there before its holder, and was moved or frozen by others, is kept out of it on purpose: a teacher."""
+    return identity < holder.owner.id and (
+        identity in machine.moved or ddp.flag_of(machine, identity) == Fact("frozen")
+    )
 
 
 # By the plain container and what it holds: the one of torch.nn that registers it.

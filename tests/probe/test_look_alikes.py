@@ -346,6 +346,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "names": "it holds neither modules nor Parameters",
         "nets_in_trainer": "its owner is no module",
         "sequential_from_list": {"container": "ModuleList"},
+        "teacher": "what it holds is moved or frozen by others",
     },
     "unregistered-tensor-attribute": {
         "apply_overridden": "the module takes the tensor along itself",
