@@ -56,6 +56,7 @@ from placement_lint.flow.values import (
     External,
     Function,
     Kind,
+    Lost,
     Mapping,
     Object,
     Parameters,
@@ -79,6 +80,7 @@ from placement_lint.flow.vocabulary import (
     FUNCTIONAL_LOSSES,
     FUNCTIONAL_SAME_DEVICE,
     HOST_READERS,
+    JOINS,
     LIKE_FACTORIES,
     LOSS_MODULES,
     MODULE_CONVERSIONS,
@@ -531,11 +533,17 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         if short == "stack":
             split = shapes.stacked(result.split, arguments.get(1, "dim"))
         scalar = False if short in ("cat", "stack", "concat") else result.scalar
-        return replace(result, scalar=scalar, split=split)
+        return replace(result, scalar=scalar, split=split, lost=_lost_by_joining(name, operands, node))
     first = operands[0][1].tensor
     derived = tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
     derived = replace(derived, scattered=replicas.depends(machine, *arguments.values()))
     return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
+
+
+def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | None:
+    """``torch.stack([Parameter(a), Parameter(b)])`` is computed from Parameters and is none."""
+    joined = [operand.tensor for _, operand in operands] if name.rpartition(".")[2] in JOINS else []
+    return next((lost for tensor in joined if (lost := tensors.derive(tensor, f"`{name}`", node).lost)), None)
 
 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:

@@ -180,6 +180,9 @@ REDUCTIONS = {
     "nanmean", "nansum", "amax", "amin", "count_nonzero", "mode", "trace", "dist", "dot",
 }  # fmt: skip
 
+# Functions of torch that make one tensor of several.
+JOINS = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")
+
 # Methods and functions of torch that want all their tensors on one device. The numbers are the positions
 # (0 is the tensor itself, or a function's first argument) that must agree; None for all of them.
 SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
@@ -196,7 +199,7 @@ SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
             "tensordot", "vdot", "chain_matmul", "einsum",
         )
     ),
-    **dict.fromkeys(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")),
+    **dict.fromkeys(JOINS),
 }  # fmt: skip
 
 # Those among them that go element by element.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import ParameterLost
 from placement_lint.flow.facts import place_fact
+from placement_lint.flow.vocabulary import JOINS
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import converted_inside, made_parameter, safe
@@ -131,6 +133,12 @@ def _stored(value: Any) -> str:
     return f"it is {'a' if 'value' in owner.state_dict() else 'no'} parameter of its module"
 
 
+def _joined(name: str, tensor: Any) -> Any:
+    import torch
+
+    return getattr(torch, name)([tensor, tensor])
+
+
 # By the name that the analysis gives them. ``float`` and ``contiguous`` return a Parameter that is so already.
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **{
@@ -142,6 +150,7 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **{f".{name}()": methodcaller(name, 0, 1) for name in ("transpose", "permute", "swapaxes")},
     **{f".{name}()": methodcaller(name, 2) for name in ("add", "sub", "mul", "div", "pow")},
     **{f".{name}": attrgetter(name) for name in ("T", "mT", "data")},
+    **{f"`torch.{name}`": partial(_joined, name) for name in JOINS},
     **dict.fromkeys(("`+`", "`-`", "`*`", "`/`", "`@`", "`**`"), lambda tensor: tensor * 2),
     ".requires_grad_()": lambda tensor: tensor.requires_grad_(tensor.requires_grad),
     ".to(dtype)": methodcaller("double"),

@@ -290,6 +290,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "buffer_from_parameter": "it is a buffer, and meant to be one",
         "computed_from_registered": "the Parameter is registered under another name",
         "converted_in_forward": "it is stored nowhere",
+        "joined_inside": REPAIRED,
         "local_only": "it is stored nowhere",
         "moved_inside": REPAIRED,
         "requires_grad_off": {"conversion": ".requires_grad_()"},
