@@ -19,6 +19,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import visible
 from placement_lint.flow.values import (
     CPU,
+    Comparison,
     Const,
     Device,
     External,
@@ -27,6 +28,7 @@ from placement_lint.flow.values import (
     Symbol,
     Value,
     alternatives,
+    compare,
     source_text,
 )
 from placement_lint.rule import Note
@@ -91,6 +93,16 @@ def _option(place: Place | None) -> Symbol | None:
         if isinstance(root, Symbol) and _PARSED.search(root.text):
             return symbol
     return None
+
+
+def differ(machine: Machine, one: Place, other: Place) -> Condition:
+    """When two places differ, as far as is known: an option that names a device is there to name a GPU."""
+    verdict = compare(one, other)
+    option = _option(other if one == CPU else one)
+    if verdict is Comparison.UNKNOWN and CPU in (one, other) and option is not None:
+        question = machine.question(("not the CPU", option), text=f'{option.text} != "cpu"')
+        return answered(question, True)
+    return ALWAYS if verdict is Comparison.DIFFERENT else NEVER
 
 
 def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:

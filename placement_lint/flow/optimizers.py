@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import checkpoints, coverage, creation, ddp, gradients, modules, rumours
+from placement_lint.flow import checkpoints, choices, coverage, creation, ddp, gradients, modules, rumours
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
@@ -317,13 +317,20 @@ def _strand(
         return NONE
     if not isinstance(state, Fact) or not isinstance(state.details, Note):
         return NONE
-    if not isinstance(source, (Device, Symbol)) or compare(source, target) is not Comparison.DIFFERENT:
+    if not isinstance(source, (Device, Symbol)):
         return NONE
     culprit = note.node if state.name == "stepped" else state.details.node
     label = machine.label(module, "the model")
     stranded = _Stranded(state.name, culprit, label, source, target, (state.details, note))
+    leaves = choices.differ(machine, source, target)
+    stays = leaves.negation
+    return machine.fork(((leaves, lambda: _leave(machine, optimizer, stranded)), (stays, lambda: NONE)))
+
+
+def _leave(machine: Machine, optimizer: Object, stranded: _Stranded) -> Value:
     machine.write(optimizer.id, _STRANDED, Fact("stranded", stranded))
-    if state.name == "built" and target != CPU and machine.read(optimizer.id, _STEPPED) is None:
+    unused = stranded.reason == "built" and machine.read(optimizer.id, _STEPPED) is None
+    if unused and stranded.target != CPU:
         machine.pending.append((optimizer.id, _stranded_event(machine, optimizer, stranded, ())))
     return NONE
 

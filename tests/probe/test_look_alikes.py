@@ -280,6 +280,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "adam_before_move": {"optimizer": "Adam"},
         "cpu_at_end": {"state": "stepped", "source": "cuda", "target": "cpu", "stepped_after": False},
         "load_after_move": {"optimizer": "Adam", "state": "stepped", "loaded_after": True},
+        "option_round_trip": {"state": "stepped", "target": "cpu"},
         "other_module_moved": {"target": "cpu"},
         "plain_sgd_stepped": {"optimizer": "SGD", "momentum": 0.0, "state": "stepped"},
         "round_trip": {"state": "stepped", "target": "cpu"},
