@@ -126,7 +126,7 @@ class Journal:
         return next((refusal for refusal in reversed(self.refusals) if refusal.message in text), None)
 
     def _note(self, tensor: Tensor, how: str) -> Origin:
-        origin = Origin(user_line(sys._getframe(2)), how, tensor.nbytes, tensor.dim() == 0)
+        origin = Origin(user_line(sys._getframe(2)), how, _bytes(tensor), tensor.dim() == 0)
         storage_of(tensor)._origin = origin  # type: ignore[attr-defined]
         return origin
 
@@ -162,3 +162,9 @@ def raised_at(trace: TracebackType | None) -> Line | None:
             line = Line(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         trace = trace.tb_next
     return line
+
+
+def _bytes(tensor: Tensor) -> int:
+    """What its elements take; of a sparse tensor, those that it holds."""
+    elements = tensor._nnz() if "sparse" in str(tensor.layout) else tensor.numel()
+    return elements * tensor.element_size()

@@ -153,6 +153,19 @@ def test_trace_and_summary(run):
     assert "simulated GPUs: 2" in ended.stderr
 
 
+def test_sparse_tensors_count_what_they_hold(run):
+    source = """
+        import torch
+        edges = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), torch.ones(2), (3, 3)).to("cuda")
+        rows = torch.eye(3).to_sparse_csr().to("cuda")
+        print((torch.sparse.mm(edges, torch.eye(3, device="cuda")) + rows @ torch.ones(3, 3, device="cuda")).device)
+    """
+    ended = run(source)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("cuda:0")
+    assert "cpu -> cuda:0  2 times  20 B" in ended.stderr
+
+
 def test_no_trace_without_being_asked(run):
     assert "moves:" not in run("import torch\ntorch.ones(1).cuda()").stderr
 
