@@ -52,6 +52,10 @@ class Unit:
     text: str
     index: Index
 
+    @cached_property
+    def lines(self) -> list[str]:
+        return lines_with_ends(self.text)
+
     def statement(self, lines: Lines) -> Statement:
         return _statement(self, lines)
 
@@ -81,24 +85,28 @@ class Statement:
         return found
 
 
+_index = lru_cache(_UNITS)(read_index)
+
+
 @lru_cache(_UNITS)
 def _unit(path: str, data: bytes) -> Unit | None:
     try:
         text = decode(data)
     except Unreadable:
         return None
-    return Unit(path, text, read_index(text))
+    return Unit(path, text, _index(text))
 
 
 @lru_cache(_STATEMENTS)
 def _statement(unit: Unit, lines: Lines) -> Statement:
     """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
-    text = "".join(lines_with_ends(unit.text)[lines.first - 1 : lines.last])
+    text = "".join(unit.lines[lines.first - 1 : lines.last])
     return Statement(unit, lines, parse(text))
 
 
 def forget() -> None:
     """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
+    _index.cache_clear()
     _unit.cache_clear()
     _statement.cache_clear()
 
@@ -150,7 +158,7 @@ class Surroundings:
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
         """Whether the imports of the file itself, whose text is given, lead to one that matters."""
-        waiting = [(self.path, found) for found in read_index(text).imports]
+        waiting = [(self.path, found) for found in _index(text).imports]
         seen: set[str] = set()
         while waiting:
             importer, wanted = waiting.pop()

@@ -6,10 +6,10 @@ An index is plain data, made from Python's own parser at a tenth of what a libcs
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from placement_lint.source.parsing import python_tree
+from placement_lint.source.parsing import CHILDREN, python_tree
 
 
 @dataclass(frozen=True)
@@ -70,15 +70,16 @@ def read_index(text: str) -> Index:
         tree = python_tree(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Index()
+    outer = {statement: _Outer(statement) for statement in tree.body}
     inner = {statement: _Inner(statement) for statement in tree.body if isinstance(statement, _DEFINITIONS)}
     changes = {statement.name: found.changed for statement, found in inner.items()}
     statements = dict(_statements(tree))
     bindings: dict[str, list[Binding]] = {}
     stars: list[Import] = []
     imports = [found for each in inner.values() for found in each.imports]
-    variables = frozenset(_variables(tree))
+    variables = frozenset(name for statement in tree.body for name in _variables(statement, outer[statement]))
     for statement in tree.body:
-        own = [*_imports_within(statement)]
+        own = outer[statement].imports
         imports.extend(found for _, found in own)
         stars.extend(found for name, found in own if name == "*")
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -86,13 +87,13 @@ def read_index(text: str) -> Index:
                 bindings.setdefault(name, []).append(found)
         elif not _is_for_scripts(statement):
             lines = statements[statement]
-            for name in dict.fromkeys((*_bound(statement), *_touched(statement, variables, changes))):
+            for name in dict.fromkeys((*outer[statement].bound, *_touched(outer[statement], variables, changes))):
                 bindings.setdefault(name, []).append(lines)
     bindings.pop("*", None)
     return Index(
         bindings={name: tuple(found) for name, found in bindings.items()},
         stars=tuple(stars),
-        exports=_exports(tree),
+        exports=_exports(outer),
         rebound=frozenset(name for each in inner.values() for name in each.rebound),
         changed=frozenset(name for names in changes.values() for name in names),
         imports=tuple(imports),
@@ -137,17 +138,11 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, Import]]:
             yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
 
 
-def _imports_within(statement: ast.stmt) -> Iterator[tuple[str, Import]]:
-    """The imports of a statement of the top level; one in a branch is taken to be one that runs."""
-    for node in _at_top_level(statement):
-        yield from _imports(node)
-
-
-def _exports(tree: ast.Module) -> tuple[str, ...] | None:
+def _exports(outer: Mapping[ast.stmt, _Outer]) -> tuple[str, ...] | None:
     """A literal ``__all__``; None where it is computed or there is none."""
     found: list[str] | None = None
-    for statement in tree.body:
-        if isinstance(statement, (ast.Assign, ast.AugAssign)) and "__all__" in _bound(statement):
+    for statement, own in outer.items():
+        if isinstance(statement, (ast.Assign, ast.AugAssign)) and "__all__" in own.bound:
             try:
                 names = ast.literal_eval(statement.value)
             except ValueError:
@@ -182,54 +177,76 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
         waiting.extend(_children(node))
 
 
+# By the type of a node, the fields of which others are inside it: no contexts, operators or values of constants.
+_FIELDS = CHILDREN | {ast.Name: (), ast.Constant: ()}
+
+
 def _children(node: ast.AST) -> list[ast.AST]:
-    """What ``ast.iter_child_nodes`` yields but for contexts, in half its time."""
+    """The nodes that say something, the last one first."""
     found: list[ast.AST] = []
-    for name in node._fields:
-        if name != "ctx":
-            part = getattr(node, name, None)
-            if isinstance(part, ast.AST):
-                found.append(part)
-            elif isinstance(part, list):
-                found.extend(each for each in part if isinstance(each, ast.AST))
+    for name in _FIELDS[type(node)]:
+        part = getattr(node, name, None)
+        if isinstance(part, list):
+            found.extend(each for each in part if isinstance(each, ast.AST))
+        elif isinstance(part, ast.AST):
+            found.append(part)
     return found[::-1]
 
 
-def _bound(statement: ast.stmt) -> list[str]:
-    names: list[str] = []
-    for node in _at_top_level(statement):
-        if isinstance(node, _DEFINITIONS):
-            names.append(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.append(node.id)
-        else:
-            names.extend(name for name, _ in _imports(node))
-    return names
+class _Outer:
+    """What a statement of the top level imports, binds and touches; an import in a branch is taken to be one that runs.
+
+    ``stored`` are the variables among the names that are ``bound``; ``touching`` is what stores into something that
+    is there, or calls something.
+    """
+
+    def __init__(self, statement: ast.stmt) -> None:
+        self.imports: list[tuple[str, Import]] = []
+        self.bound: list[str] = []
+        self.stored: list[str] = []
+        self.touching: list[ast.Attribute | ast.Subscript | ast.Call] = []
+        self.decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+        for node in _at_top_level(statement):
+            if isinstance(node, _DEFINITIONS):
+                self.bound.append(node.name)
+            elif isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Store):
+                    self.bound.append(node.id)
+                    self.stored.append(node.id)
+            elif isinstance(node, ast.Call):
+                self.touching.append(node)
+            elif isinstance(node, (ast.Attribute, ast.Subscript)):
+                if isinstance(node.ctx, ast.Store):
+                    self.touching.append(node)
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                found = [*_imports(node)]
+                self.imports.extend(found)
+                self.bound.extend(name for name, _ in found)
 
 
-def _variables(tree: ast.Module) -> Iterator[str]:
-    """The names of the top level that hold something which can change: no definitions, no imports, no literals."""
-    for statement in tree.body:
-        literal = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
-        if not literal:
-            for node in _at_top_level(statement):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield node.id
+def _variables(statement: ast.stmt, own: _Outer) -> Iterable[str]:
+    """The names that it makes hold something which can change: no definitions, no imports, no literals."""
+    literal = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+    return () if literal else own.stored
 
 
-def _touched(statement: ast.stmt, variables: frozenset[str], changes: Mapping[str, frozenset[str]]) -> Iterator[str]:
+def _touched(own: _Outer, variables: frozenset[str], changes: Mapping[str, frozenset[str]]) -> Iterator[str]:
     """The variables whose content a statement may change: it calls something with them, or stores into them."""
-    for node in _at_top_level(statement):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+    seen: set[ast.AST] = set()
+    for node in own.touching:
+        if not isinstance(node, ast.Call):
             root = _root(node)
             if root in variables:
                 yield root
-        elif isinstance(node, ast.Call):
-            yield from changes.get(_root(node.func), ())
+            continue
+        yield from changes.get(_root(node.func), ())
+        if node not in seen:  # else it is inside a call whose names are told
             for part in ast.walk(node):
                 if isinstance(part, ast.Name) and part.id in variables:
                     yield part.id
-    for decorator in getattr(statement, "decorator_list", []):
+                elif isinstance(part, ast.Call):
+                    seen.add(part)
+    for decorator in own.decorators:
         yield from changes.get(_root(decorator), ())
 
 

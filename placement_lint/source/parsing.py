@@ -110,7 +110,7 @@ def levels(tree: ast.AST) -> Iterator[list[ast.AST]]:
         yield level
         below: list[object] = []
         for node in level:
-            for field in _CHILDREN[type(node)]:
+            for field in CHILDREN[type(node)]:
                 child = getattr(node, field, None)
                 if isinstance(child, list):
                     below.extend(child)
@@ -121,7 +121,7 @@ def levels(tree: ast.AST) -> Iterator[list[ast.AST]]:
 
 # The fields of each node that may hold others; operators and contexts tell nothing.
 _PLAIN = {"ctx", "op", "ops", "id", "attr", "kind", "module", "level", "asname", "type_comment"}
-_CHILDREN = {
+CHILDREN = {
     node: tuple(field for field in node._fields if field not in _PLAIN)
     for node in vars(ast).values()
     if isinstance(node, type) and issubclass(node, ast.AST)
