@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
+from placement_lint.flow import condition
 from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
 from placement_lint.flow.events import Event
 from placement_lint.flow.placements import PlacementLog
@@ -47,6 +48,15 @@ def problems_in(
     surroundings: Surroundings | None = None,
 ) -> Hearing:
     """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
+    try:
+        return _hearing(module, rules, log, surroundings)
+    finally:
+        condition.forget()
+
+
+def _hearing(
+    module: cst.Module, rules: Sequence[Rule], log: PlacementLog | None, surroundings: Surroundings | None
+) -> Hearing:
     hearing = Hearing()
     try:
         hearing.account = analyse(module, log, surroundings)

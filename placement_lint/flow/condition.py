@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -71,8 +72,9 @@ class Answer:
 Answers = frozenset[Answer]
 
 
-@dataclass(frozen=True)
-class Cube:
+class Cube(NamedTuple):
+    """One case; a tuple, for so many of them are made and compared."""
+
     machines: int
     answers: Answers
 
@@ -175,16 +177,26 @@ class Condition:
         return result
 
 
-@lru_cache(maxsize=8192)
+# How many conjunctions, and how many disjunctions, are remembered.
+_REMEMBERED = 65_536
+
+
+@lru_cache(_REMEMBERED)
 def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
     met = (mine.meet(theirs) for mine in one.cubes for theirs in other.cubes)
     return _simplified((cube for cube in met if cube is not None), one.widened or other.widened)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(_REMEMBERED)
 def _either(one: Condition, other: Condition) -> Condition:
     return _simplified((*one.cubes, *other.cubes), one.widened or other.widened)
+
+
+def forget() -> None:
+    """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
+    _both.cache_clear()
+    _either.cache_clear()
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
@@ -218,8 +230,9 @@ def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
     while waiting:
         cube = waiting.pop()
         partner, union = None, None
+        bits, answers = cube
         for other in kept:
-            if other.covers(cube):
+            if bits & other.machines == bits and other.answers <= answers:
                 break
             if union is None:
                 partner, union = other, _union(cube, other)
@@ -239,9 +252,11 @@ def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
 
 def _union(one: Cube, other: Cube) -> Cube | None:
     """The single cube equal to both together, where there is one."""
+    if len(one.answers) != len(other.answers):
+        return None
     if one.answers == other.answers:
         return Cube(one.machines | other.machines, one.answers)
-    if one.machines != other.machines or len(one.answers) != len(other.answers):
+    if one.machines != other.machines:
         return None
     mine = one.answers - other.answers
     if len(mine) != 1:
