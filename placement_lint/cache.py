@@ -41,7 +41,7 @@ CHECKSUM = 16  # bytes
 def folder() -> Path:
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir(APP, appauthor=False))
+    return Path(platformdirs.user_cache_dir(APP, appauthor=False)) / "results"
 
 
 def clear() -> int:
@@ -234,9 +234,17 @@ def _write(file: Path, content: _Content) -> None:
         raise
 
 
+def _ages(kept: Path) -> Iterator[tuple[float, int, Path]]:
+    """When each file was used last, and its size; another run may remove one meanwhile."""
+    for file in kept.iterdir():
+        with suppress(FileNotFoundError):
+            status = file.stat()
+            yield status.st_mtime, status.st_size, file
+
+
 def _prune(kept: Path) -> None:
     """Remove what was not used the longest, past the bound, and what a run that died left unfinished."""
-    files = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in kept.iterdir())
+    files = sorted(_ages(kept))
     excess = sum(size for _, size, _ in files) - MOST_BYTES
     for modified, size, file in files:
         if excess > 0 or (not file.name.endswith(SUFFIX) and modified < time.time() - 3600):
