@@ -224,6 +224,7 @@ CUDA: dict[str, Any] = {
 ACCELERATOR: dict[str, Any] = {
     "_accelerator_getAccelerator": lambda: Device("cuda"),
     "_get_accelerator": lambda check=None: Device("cuda"),
+    "_accelerator_deviceCount": lambda: here().settle_visible_devices(),
     "_accelerator_getDeviceIndex": lambda: _initialised().current,
     "_accelerator_setDeviceIndex": switch,
     "_accelerator_exchangeDevice": exchange,
