@@ -270,7 +270,7 @@ class Replayer:
             return Verdict(Outcome.INCONCLUSIVE, self.prober.mode, str(reason), expected), None
         if not case.is_visible:
             return self._pattern(case, "it raises nothing"), None
-        failures: list[tuple[Ground, str]] = []
+        failures: list[tuple[Played, str]] = []
         for piece, played in self._tried(case, places):
             what = f"{piece.name} of {played.script.length} lines"
             device = self._device(played.ground)
@@ -279,11 +279,12 @@ class Replayer:
                 return Verdict(outcome, device, f"{what}: {observed}", expected), played.script
             if case.problem.replay and piece.name == "program" and self._is_refuted(case, piece, played):
                 return Verdict(Outcome.REFUTED, device, f"{what}: no error", expected), None
-            failures.append((played.ground, f"{what}: {_failure(case, played)}"))
-        ground, failure = failures[0]
+            failures.append((played, f"{what}: {_failure(case, played)}"))
+        # What fails in a way of its own says more than what goes through.
+        played, failure = min(failures, key=lambda told: told[0].is_clean)
         if case.problem.replay is None:
             return self._pattern(case, failure), None
-        return Verdict(Outcome.INCONCLUSIVE, self._device(ground), failure, expected), None
+        return Verdict(Outcome.INCONCLUSIVE, self._device(played.ground), failure, expected), None
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
         """One script after another, from the smallest on; what is the same script is played once."""
