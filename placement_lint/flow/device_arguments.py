@@ -28,6 +28,7 @@ from placement_lint.flow.values import (
     Placed,
     Symbol,
     Value,
+    alternatives,
     compare,
 )
 
@@ -155,7 +156,15 @@ def _check_place(
         return NONE
 
     for _, placed in modules.placements(machine, inner):
-        machine.lift(check, placed)
+        if not _chosen_apart(machine, placed):
+            machine.lift(check, placed)
+
+
+def _chosen_apart(machine: Machine, placed: Value) -> bool:
+    """Whether one option puts the module on a GPU and another wraps it: who asks for the second gives the first."""
+    options = [option.place for _, option in alternatives(machine.restrict(placed)) if isinstance(option, Placed)]
+    asked = any(cube.answers for cube in machine.reach.cubes)
+    return asked and CPU in options and any(place != CPU for place in options)
 
 
 def _misplaced(machine: Machine, place: Place, device: Device) -> str | None:

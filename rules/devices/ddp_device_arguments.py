@@ -59,6 +59,7 @@ print(model(torch.randn(2, 8)).shape)
 - `device_ids=[rank]` and a module that is on `rank`, by `.to(rank)` or by `torch.cuda.set_device(rank)`.
 - `device_ids=[rank] if torch.cuda.is_available() else None`.
 - `output_device=0` without ids: it counts as none.
+- The module goes to a GPU by one option and is wrapped by another: they are given together.
 - Where the module is, or what the id is, cannot be told.
 """,
     fix="""\

@@ -43,6 +43,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "local_rank": {"place": "cuda:1", "device_ids": [1], "output_device": 1},
         "model_parallel": "its module is on two GPUs, and no ids are given",
         "moved_to_rank": {"place": "cuda:1", "device_ids": [1]},
+        "two_options": {"place": "cuda:0", "device_ids": [0]},
         "nccl_only": {"place": "cuda:1", "device_ids": [1]},
     },
     "data-parallel-in-process-group": {
