@@ -23,6 +23,7 @@ from placement_lint.flow import (
     movables,
     optimizers,
     ranks,
+    relevance,
     statements,
     tensors,
     transfers,
@@ -110,11 +111,12 @@ def call_function(
     machine.called.add(function.node)
     if machine.running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
-    if not _reaches(machine, function):
+    plain = relevance.is_plain(machine, function, arguments, node)
+    if not _reaches(machine, function, plain):
         return foreign(machine, arguments, node)
     frame = Frame(machine.new_frame(function.frame), function, receiver)
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
-    with _running(machine, frame, function, node), machine.without_gradients(gradless):
+    with _running(machine, frame, function, node, plain), machine.without_gradients(gradless):
         _bind_parameters(machine, function.node.params, arguments)
         aliases.enclose(machine, function)
         if machine.log is not None and machine.at_home:
@@ -129,13 +131,14 @@ def call_function(
     return result
 
 
-def _reaches(machine: Machine, function: Function) -> bool:
+def _reaches(machine: Machine, function: Function, plain: bool) -> bool:
     """Whether a function is looked into: calls are not nested too deep, and there is time for it."""
-    return len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
+    return len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function, plain)
 
 
 @contextmanager
-def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode) -> Iterator[None]:
+def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode, plain: bool) -> Iterator[None]:
+    machine.plain_calls += plain
     machine.frames.append(frame)
     machine.running.append(function.node)
     machine.calls.append(node)
@@ -144,6 +147,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     try:
         yield
     finally:
+        machine.plain_calls -= plain
         machine.foreign_calls -= foreign
         machine.calls.pop()
         machine.running.pop()
@@ -209,7 +213,9 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     machine.called.add(cls.node)
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
-    if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser)):
+    if _is_detail(machine) or (
+        isinstance(initialiser, Function) and not _begins(machine, initialiser, arguments, node)
+    ):
         machine.write(instance.id, modules.OUTLINE, Const(True))
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
@@ -220,6 +226,10 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
     return instance
+
+
+def _begins(machine: Machine, initialiser: Function, arguments: Arguments, node: cst.CSTNode) -> bool:
+    return _reaches(machine, initialiser, relevance.is_plain(machine, initialiser, arguments, node))
 
 
 # Of a class that is looked at by itself, the parts' parts are outlines: each has its own turn.

@@ -22,6 +22,7 @@ from placement_lint.flow.values import (
     Choice,
     Const,
     External,
+    Function,
     Imported,
     Kind,
     Mapping,
@@ -38,6 +39,8 @@ Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
 
 # Calls that running the statements of other files may cost, all together.
 _FUEL = 60_000
+# A package may gather hundreds of modules by ``import *``, and a name that it lacks is in none of them.
+_SEARCHES = 400
 
 
 @dataclass
@@ -55,6 +58,8 @@ class Project:
     loaded: set[tuple[int, str]] = field(default_factory=set)
     executed: set[tuple[int, str | Lines]] = field(default_factory=set)
     resolving: list[tuple[int, str]] = field(default_factory=list)
+    # in how many modules names may still be looked for that ``import *`` may bring
+    searches: int = _SEARCHES
     running: int = 0
     fuel: int = _FUEL
 
@@ -174,6 +179,10 @@ def member(machine: Machine, frame: int, name: str) -> Value | None:
 
 def _starred(machine: Machine, frame: int, name: str) -> Value | None:
     for line in reversed(machine.stars.get(frame, [])):
+        if machine.project is not None:
+            machine.project.searches -= 1
+            if machine.project.searches < 0:
+                return None
         module = _find(machine, line, frame)
         if module is None:
             full = canonical(f"{line.module}.{name}")
@@ -257,6 +266,17 @@ def _run(machine: Machine, project: Project, unit: Unit, frame: int, name: str, 
         elif (statement := project.surroundings.statement(unit, binding)) is not None:
             body = statement.tree.body
             machine.scope("module", lambda: project.execute(machine, body))
+
+
+def matters(machine: Machine, function: Function) -> bool:
+    """Whether a function may have to do with tensors by itself; one of this file, or inside another, is taken to."""
+    project = machine.project
+    unit = project.units.get(function.frame) if project is not None else None
+    if project is None or unit is None:
+        return True
+    name = function.owner.name if function.owner is not None else function.name
+    lines = [binding for binding in unit.index.bindings.get(name, ()) if isinstance(binding, Lines)]
+    return not lines or any(project.surroundings.relevance.matters(unit, each) for each in lines)
 
 
 @contextmanager

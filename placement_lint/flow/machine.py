@@ -72,6 +72,8 @@ FUEL = 120_000
 # Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
 ABROAD = 5_000
 ABROAD_FOR_UNCALLED = 200
+# What code of other files may cost that has nothing to do with tensors.
+PLAIN = 200
 
 
 @dataclass
@@ -128,6 +130,9 @@ class Machine:
         # what may still be spent in code of other files, and what was spent in the program's own
         self.abroad = ABROAD
         self.spent = 0
+        # what may still be spent in code of other files that does not matter, and how many of its functions are running
+        self.plain = PLAIN
+        self.plain_calls = 0
         self.parents: dict[int, int | None] = {}
         self._roots: dict[int, int] = {}
         self.homes: dict[tuple[int, str], int] = {}
@@ -333,6 +338,7 @@ class Machine:
     def spend(self) -> None:
         """Something is done that costs time."""
         self.fuel -= 1
+        self.plain -= self.plain_calls > 0
         if self.is_abroad:
             self.abroad -= 1
         else:
@@ -343,8 +349,10 @@ class Machine:
         """Whether what runs was called by code of another file, or belongs to its import."""
         return self.frames[0].id != self.module_frame or self.foreign_calls > 0
 
-    def affords(self, function: Function) -> bool:
-        """Whether there is time to look into a function."""
+    def affords(self, function: Function, plain: bool) -> bool:
+        """Whether there is time to look into a function; less for one that has nothing to do with tensors."""
+        if plain and self.plain <= 0:
+            return False
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         return self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
 

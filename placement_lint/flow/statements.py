@@ -197,7 +197,7 @@ def _for(machine: Machine, node: cst.For) -> None:
 
         def rounds() -> None:
             if known is not None:
-                for item in known:
+                for item in known[:_ROUNDS] if machine.plain_calls else known:
                     _iteration(machine, node, partial(_same, item))
             else:
                 for _ in range(_ROUNDS):

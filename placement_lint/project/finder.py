@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_index
+from placement_lint.project.relevance import Relevance, mentions
 from placement_lint.source.parsing import parse
 from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable, decode
@@ -55,6 +56,9 @@ class Unit:
     @cached_property
     def lines(self) -> list[str]:
         return lines_with_ends(self.text)
+
+    def source(self, lines: Lines) -> str:
+        return "".join(self.lines[lines.first - 1 : lines.last])
 
     def statement(self, lines: Lines) -> Statement:
         return _statement(self, lines)
@@ -100,14 +104,14 @@ def _unit(path: str, data: bytes) -> Unit | None:
 @lru_cache(_STATEMENTS)
 def _statement(unit: Unit, lines: Lines) -> Statement:
     """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
-    text = "".join(unit.lines[lines.first - 1 : lines.last])
-    return Statement(unit, lines, parse(text))
+    return Statement(unit, lines, parse(unit.source(lines)))
 
 
 def forget() -> None:
     """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
     _index.cache_clear()
     _unit.cache_clear()
+    mentions.cache_clear()
     _statement.cache_clear()
 
 
@@ -155,6 +159,10 @@ class Surroundings:
             return None
         self.statements.append(statement)
         return statement
+
+    @cached_property
+    def relevance(self) -> Relevance:
+        return Relevance(self)
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
         """Whether the imports of the file itself, whose text is given, lead to one that matters."""

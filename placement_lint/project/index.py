@@ -125,7 +125,7 @@ def _is_for_scripts(statement: ast.stmt) -> bool:
 # --- imports -----------------------------------------------------------------------------------------------
 
 
-def _imports(node: ast.AST) -> Iterator[tuple[str, Import]]:
+def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
     """The names that an import binds, each with where it comes from."""
     if isinstance(node, ast.Import):
         for alias in node.names:
@@ -169,7 +169,8 @@ def _at_top_level(statement: ast.AST) -> Iterator[ast.AST]:
             waiting.extend(_children(node))
 
 
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all inside it that say something."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -219,7 +220,7 @@ class _Outer:
                 if isinstance(node.ctx, ast.Store):
                     self.touching.append(node)
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
-                found = [*_imports(node)]
+                found = [*imported(node)]
                 self.imports.extend(found)
                 self.bound.extend(name for name, _ in found)
 
@@ -269,7 +270,7 @@ class _Inner:
         self.rebound: set[str] = set()
         own: set[str] = set()
         changed: set[str] = set()
-        for node in _walk(definition):
+        for node in walk(definition):
             if isinstance(node, ast.Name):
                 if isinstance(node.ctx, ast.Store):
                     own.add(node.id)
@@ -280,7 +281,7 @@ class _Inner:
             elif isinstance(node, ast.Global):
                 self.rebound.update(node.names)
             else:
-                self.imports.extend(found for _, found in _imports(node))
+                self.imports.extend(found for _, found in imported(node))
         self.changed = frozenset(changed - own - {""} | self.rebound)
 
 

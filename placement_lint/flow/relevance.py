@@ -1,0 +1,72 @@
+"""Calls of other files' code that has nothing to do with tensors: it is looked into only as long as that is cheap."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow import imports, modules
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.machine import CONTENT_CELLS, Machine
+from placement_lint.flow.values import (
+    AtLeast,
+    Choice,
+    Class,
+    Const,
+    External,
+    Function,
+    Imported,
+    Kind,
+    Mapping,
+    Object,
+    Pending,
+    Sequence,
+    Symbol,
+    Value,
+)
+from placement_lint.project.relevance import concerns, is_of_tensors
+
+# How deep in lists, dicts and instances something is looked for that decides.
+_DEEPEST = 8
+
+
+def is_plain(machine: Machine, function: Function, arguments: Arguments, node: cst.CSTNode) -> bool:
+    """Whether a function of another file can neither make nor move what decides about placement, nor is handed it.
+
+    What a decorator is handed it hands back, or something that calls it.
+    """
+    if machine.root(function.frame) == machine.module_frame:
+        return False
+    handed = () if isinstance(node, cst.FunctionDef) else arguments.values()
+    return not any(_decides(machine, value) for value in handed) and not imports.matters(machine, function)
+
+
+def _decides(machine: Machine, value: Value, depth: int = 0) -> bool:
+    """Whether a value is, holds or does more than plain data: it may decide where tensors are."""
+    if isinstance(value, Const):
+        return isinstance(value.value, str) and concerns(value.value)
+    if isinstance(value, External):
+        return is_of_tensors(value.name)
+    if isinstance(value, Function):
+        return machine.root(value.frame) == machine.module_frame or imports.matters(machine, value)
+    if isinstance(value, Class):
+        return value.module
+    if isinstance(value, Symbol):
+        return modules.is_module(machine, value)
+    if isinstance(value, (AtLeast, Imported, Pending)):
+        return False
+    inside = _inside(machine, value)
+    return inside is None or depth == _DEEPEST or any(_decides(machine, part, depth + 1) for part in inside)
+
+
+def _inside(machine: Machine, value: Value) -> list[Value] | None:
+    """What a value holds; None where that is not known, or it is something of its own."""
+    if isinstance(value, Choice):
+        return [option for _, option in value.alternatives]
+    if isinstance(value, Sequence):
+        return list(value.items)
+    if isinstance(value, Mapping):
+        return [*(item for _, item in value.items), *([value.rest] if value.rest is not None else [])]
+    if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT, Kind.INSTANCE):
+        names = machine.store.names(value.id) if value.kind is Kind.INSTANCE else CONTENT_CELLS
+        return [part for name in names if (part := machine.read(value.id, name)) is not None]
+    return None
