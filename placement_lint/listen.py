@@ -8,12 +8,13 @@ at most one decision of the program. Anything more entangled is as likely a gap 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import libcst as cst
 
 from placement_lint.flow import condition
 from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import Event
 from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.program import Account, analyse

@@ -7,11 +7,10 @@ method that was bound in ``__init__``, leads back to the original on the first d
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow import modules
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import AliasUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from placement_lint.flow.copying import replace
 from placement_lint.flow.values import Value
 
 

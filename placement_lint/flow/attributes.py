@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow import (
@@ -30,6 +28,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases, module_base
 from placement_lint.flow.condition import answered
 from placement_lint.flow.containers import perhaps_replaced
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import (
     AttributeRebound,
     BareModuleRead,

@@ -7,13 +7,13 @@ the same (torch/nn/parallel/scatter_gather.py), whatever that dimension is to th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import libcst as cst
 
 from placement_lint.flow import shapes
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import BatchMisplaced, NotBatched, Operand
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import FALSE, NONE, TRUE, Kind, Mapping, Object, Sequence, Tensor, Value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import libcst as cst
 
@@ -11,6 +10,7 @@ from placement_lint.flow import attributes, calls, gradients, imports, iteration
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
 from placement_lint.flow.containers import content, length
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (

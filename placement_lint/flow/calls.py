@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import libcst as cst
 
@@ -31,6 +30,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, foreign_bases
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import Operand
 from placement_lint.flow.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.operands import Positioned, with_operands

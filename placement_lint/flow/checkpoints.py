@@ -7,12 +7,13 @@ Without ``map_location`` every tensor goes back to the device that it was saved 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow import choices, ranks
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import LoadedWhereSaved, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import NONE, Kind, Loaded, Mapping, Object, Sequence, Value, alternatives

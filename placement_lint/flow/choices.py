@@ -7,12 +7,13 @@ CUDA. A request is ``.cuda()``, ``"cuda"`` and their kind, in so many words. The
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow import lightning, numbering
-from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NEVER, NO_GPU, Condition, Cube, answered, machines
+from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NEVER, NO_GPU, Condition, Cube, answered, machines, of
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, current_is_chosen
 from placement_lint.flow.events import CudaRequested, Scene
 from placement_lint.flow.machine import Machine
@@ -165,7 +166,7 @@ def _device_flags(reach: Condition) -> Condition | None:
     excludes_cpu = not cube.machines & NO_GPU
     if not answers and not excludes_cpu:
         return None
-    return Condition(frozenset({Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)}))
+    return of(frozenset({Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)}))
 
 
 def _none_of(flags: Condition) -> Condition:

@@ -108,11 +108,12 @@ class Cube(NamedTuple):
         return self.machines & other.machines == other.machines and self.answers <= other.answers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Condition:
     """A disjunction of cubes; no cube at all is the condition that never holds.
 
     ``widened`` where it was made of too many cases and says less than it should: what holds under it is not certain.
+    Equal ones are the same object, which makes comparing and remembering them cheap: :func:`of` makes them.
     """
 
     cubes: frozenset[Cube]
@@ -139,7 +140,7 @@ class Condition:
     def excludes(self, other: Condition) -> bool:
         if self is ALWAYS or other is ALWAYS:
             return not (self.cubes and other.cubes)
-        return all(mine.excludes(theirs) for mine in self.cubes for theirs in other.cubes)
+        return _exclude(self, other)
 
     def implies(self, other: Condition) -> bool:
         """Whether every cube here lies inside ``other`` (sound; may miss a cover by several cubes)."""
@@ -177,6 +178,18 @@ class Condition:
         return result
 
 
+_made: dict[tuple[frozenset[Cube], bool], Condition] = {}
+
+
+def of(cubes: frozenset[Cube], widened: bool = False) -> Condition:
+    """The condition of these cubes."""
+    key = (cubes, widened)
+    known = _made.get(key)
+    if known is None:
+        known = _made[key] = Condition(cubes, widened)
+    return known
+
+
 # How many conjunctions, and how many disjunctions, are remembered.
 _REMEMBERED = 65_536
 
@@ -189,6 +202,11 @@ def _both(one: Condition, other: Condition) -> Condition:
 
 
 @lru_cache(_REMEMBERED)
+def _exclude(one: Condition, other: Condition) -> bool:
+    return all(mine.excludes(theirs) for mine in one.cubes for theirs in other.cubes)
+
+
+@lru_cache(_REMEMBERED)
 def _either(one: Condition, other: Condition) -> Condition:
     return _simplified((*one.cubes, *other.cubes), one.widened or other.widened)
 
@@ -196,7 +214,11 @@ def _either(one: Condition, other: Condition) -> Condition:
 def forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     _both.cache_clear()
+    _exclude.cache_clear()
     _either.cache_clear()
+    for key, condition in list(_made.items()):
+        if any(cube.answers for cube in condition.cubes):
+            del _made[key]
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
@@ -207,11 +229,11 @@ def any_of(conditions: Iterable[Condition]) -> Condition:
 
 
 def machines(bits: int) -> Condition:
-    return Condition(frozenset({Cube(bits, frozenset())})) if bits != ANY_MACHINE else ALWAYS
+    return of(frozenset({Cube(bits, frozenset())})) if bits != ANY_MACHINE else ALWAYS
 
 
 def answered(question: Question, answer: bool) -> Condition:
-    return Condition(frozenset({Cube(ANY_MACHINE, frozenset({question.yes if answer else question.no}))}))
+    return of(frozenset({Cube(ANY_MACHINE, frozenset({question.yes if answer else question.no}))}))
 
 
 def _negated(cube: Cube) -> Condition:
@@ -245,9 +267,7 @@ def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
                 kept.append(cube)
     if len(kept) > MAX_CUBES:
         kept, widened = [_widened(kept)], True
-    if len(kept) == 1 and kept[0] == _EVERYTHING and not widened:
-        return ALWAYS
-    return Condition(frozenset(kept), widened)
+    return of(frozenset(kept), widened)
 
 
 def _union(one: Cube, other: Cube) -> Cube | None:
@@ -274,5 +294,5 @@ def _widened(cubes: list[Cube]) -> Cube:
 
 
 _EVERYTHING = Cube(ANY_MACHINE, frozenset())
-ALWAYS = Condition(frozenset({_EVERYTHING}))
-NEVER = Condition(frozenset())
+ALWAYS = of(frozenset({_EVERYTHING}))
+NEVER = of(frozenset())

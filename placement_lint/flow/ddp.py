@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow import modules, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import DdpBypassed, DdpModuleChanged
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import name_of, value_of

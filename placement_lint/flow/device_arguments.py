@@ -6,13 +6,12 @@ The checks are those of the two constructors (torch/nn/parallel/data_parallel.py
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow import modules, numbering, ranks
 from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, current
 from placement_lint.flow.events import DeviceIdsInvalid, DistributedArgumentsInvalid, InvisibleDevice
 from placement_lint.flow.machine import Machine

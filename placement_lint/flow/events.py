@@ -6,11 +6,12 @@ own, and the scene says under which condition. Labels are how the program itself
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow.condition import Condition
+from placement_lint.flow.copying import replace
 from placement_lint.flow.values import Holder, Place, StateDict, Tensor, source_text
 from placement_lint.rule import Note
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ast import literal_eval
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 
 import libcst as cst
@@ -13,6 +12,7 @@ from placement_lint.flow import attributes, calls, gradients, iteration, methods
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import ALWAYS, Condition
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, lookup

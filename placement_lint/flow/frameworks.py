@@ -6,14 +6,13 @@ has loaders move their batches. The Trainer moves its model and the inputs (`Tra
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow import choices, loaders, modules, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import has_base
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import make_current
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (

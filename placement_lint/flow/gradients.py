@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import GeneratorExhausted
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (

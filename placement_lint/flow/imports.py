@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import libcst as cst
 
 from placement_lint.flow.condition import answered
+from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     FALSE,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow import calls, loaders, modules, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     CPU,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, lru_cache
 
 import libcst as cst
@@ -41,6 +40,7 @@ from placement_lint.flow import calls as calling
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.operands import Positioned, with_operands

@@ -5,12 +5,11 @@ What users call a batch goes through ``transfer_batch_to_device`` (lightning/pyt
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, has_base
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import CudaRequested
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import OWN, Class, Const, Function, Object, Role, Tensor, Value, source_text

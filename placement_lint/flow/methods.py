@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow import (
@@ -24,6 +22,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content, perhaps_replaced
+from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     NONE,

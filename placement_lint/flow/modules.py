@@ -7,7 +7,6 @@ buffers are in its place cell; those of a class of this program are attribute ce
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import libcst as cst
 
@@ -16,6 +15,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive
 from placement_lint.flow.classes import find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, default_place
 from placement_lint.flow.events import Operand, UnregisteredUsed
 from placement_lint.flow.machine import Machine

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import libcst as cst
 
@@ -17,6 +16,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.containers import content, length
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import DeviceNeverEqual, Operand, ReplicaLossUsed
 from placement_lint.flow.machine import Machine

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow import loaders, modules, ranks
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ParallelInGroup, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import name_of, spelled

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import libcst as cst
 
@@ -30,6 +30,7 @@ from placement_lint.flow import (
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.condition import ALWAYS
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import (
     CudaInWorker,
     DevicesMixed,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.copying import replace
 from placement_lint.flow.values import AtLeast, Const, External, Sequence, Tensor, Value
 from placement_lint.flow.vocabulary import REDUCTIONS, SAME_SHAPE
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 import libcst as cst
 
@@ -25,6 +24,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import answered
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, default_place, resolve
 from placement_lint.flow.events import (
     DevicesMixed,

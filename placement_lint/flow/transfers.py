@@ -6,11 +6,10 @@ waited for the GPU.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import UnfinishedCopyRead
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import CPU, NONE, TRUE, Const, Device, Tensor, Value, source_text

@@ -7,13 +7,14 @@ the identity of an :class:`Object` or :class:`Symbol`; the values themselves nev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias
 
 import libcst as cst
 
 from placement_lint.flow.condition import ALWAYS, NEVER, Condition
+from placement_lint.flow.copying import replace
 from placement_lint.rule import Note
 
 # Past this many alternatives a value is given up: it becomes a symbol, on which every rule is silent.

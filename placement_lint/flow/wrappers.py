@@ -8,7 +8,6 @@ inputs, and their outputs are gathered by concatenation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import libcst as cst
 
@@ -24,6 +23,7 @@ from placement_lint.flow import (
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, Condition, any_of, machines
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import FirstDeviceMissed, StateLoaded, WrappedTwice, WrapperAttributeRead
 from placement_lint.flow.machine import Machine
