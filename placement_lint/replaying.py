@@ -6,7 +6,7 @@ import libcst as cst
 
 from placement_lint.flow.events import DevicesMixed, Operand, OptimizerStale
 from placement_lint.flow.values import source_text
-from placement_lint.rewriting import is_path
+from placement_lint.rewriting import argument_added, is_path
 from placement_lint.rule import Line, Replay
 
 Replacements = tuple[tuple[cst.CSTNode, str], ...]
@@ -66,7 +66,7 @@ def is_name(label: str) -> bool:
 
 def never_trained(event: OptimizerStale) -> Replay:
     """What takes the place of an optimizer's parameters is looked for in it when it steps."""
-    assigned = isinstance(event.node, cst.Assign) or event.how in ("copied", "succeeded")
+    assigned = isinstance(event.node, cst.Assign) or event.how in ("copied", "succeeded", "made in forward")
     new = "{target}" if assigned else event.replaced
     optimizer, step = stepping(event.stepped.node), event.stepped.node
     if not optimizer:
@@ -93,3 +93,42 @@ def stepping(call: cst.CSTNode) -> str:
         return ""
     receiver = source_text(call.func.value)
     return source_text(call.args[0].value) if call.args and "scaler" in receiver else receiver
+
+
+def given_keyword(call: cst.CSTNode, name: str, text: str) -> Replacements:
+    """``f(x)`` and ``f(x, name=y)`` become ``f(x, name=text)``."""
+    given = next((arg for arg in _arguments(call) if arg.keyword is not None and arg.keyword.value == name), None)
+    return ((given, f"{name}={text}"),) if given is not None else argument_added(call, f"{name}={text}")
+
+
+def without_keywords(call: cst.CSTNode, *names: str) -> Replacements:
+    """``f(x, y, name=z)`` becomes ``f(x)``: nothing is left but the first argument and other keywords."""
+    if not isinstance(call, cst.Call) or not call.args:
+        return NOTHING
+    first, *rest = call.args
+    others = [
+        f"{arg.keyword.value}={source_text(arg.value)}"
+        for arg in rest
+        if arg.keyword and arg.keyword.value not in names
+    ]
+    return ((call, f"{callee(call)}({', '.join([source_text(first.value), *others])})"),)
+
+
+def _arguments(call: cst.CSTNode) -> tuple[cst.Arg, ...]:
+    return tuple(call.args) if isinstance(call, cst.Call) else ()
+
+
+def arguments_text(call: cst.CSTNode) -> str:
+    """What stands between the parentheses of a call."""
+    return ", ".join(source_text(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for arg in _arguments(call))
+
+
+LOCAL_RANK = 'int(__import__("os").environ["LOCAL_RANK"])'
+
+
+def like_its_module(call: cst.CSTNode) -> tuple[Line, ...]:
+    """A line that fails unless the call of a DataParallel wrapper gives what its module gives by itself."""
+    if not callee(call) or any(arg.star for arg in _arguments(call)):
+        return ()
+    same = f"as_bare({callee(call)}, {arguments_text(call)})"
+    return (claimed(call, same, "it is not what the module gives by itself", before=True),)

@@ -65,6 +65,17 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Crew:
+    """Processes that run a program together, one a rank; ``nodes`` of them on as many machines, evenly."""
+
+    ranks: int = 1
+    nodes: int = 1
+
+
+ALONE, TWO_RANKS, TWO_NODES = Crew(), Crew(ranks=2), Crew(ranks=2, nodes=2)
+
+
+@dataclass(frozen=True)
 class Replay:
     """What a rule adds to the part of the program that shows its problem, where that part is run.
 
@@ -72,11 +83,20 @@ class Replay:
     nothing of lines says that its fault raises. ``repairs`` and ``mended`` are how the repaired arm can be written
     where there is no rewrite that could be offered as a fix: new text for nodes, in one way or another, and lines to
     add.
+
+    ``crew`` is who runs the program, where one process does not show it, and ``gpus`` how many GPUs there are at least.
+    ``workers`` keeps the processes of its loaders, which are otherwise left out. ``saved_on`` is where somebody else's
+    checkpoints were saved that the program loads. Calls of the methods ``along`` are part of what is run.
     """
 
     watch: tuple[Line, ...] = ()
     repairs: tuple[tuple[tuple[cst.CSTNode, str], ...], ...] = ()
     mended: tuple[Line, ...] = ()
+    crew: Crew = ALONE
+    gpus: int = 0
+    workers: bool = False
+    saved_on: str = "cpu"
+    along: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -118,12 +118,13 @@ def _check_returned(machine: Machine, value: Value, dim: int, node: cst.BaseExpr
 def check_dimensions(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
     """A 0-dim tensor cannot be split at all, not even for one device."""
     for value, source, keyword in _given(arguments, node):
-        machine.lift(lambda option, source=source, keyword=keyword: _no_rows(machine, option, source, keyword), value)
+        machine.lift(lambda option, at=source, keyword=keyword: _no_rows(machine, option, at, keyword, node), value)
 
 
-def _no_rows(machine: Machine, value: Value, source: cst.BaseExpression, keyword: bool) -> Value:
+def _no_rows(machine: Machine, value: Value, source: cst.BaseExpression, keyword: bool, call: cst.Call) -> Value:
     if isinstance(value, Tensor) and value.scalar is True:
-        machine.emit(NotBatched(source, machine.scene, machine.text(source), None, None, keyword, value.history))
+        label = machine.text(source)
+        machine.emit(NotBatched(source, machine.scene, call, label, None, None, keyword, value.history))
     return NONE
 
 
@@ -140,7 +141,7 @@ def check_arguments(machine: Machine, arguments: Arguments, dim: int | None, nod
             (rows,) = value.rows
             batch = max((max(other.rows) for other in others if other.rows), default=None)
             label = machine.text(source)
-            machine.emit(NotBatched(source, machine.scene, label, rows, batch, keyword, value.history))
+            machine.emit(NotBatched(source, machine.scene, node, label, rows, batch, keyword, value.history))
 
 
 def _is_no_batch(tensor: Tensor, others: list[Tensor]) -> bool:

@@ -295,6 +295,7 @@ class NotBatched(Event):
     ``rows`` is its first size, None where it is 0-dim; ``batch`` the number of rows of the others, where it is known.
     """
 
+    call: cst.CSTNode
     label: str
     rows: int | None
     batch: int | None

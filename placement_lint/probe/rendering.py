@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 import libcst as cst
 
@@ -17,30 +19,15 @@ from placement_lint.rule import Line
 
 TRAINING = {"backward", "step", "zero_grad"}
 ITERATIONS = 2  # of a training loop
+MOST_ROUNDS = 20
 EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 MARK = "# <-- "
 
 # A process group of this process alone.
 ALONE = """\
 import os
-os.environ |= dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")"""
-
-# What lines of rules may call, by name.
-HELPERS = {
-    "trains": '''
-def trains(optimizer, part):
-    """Whether an optimizer holds the parameters of a module, or a parameter."""
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    return all(id(p) in held for p in getattr(part, "parameters", lambda: [part])())
-''',
-    "adopt": '''
-def adopt(optimizer, part):
-    """Give an optimizer those parameters of a module, or the parameter, that it does not hold."""
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    new = getattr(part, "parameters", lambda: [part])()
-    optimizer.add_param_group({"params": [p for p in new if id(p) not in held]})
-''',
-}
+alone = dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+os.environ |= {name: value for name, value in alone.items() if "RANK" not in os.environ}"""
 
 Edits = Mapping[cst.CSTNode, str]
 
@@ -98,7 +85,49 @@ def _imports(text: str) -> list[str]:
         lines.append("watched = []")
     if re.search(r"\b(init_process_group|init_device_mesh)\(", text):
         lines.append(ALONE)
-    return [*lines, *(code for name, code in HELPERS.items() if f"{name}(" in text)]
+    return [*lines, *_called_observers(text)]
+
+
+def _called_observers(text: str) -> list[str]:
+    """The source of the observers that a text calls, and of those that they call."""
+    found: dict[str, str] = {}
+    waiting = [text]
+    while waiting:
+        for name in _names(waiting.pop()):
+            if name in _observers() and name not in found:
+                found[name] = _observers()[name]
+                waiting.append(found[name])
+    return [source for name, source in _observers().items() if name in found]
+
+
+def _names(text: str) -> set[str]:
+    try:
+        return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    except SyntaxError:
+        return set()
+
+
+@cache
+def _observers() -> dict[str, str]:
+    """By name the source of each observer, without its types; it is read and not imported, for that takes PyTorch."""
+    tree = ast.parse(Path(__file__).with_name("observers.py").read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {function.name: f"\n{ast.unparse(_Untyped().visit(function))}\n" for function in functions}
+
+
+class _Untyped(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.returns = None
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        assert node.value is not None
+        return ast.Assign([node.target], node.value, lineno=node.lineno)
 
 
 def _is_future(line: cst.CSTNode) -> bool:
@@ -139,7 +168,7 @@ class _Renderer(cst.CSTTransformer):
             call = self.edits_in(self.piece.calls[unit])
             updated = updated.with_changes(body=[cst.Expr(call)])
         if unit in self.cut:
-            updated = _cut(updated)
+            updated = _cut(updated, _rounds(self.piece, unit))
         if isinstance(updated, cst.FunctionDef):
             updated = updated.with_changes(returns=None)
         if isinstance(updated, (cst.If, cst.For, cst.While)) and _is_empty_else(updated):
@@ -251,14 +280,26 @@ def _counts(loop: Unit) -> bool:
     return any(word in source_text(source).lower() for word in ("load", "batch", "data", "set"))
 
 
-def _cut(node: cst.CSTNode) -> cst.CSTNode:
+def _rounds(piece: Slice, loop: Unit) -> int:
+    """As many as it takes to come by what happens in a certain round."""
+    counter = source_text(loop.node.target) if isinstance(loop.node, cst.For) else ""
+    found = [ITERATIONS]
+    for unit in loop.below:
+        test = unit.node.test if isinstance(unit.node, cst.If) and unit in piece.kept else None
+        if isinstance(test, cst.Comparison) and source_text(test.left) == counter:
+            number = piece.program.number(test.comparisons[0].comparator)
+            found.append(number + 2 if number is not None and number < MOST_ROUNDS else 0)
+    return max(found)
+
+
+def _cut(node: cst.CSTNode, rounds: int) -> cst.CSTNode:
     if isinstance(node, cst.For):
         # one that is short already stays as it is
         if isinstance(node.iter, cst.Call) and called(node.iter) == "range" and len(node.iter.args) == 1:
             count = node.iter.args[0].value
-            if isinstance(count, cst.Integer) and count.evaluated_value <= ITERATIONS:
+            if isinstance(count, cst.Integer) and count.evaluated_value <= rounds:
                 return node
-        few = cst.parse_expression(f"islice(_, {ITERATIONS})")
+        few = cst.parse_expression(f"islice(_, {rounds})")
         assert isinstance(few, cst.Call)
         return node.with_changes(iter=few.with_changes(args=[few.args[0].with_changes(value=node.iter), few.args[1]]))
     assert isinstance(node, cst.While)

@@ -22,7 +22,8 @@ from placement_lint.probe.sandbox import ArmLost, Script
 from placement_lint.probe.slicing import Slice, slice_of
 from placement_lint.probe.units import Program, Unit
 from placement_lint.probe.verdicts import Sight
-from placement_lint.rule import Line, Problem, Replay, Rule
+from placement_lint.replaying import given_keyword
+from placement_lint.rule import ALONE, Crew, Line, Problem, Replay, Rule
 
 FAILED_CLAIM = Raises("AssertionError")
 STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
@@ -49,6 +50,7 @@ class Scripted:
     text: str
     line: int
     places: frozenset[int]
+    crew: Crew = ALONE
 
     @property
     def length(self) -> int:
@@ -65,6 +67,7 @@ class Piece:
     name: str
     units: Slice
     supply: Mapping[cst.CSTNode, str]
+    lines: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,9 @@ class Case:
     @property
     def gpu_counts(self) -> list[int]:
         """Numbers of GPUs with which it shows, the likeliest first."""
-        needed = self.experiment.gpus_for(self.experiment.completed(self.problem.facts))
+        needed = max(self.replay.gpus, self.experiment.gpus_for(self.experiment.completed(self.problem.facts)))
+        if self.replay.crew != ALONE:
+            return [max(needed, self.replay.crew.ranks // self.replay.crew.nodes)]
         counts = {MANY_GPUS: max(2, needed), ONE_GPU: 1, NO_GPU: 0}
         return [
             count
@@ -120,14 +125,17 @@ class Case:
 
     def pieces(self) -> Iterator[Piece]:
         """From the smallest to the whole program."""
-        for supply in synthesis.supplies(self.program, self.circumstances.answers):
-            yield Piece("slice", self._slice(supply.replaced), supply.edits)
-            yield Piece("program", Slice.whole(self.program, self._criteria), supply.edits)
+        for supply in synthesis.supplies(self.program, self.circumstances.answers, self.replay):
+            yield Piece("slice", self._slice(supply), supply.edits, supply.lines)
+            yield Piece("program", Slice.whole(self.program, self._criteria), supply.edits, supply.lines)
 
-    def _slice(self, replaced: frozenset[cst.CSTNode]) -> Slice:
+    def _slice(self, supply: synthesis.Supply) -> Slice:
         scene = self.problem.scene
         path = [call for call in scene.calls if isinstance(call, cst.Call)] if scene else []
-        return slice_of(self.program, path, self._criteria, replaced)
+        criteria = self._criteria
+        if any(self.program.unit_of[line.node] in criteria for line in supply.lines):
+            criteria |= supply.needed
+        return slice_of(self.program, path, criteria, supply.replaced)
 
     @property
     def _claims(self) -> list[Line]:
@@ -137,8 +145,9 @@ class Case:
     @property
     def _criteria(self) -> set[Unit]:
         lines = (*self.replay.watch, *self.replay.mended)
+        along = {unit for name in self.replay.along for unit, _ in self.program.callers.get(name, ())}
         nodes = (self.problem.node, *(note.node for note in self.problem.trace), *(line.node for line in lines))
-        return {self.program.unit_of[node] for node in nodes if node in self.program.unit_of}
+        return along | {self.program.unit_of[node] for node in nodes if node in self.program.unit_of}
 
     @property
     def smallest(self) -> Scripted:
@@ -150,28 +159,39 @@ class Case:
         """The ways in which the program can be repaired, the best first."""
         return _repairs(self.problem)
 
+    @property
+    def on_first_id(self) -> Repair | None:
+        """The wrapper on the first of its GPUs alone, where it names several."""
+        scene = self.problem.scene
+        if scene is None or not scene.replica_ids:
+            return None
+        return Repair(dict(given_keyword(scene.replica[0].node, "device_ids", "[0]")))
+
     def scripted(self, piece: Piece, repair: Repair | None = None, mended: bool = True) -> Scripted:
         """The piece as a program; if it is ``mended``, all other problems are repaired as far as that is possible."""
+        units = self.program.unit_of
         edits = dict(piece.supply)
-        lines = list(self._claims)
-        own = [self.problem.node, *(node for way in self.repairs() for node in way.edits)]
-        for way in self._repairs_of_others() if mended else ():
-            if not any(_overlap(node, mine) for node in way.edits for mine in own):
-                edits |= way.edits
-                lines += way.lines
-        if repair is not None:
-            edits |= repair.edits
-            lines += repair.lines
+        mending = list(piece.lines)
+        for way in (*(self._repairs_of_others() if mended else ()), *((repair,) if repair else ())):
+            edits |= way.edits
+            mending += way.lines
         additions = Additions(marks=self._marks())
-        for line in lines:
-            if line.node in self.program.unit_of and filled(line, self.program, edits):
-                (additions.before if line.before else additions.after)[self.program.unit_of[line.node]].append(line)
+        # What is mended before a statement is so when the claims are made; what claims watch is there to be mended.
+        for lines, place in ((mending, True), (self._claims, True), (self._claims, False), (mending, False)):
+            for line in lines:
+                if line.before is place and line.node in units and filled(line, self.program, edits):
+                    (additions.before if place else additions.after)[units[line.node]].append(line)
         return self._numbered(rendered(piece.units, edits, additions), edits)
 
     def _repairs_of_others(self) -> Iterator[Repair]:
+        """Those that leave this problem as it is."""
+        nodes = [self.problem.node, *(node for way in self.repairs() for node in way.edits)]
+        lines = {line.text for way in self.repairs() for line in way.lines}
         for other in self.others:
             way = next(iter(_repairs(other)), None)
-            if way is not None and way.is_independent:
+            if way is None or not way.is_independent or lines.intersection(line.text for line in way.lines):
+                continue
+            if not any(_overlap(node, mine) for node in way.edits for mine in nodes):
                 yield way
 
     def _numbered(self, text: str, edits: Mapping[cst.CSTNode, str]) -> Scripted:
@@ -186,6 +206,7 @@ class Case:
             text,
             next((first for first, last in marked if f"{MARK}{self.label}" in lines[last - 1]), 0),
             frozenset(number for first, last in marked for number in range(first, last + 1)),
+            self.replay.crew,
         )
 
     @property
@@ -321,9 +342,14 @@ class Replayer:
             if played.is_clean:
                 return Outcome.CONFIRMED, f"{flagged.sight}; repaired: {played.sight}"
             others.append(f"repaired: {played.sight}")
+        if flagged.script.crew != ALONE:
+            played = self._played(replace(flagged.script, crew=ALONE), flagged.ground)
+            if played.is_clean:
+                return Outcome.CONFIRMED, f"{flagged.sight}; in a single process: {played.sight}"
+            others.append(f"in a single process: {played.sight}")
         fewer = case.experiment.harmless_on
         if fewer is not None and flagged.ground.simulate is not None:
-            played = self._played(flagged.script, replace(flagged.ground, simulate=fewer))
+            played = self._played(case.scripted(piece, case.on_first_id), replace(flagged.ground, simulate=fewer))
             if played.is_clean:
                 return Outcome.CONFIRMED, f"{flagged.sight}; on {counted(fewer)}: {played.sight}"
             others.append(f"on {counted(fewer)}: {played.sight}")
@@ -334,7 +360,8 @@ class Replayer:
 
     def _played(self, script: Scripted, ground: Ground) -> Played:
         try:
-            played = Script(script.text, script.line, self.roots)
+            crew = script.crew
+            played = Script(script.text, script.line, self.roots, ranks=crew.ranks, nodes=crew.nodes)
             answer: Mapping[str, Any] = self.prober.sandbox.play(played, ground.simulate)
         except ArmLost as reason:
             answer = {"unable": str(reason)}

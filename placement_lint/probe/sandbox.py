@@ -53,12 +53,17 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Script:
-    """A program of the user's to be played, and the line of it that matters. ``roots``: where it imports from."""
+    """A program of the user's to be played, and the line of it that matters.
+
+    ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
+    """
 
     text: str
     line: int
     roots: tuple[str, ...] = ()
     limit: float = PLAY_LIMIT
+    ranks: int = 1
+    nodes: int = 1
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,10 @@ import ast
 import contextlib
 import faulthandler
 import json
+import multiprocessing.process
 import os
+import selectors
+import signal
 import sys
 import sysconfig
 import time
@@ -19,6 +22,8 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,43 +41,87 @@ class Refused(BaseException):
 # --- processes -------------------------------------------------------------------------------------------------
 
 
-def apart(limit: float, play: Callable[[], Answer]) -> Answer:
-    """What ``play`` answers in a copy of this process; where processes cannot be copied, in this one."""
+def apart(limit: float, *plays: Callable[[], Answer]) -> Answer:
+    """What comes of plays in copies of this process, one each: the first failure of any, else what the first says.
+
+    Where processes cannot be copied, a single one is played in this process.
+    """
     if not hasattr(os, "fork"):
-        return play()
-    reading, writing = os.pipe()
-    began = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _act(limit, play, writing)
-    os.close(writing)
-    with os.fdopen(reading, "r", encoding="utf-8") as stream:
-        said = stream.read()
-    _, status = os.waitpid(child, 0)
+        return plays[0]() if len(plays) == 1 else {"unable": "this system cannot play several ranks"}
+    copies = [_Copy(limit, play) for play in plays]
     try:
-        answer: Answer = json.loads(said)
-    except ValueError:
-        late = time.monotonic() - began >= limit
-        return {"unable": f"no end after {limit:g} s" if late else f"the process died ({_cause(status)})"}
-    return answer
+        return _first_failure(copies) or copies[0].answer
+    finally:
+        for copy in copies:
+            copy.end()
+
+
+class _Copy:
+    """A copy of this process that plays, and says at its end what came of it."""
+
+    def __init__(self, limit: float, play: Callable[[], Answer]) -> None:
+        self.limit = limit
+        self.began = time.monotonic()
+        self.answer: Answer = {}
+        reading, writing = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            os.close(reading)
+            _act(limit, play, writing)
+        os.close(writing)
+        self.stream = os.fdopen(reading, "r", encoding="utf-8")
+
+    def hear(self) -> Answer:
+        """Wait for its answer, if it is not there yet."""
+        said = self.stream.readline()  # not all: workers that it leaves behind keep the pipe open
+        try:
+            self.answer = json.loads(said)
+        except ValueError:
+            _, status = os.waitpid(self.process, 0)
+            late = time.monotonic() - self.began >= self.limit
+            why = f"no end after {self.limit:g} s" if late else f"the process died ({_cause(status)})"
+            self.answer = {"unable": why, "ended": time.monotonic()}
+            self.process = 0
+        return self.answer
+
+    def end(self) -> None:
+        self.stream.close()
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process, signal.SIGKILL)
+            os.waitpid(self.process, 0)
+
+
+def _first_failure(copies: list[_Copy]) -> Answer | None:
+    """Other ranks wait for one that failed, or fail because it is gone."""
+    with selectors.DefaultSelector() as selector:
+        for copy in copies:
+            selector.register(copy.stream, selectors.EVENT_READ, copy)
+        while selector.get_map():
+            failures = []
+            for key, _ in selector.select():
+                selector.unregister(key.fileobj)
+                if "saw" not in key.data.hear():
+                    failures.append(key.data.answer)
+            if failures:
+                first: Answer = min(failures, key=lambda answer: answer["ended"])
+                return first
+    return None
 
 
 def _act(limit: float, play: Callable[[], Answer], writing: int) -> None:
     """The copy's whole life."""
     faulthandler.dump_traceback_later(limit, exit=True)
     try:
-        said = json.dumps(play())
+        answer = play()
     except BaseException as error:
-        said = json.dumps({"unable": f"{type(error).__name__}: {error}"})
+        answer = {"unable": f"{type(error).__name__}: {error}"}
     with os.fdopen(writing, "w", encoding="utf-8") as stream:
-        stream.write(said)
+        stream.write(json.dumps({**answer, "ended": time.monotonic()}) + "\n")
     os._exit(0)
 
 
 def _cause(status: int) -> str:
-    import signal
-
     if os.WIFSIGNALED(status):
         return signal.Signals(os.WTERMSIG(status)).name
     return f"exit status {os.waitstatus_to_exitcode(status)}"
@@ -81,7 +130,7 @@ def _cause(status: int) -> str:
 # --- playing -----------------------------------------------------------------------------------------------------
 
 
-def played(text: str, watched: int, roots: list[str]) -> Answer:
+def played(text: str, watched: int, roots: list[str], part: Part) -> Answer:
     """Run a script as ``__main__`` in the present folder: what it raised and where, or that it came to its end.
 
     ``watched`` is the line of which the answer says whether it was reached. ``roots`` are the folders from which the
@@ -95,12 +144,14 @@ def played(text: str, watched: int, roots: list[str]) -> Answer:
     sys.path[:] = [*roots, *sys.path]
     code = compile(_noting(ast.parse(text), watched), SCRIPT, "exec")
     os.environ["TMPDIR"] = os.getcwd()
+    os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)  # with it, to ask for GPUs would not start CUDA
     import tempfile
 
     tempfile.tempdir = os.getcwd()
     doors = _Doors(os.getcwd(), roots)
     sys.addaudithook(doors.watch)
     _forbid_processes()
+    part.take(doors, starts_ranks="init_process_group" in text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -120,6 +171,72 @@ def played(text: str, watched: int, roots: list[str]) -> Answer:
         }
     doors.open = True
     return {**answer, "reached": bool(reached)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of the ranks that play a script this process is."""
+
+    rank: int = 0
+    ranks: int = 1
+    nodes: int = 1
+
+    @property
+    def local(self) -> int:
+        return self.rank % (self.ranks // self.nodes)
+
+    def take(self, doors: _Doors, starts_ranks: bool) -> None:
+        if self.ranks > 1:
+            os.environ.update(self._launched())
+        _meet_in_file(self.rank, self.ranks)
+        _play_started(self.local, doors, starts_ranks)
+
+    def _launched(self) -> dict[str, str]:
+        """What ``torchrun`` tells a process of itself."""
+        there = self.ranks // self.nodes
+        told = {
+            "RANK": self.rank, "LOCAL_RANK": self.local, "WORLD_SIZE": self.ranks, "LOCAL_WORLD_SIZE": there,
+            "GROUP_RANK": self.rank // there, "MASTER_ADDR": "localhost", "MASTER_PORT": 29500,
+        }  # fmt: skip
+        return {name: str(value) for name, value in told.items()}
+
+
+def _meet_in_file(rank: int, ranks: int) -> None:
+    """However a program would have its processes find each other: they do so in a file of their folder."""
+    dist: Any = torch.distributed
+    start = dist.init_process_group
+
+    def meet(backend: str | None = None, init_method: str | None = None, *_: Any, **options: Any) -> None:
+        own = {"store": dist.FileStore("ranks", ranks), "rank": rank, "world_size": ranks}
+        start(backend, **{**options, **own})
+
+    dist.init_process_group = dist.distributed_c10d.init_process_group = meet
+
+
+def _play_started(local: int, doors: _Doors, starts_ranks: bool) -> None:
+    """What a program starts as its ranks is played here, if it is this one; workers of a loader are started."""
+    mp: Any = torch.multiprocessing
+    process: Any = multiprocessing.process.BaseProcess
+    begin, wait, number = process.start, process.join, count()
+
+    def start(started: Any) -> None:
+        if getattr(started._target, "__module__", "").startswith("torch.utils.data."):
+            doors.start_worker(lambda: begin(started))
+        elif not starts_ranks:
+            raise Refused("would start another process")
+        elif next(number) == local:
+            started.run()
+
+    def join(started: Any, timeout: float | None = None) -> None:
+        if started._popen is not None:
+            wait(started, timeout)
+
+    def spawn(function: Callable[..., object], args: tuple[Any, ...] = (), *_: Any, **__: Any) -> None:
+        if not starts_ranks:
+            raise Refused("would start another process")
+        function(local, *args)
+
+    process.start, process.join, mp.spawn = start, join, spawn
 
 
 def _forbid_processes() -> None:
@@ -165,6 +282,7 @@ def _lines(error: BaseException) -> list[int]:
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CONNECTS = {"socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "urllib.Request"}
+LOCAL = {"socket.connect", "socket.bind"}  # where the address is a file, by which processes share tensors
 STARTS = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty", "os.spawn",
           "pty.spawn", "os.startfile"}  # fmt: skip
 CHANGES = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod",
@@ -177,6 +295,8 @@ class _Doors:
 
     def __init__(self, folder: str, roots: list[str]) -> None:
         self.open = False
+        self.starting = False
+        self.workers: set[int] = set()
         self.folder = os.path.realpath(folder)
         paths = sysconfig.get_paths()
         own = (sys.prefix, sys.base_prefix, *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")))
@@ -190,16 +310,26 @@ class _Doors:
             return
         if event == "open":
             self._opening(*arguments[:3])
-        elif event in CONNECTS and not (event == "socket.connect" and isinstance(arguments[1], (str, bytes))):
+        elif event in CONNECTS and not (event in LOCAL and isinstance(arguments[1], (str, bytes))):
             raise Refused("would open a network connection")
-        elif event in STARTS:
+        elif event in STARTS and not (event == "os.fork" and self.starting):
             raise Refused("would start another process")
-        elif event == "os.kill" and arguments[0] != os.getpid():
+        elif event == "os.kill" and arguments[0] not in (os.getpid(), *self.workers):
             raise Refused("would end another process")
         elif event in CHANGES:
             for path in arguments:
                 if isinstance(path, (str, bytes, os.PathLike)) and not self._inside(path):
                     raise Refused(f"would change {os.fsdecode(path)}")
+
+    def start_worker(self, start: Callable[[], None]) -> None:
+        """A copy of this process, with the same doors."""
+        before = set(multiprocessing.active_children())
+        self.starting = True
+        try:
+            start()
+        finally:
+            self.starting = False
+        self.workers |= {child.pid for child in set(multiprocessing.active_children()) - before if child.pid}
 
     def _opening(self, path: Any, mode: str | None, flags: int) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):

@@ -16,37 +16,47 @@ import libcst as cst
 
 from placement_lint.flow.condition import Answer
 from placement_lint.flow.values import source_text
+from placement_lint.probe.checkpoints import Checkpoints
 from placement_lint.probe.units import Program, Unit, called
+from placement_lint.rule import Line, Replay
 
 Edits = dict[cst.CSTNode, str]
 
 
 @dataclass(frozen=True)
 class Supply:
-    """New text for nodes. ``replaced`` are those of them in which nothing of the program is left."""
+    """New text for nodes. ``replaced`` are those of them in which nothing of the program is left.
+
+    ``lines`` are added, which depend on what the units ``needed`` do.
+    """
 
     edits: Mapping[cst.CSTNode, str]
     replaced: frozenset[cst.CSTNode] = frozenset()
+    lines: tuple[Line, ...] = ()
+    needed: frozenset[Unit] = frozenset()
 
 
-def supplies(program: Program, answers: frozenset[Answer]) -> Iterator[Supply]:
+def supplies(program: Program, answers: frozenset[Answer], replay: Replay) -> Iterator[Supply]:
     """What could stand in for the outside, the likeliest first."""
     bars = _progress_bars(program)
-    fixed: Edits = _calmed(program) | _arguments(program, answers) | _decisions(program, answers)
+    checkpoints = Checkpoints(program, replay.saved_on)
+    fixed: Edits = _calmed(program, replay.workers) | _arguments(program, answers) | _decisions(program, answers)
     fixed |= {bar: source_text(bar.args[0].value) for bar in bars}
+    fixed |= dict.fromkeys(checkpoints.tests, "True")
     readers = _Readers(program)
     replaced = frozenset({call.func for call in bars} | set(readers.calls))
     for inputs, targets in _data(program, readers) if readers.calls else [("", "")]:
         data: Edits = {
             call: stand_in.format(inputs=inputs, targets=targets) for call, stand_in in readers.calls.items()
         }
-        yield Supply({**fixed, **data}, replaced)
+        yield Supply({**fixed, **data}, replaced, tuple(checkpoints.lines), frozenset(checkpoints.needed))
 
 
 # --- the command line ------------------------------------------------------------------------------------------
 
 ELSEWHERE, NOT_GIVEN = " names another device", " is None"
 VALUES = {"int": "1", "float": "1.0"}  # of arguments, by their type
+LAUNCHED = {"rank", "local_rank"}  # what a launcher tells each process
 
 
 def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
@@ -61,14 +71,20 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
         for answer in answers
         if not answer.given and answer.question.text.endswith(NOT_GIVEN)
     }
+    truly = {word for answer in answers if answer.given for word in re.findall(r"\w+", answer.question.text)}
     edits: Edits = {}
+    for node in program.unit_of:
+        if isinstance(node, cst.Subscript) and source_text(node.value) == "sys.argv":
+            edits[node] = '"data"'
     for _, call in program.callers.get("add_argument", ()):
         option = _Option(call)
-        if option.name in given and option.type == "int":
+        if option.name in LAUNCHED:
+            edits |= option.given(f'int(__import__("os").environ.get("{option.name.upper()}", 0))')
+        elif option.name in given and option.type == "int":
             edits |= option.given("0")
         elif option.name in elsewhere:
             edits |= option.given("1" if option.type == "int" else '"cpu"')
-        elif option.is_demanded:
+        elif option.is_demanded or (option.name in truly and option.is_empty):
             edits |= option.given(option.some_value)
     return edits
 
@@ -91,6 +107,12 @@ class _Option:
     @property
     def is_demanded(self) -> bool:
         return self.is_positional or "required" in self.keywords
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a text that is empty unless it is given."""
+        default = self.keywords.get("default")
+        return default is not None and isinstance(default.value, cst.SimpleString) and not default.value.evaluated_value
 
     @property
     def some_value(self) -> str:
@@ -120,20 +142,20 @@ class _Option:
 
 # --- what a slice need not do as the program does ----------------------------------------------------------------
 
-CALMED = {
-    "num_workers": "0", "persistent_workers": "False", "prefetch_factor": "None", "multiprocessing_context": "None",
-    "pretrained": "False", "download": "False", "drop_last": "False",
-}  # fmt: skip
+CALMED = {"pretrained": "False", "download": "False", "drop_last": "False"}
+NO_WORKERS = {"num_workers": "0", "persistent_workers": "False", "prefetch_factor": "None",
+              "multiprocessing_context": "None"}  # fmt: skip
 
 
-def _calmed(program: Program) -> Edits:
-    """No processes of a loader, no downloads, no batch that is too small."""
+def _calmed(program: Program, workers: bool) -> Edits:
+    """No downloads, no batch that is too small; no processes of a loader, unless they matter."""
+    calm = CALMED if workers else CALMED | NO_WORKERS
     return {
-        arg: f"{arg.keyword.value}={CALMED[arg.keyword.value]}"
+        arg: f"{arg.keyword.value}={calm[arg.keyword.value]}"
         for call in _calls(program)
         for arg in call.args
         if arg.keyword is not None
-        if source_text(arg.value) != CALMED.get(arg.keyword.value, source_text(arg.value))
+        if source_text(arg.value) != calm.get(arg.keyword.value, source_text(arg.value))
     }
 
 
@@ -283,14 +305,4 @@ def _inputs(program: Program) -> list[str]:
 
 def _size(program: Program, layer: cst.Call) -> int | None:
     """The first argument of a layer, where it is a number that can be told without running anything."""
-    return _number(program, layer.args[0].value) if layer.args else None
-
-
-def _number(program: Program, node: cst.BaseExpression) -> int | None:
-    if isinstance(node, cst.Integer):
-        return node.evaluated_value
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        left, right = _number(program, node.left), _number(program, node.right)
-        return None if left is None or right is None else left * right
-    name = source_text(node).rpartition(".")[2]
-    return program.numbers.get(name)
+    return program.number(layer.args[0].value) if layer.args else None

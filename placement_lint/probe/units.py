@@ -171,6 +171,15 @@ class Program:
         first, dot, rest = text.partition(".")
         return f"{self.imports.get(first, first)}{dot}{rest}"
 
+    def number(self, node: cst.BaseExpression) -> int | None:
+        """The value of an expression, where it can be told without running anything."""
+        if isinstance(node, cst.Integer):
+            return node.evaluated_value
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+            left, right = self.number(node.left), self.number(node.right)
+            return None if left is None or right is None else left * right
+        return self.numbers.get(source_text(node).rpartition(".")[2])
+
     def same_loop(self, one: Unit, other: Unit) -> bool:
         loops = {unit for unit in one.above if isinstance(unit.node, LOOPS)}
         return any(unit in loops for unit in other.above)

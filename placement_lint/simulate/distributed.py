@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from .machine import here
@@ -49,7 +50,13 @@ def _replacements(c10d: Any) -> dict[str, Any]:
         group = group or c10d._get_default_group()
         return "nccl" if getattr(group, "group_name", None) in _believers else backend_of(group)
 
+    def device_of_objects(group: Any = None) -> Any:
+        return torch.device("cuda", here().current) if backend_of_group(group) == "nccl" else asked(group)
+
+    asked = c10d._get_pg_default_device
+    for_objects = "_get_object_coll_device" if hasattr(c10d, "_get_object_coll_device") else "_get_pg_default_device"
     return {
+        for_objects: device_of_objects,
         "init_process_group": init_process_group,
         "new_group": new_group,
         "get_backend": backend_of_group,

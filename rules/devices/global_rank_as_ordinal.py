@@ -8,7 +8,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import GlobalRankUsed
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises
 from placement_lint.rewriting import first_argument, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import TWO_NODES, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -64,6 +64,7 @@ def check(event: GlobalRankUsed) -> Iterator[Problem]:
         event.trace,
         advice="use the local rank",
         rewrite=unsafe("use the local rank", first_argument(event.node, local)) if local else None,
+        replay=Replay(crew=TWO_NODES),
     )
 
 

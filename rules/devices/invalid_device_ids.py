@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DeviceIdsInvalid
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import claimed, without_keywords
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -66,6 +67,11 @@ _MESSAGES = {
     "output elsewhere": "`output_device` is none of the `device_ids`: outputs are copied to a GPU that runs nothing",
 }
 
+_CLAIMS = {
+    "repeated": [("len({*{node}.device_ids}) == len({node}.device_ids)", "two replicas share a GPU")],
+    "output elsewhere": [("{node}.output_device in {node}.device_ids", "the output is on a GPU without a replica")],
+}
+
 _SEVERITIES = {"repeated": Severity.WARNING, "output elsewhere": Severity.INFO}
 
 
@@ -80,6 +86,10 @@ def check(event: DeviceIdsInvalid) -> Iterator[Problem]:
             "visible": ",".join(event.visible),
             **{name: value for name, value in _written(event).items() if "…" not in str(value)},
         },
+        replay=Replay(
+            watch=tuple(claimed(event.node, *claim, before=True) for claim in _CLAIMS.get(event.fault, ())),
+            repairs=(without_keywords(event.node, "device_ids", "output_device"),),
+        ),
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from placement_lint.finding import Severity
 from placement_lint.flow.events import CurrentDeviceUnset
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import LOCAL_RANK, claimed
+from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -66,6 +67,11 @@ def check(event: CurrentDeviceUnset) -> Iterator[Problem]:
         f"`{event.how}` uses the current device, and no rank sets its own: all processes share cuda:0",
         event.trace,
         advice="call `torch.cuda.set_device(local_rank)` first",
+        replay=Replay(
+            watch=(claimed(event.node, "len(set(told(torch.cuda.current_device()))) > 1", "the ranks share one GPU"),),
+            mended=(Line(event.node, f"torch.cuda.set_device({LOCAL_RANK})", before=True),),
+            crew=TWO_RANKS,
+        ),
     )
 
 

@@ -96,6 +96,7 @@ EXPERIMENT = Experiment(
     facts={"place": "cpu", "device_ids": [0, 1], "parameters": True},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},
+    harmless_on=1,
 )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
+from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import claimed
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -52,6 +55,10 @@ None. Set the variable before anything touches CUDA, best outside the program; t
 )
 
 
+_LISTED = '__import__("os").environ["CUDA_VISIBLE_DEVICES"]'
+MANY = 4  # GPUs, of which fewer are asked for
+
+
 def check_late(event: VisibleDevicesLate) -> Iterator[Problem]:
     yield Problem(
         event.node,
@@ -60,6 +67,11 @@ def check_late(event: VisibleDevicesLate) -> Iterator[Problem]:
         advice="set it before anything touches CUDA",
         severity=Severity.WARNING,
         facts={"late": True},
+        replay=Replay(
+            watch=(claimed(event.node, f"torch.cuda.device_count() == len({_LISTED}.split(','))", "it has no effect"),),
+            mended=(Line(event.touched.node, source_text(event.node), before=True),),
+            gpus=MANY,
+        ),
     )
 
 
@@ -77,7 +89,22 @@ def check_number(event: InvisibleDevice) -> Iterator[Problem]:
             "device": f"cuda:{event.indices[-1]}",
             "last of the machine": f"cuda:{max(map(int, event.visible))}",
         },
+        replay=_counted_from_0(event),
     )
+
+
+def _counted_from_0(event: InvisibleDevice) -> Replay:
+    """The program with other numbers; where it does not spell them out, without the list."""
+    text = source_text(event.node)
+    fitting = re.sub(r"(?<![\w.])(cuda:)?(\d+)\b", lambda found: _renumbered(found, event.visible), text)
+    if fitting == text:
+        return Replay(mended=(Line(event.set_here.node, f"del {_LISTED}"),))
+    return Replay(repairs=(((event.node, fitting),),))
+
+
+def _renumbered(found: re.Match[str], visible: tuple[str, ...]) -> str:
+    kind, number = found[1] or "", found[2]
+    return f"{kind}{visible.index(number)}" if number in visible else found[0]
 
 
 def flagged(facts: Facts) -> str:
@@ -111,7 +138,11 @@ EXPERIMENT = Experiment(
     claim="the driver reads CUDA_VISIBLE_DEVICES once, and numbers what is visible from 0",
     flagged=flagged,
     control=control,
-    symptoms=(Raises("RuntimeError", "invalid device ordinal"), Sees("GPUs are visible, not")),
+    symptoms=(
+        Raises("RuntimeError", "invalid device ordinal"),
+        Raises("AssertionError", "Invalid device id"),
+        Sees("GPUs are visible, not"),
+    ),
     facts={"late": False, "visible": "1", "device": "cuda:1"},
     gpus=2,
 )

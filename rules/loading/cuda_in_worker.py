@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import libcst as cst
+
 from placement_lint.finding import Severity
 from placement_lint.flow.events import CudaInWorker, LoaderMisplaced
 from placement_lint.flow.values import describe
 from placement_lint.probe.experiment import Experiment, Facts, Raises
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import callee, given_keyword
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -84,6 +87,7 @@ def check_worker(event: CudaInWorker) -> Iterator[Problem]:
         advice="return CPU tensors and move the batch in the loop",
         severity=None if event.initialised else Severity.WARNING,
         facts={"fault": "worker"},
+        replay=_replay(event.loader.node, "num_workers", "0", at_once=event.how == "a dataset on the GPU"),
     )
 
 
@@ -108,7 +112,21 @@ def check_loader(event: LoaderMisplaced) -> Iterator[Problem]:
         event.trace,
         advice=_ADVICE[event.fault],
         facts={"fault": event.fault},
+        replay=_replay(event.node, *_REPAIRS[event.fault]),
     )
+
+
+def _replay(loader: cst.CSTNode, name: str, text: str, at_once: bool = True) -> Replay:
+    """A batch is taken, if it may be ``at_once``; the repaired loader has another argument."""
+    batch = (Line(loader, "next(iter({target}))"),) if at_once and callee(loader).endswith("Loader") else ()
+    return Replay(watch=batch, repairs=(given_keyword(loader, name, text),), workers=True)
+
+
+_REPAIRS = {
+    "pinned": ("pin_memory", "False"),
+    "default device": ("generator", "torch.Generator(torch.get_default_device())"),
+    "generator": ("generator", "torch.Generator(torch.get_default_device())"),
+}
 
 
 def flagged(facts: Facts) -> None:

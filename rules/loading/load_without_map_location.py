@@ -8,8 +8,9 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import LoadedWhereSaved
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
+from placement_lint.replaying import claimed
 from placement_lint.rewriting import argument_added, safe, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import TWO_RANKS, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -71,6 +72,14 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
         advice='give `map_location="cpu"`' if event.only_state else "give `map_location`",
         rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),
         facts={"why": event.why},
+        replay=_in_each_rank(event) if ranks else Replay(saved_on="cuda:7"),
+    )
+
+
+def _in_each_rank(event: LoadedWhereSaved) -> Replay:
+    here = "all(one.device.index in (None, torch.cuda.current_device()) for one in tensors_in({node}))"
+    return Replay(
+        watch=(claimed(event.node, here, "it is loaded onto another rank's GPU", before=True),), crew=TWO_RANKS
     )
 
 

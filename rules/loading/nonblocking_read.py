@@ -8,8 +8,9 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import UnfinishedCopyRead
 from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed
 from placement_lint.rewriting import safe, without_argument
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -57,6 +58,13 @@ def check(event: UnfinishedCopyRead) -> Iterator[Problem]:
         (event.copied,),
         advice="wait with `torch.cuda.synchronize()`, or copy without `non_blocking=True`",
         rewrite=safe("wait for the copy", without_argument(event.copied.node, "non_blocking")),
+        replay=Replay(
+            watch=(
+                Line(event.copied.node, "torch.cuda._sleep(500_000_000)", before=True),
+                claimed(event.node, "torch.cuda.current_stream().query()", "the copy is not finished", before=True),
+            ),
+            mended=(Line(event.node, "torch.cuda.synchronize()", before=True),),
+        ),
     )
 
 

@@ -114,6 +114,7 @@ EXPERIMENT = Experiment(
     symptoms=(*MIXED_DEVICES, *NO_CUDA),
     facts={"choice": "cpu", "asked": "cuda", "legacy": False},
     gpus=1,
+    harmless_on=1,
 )
 
 

@@ -139,6 +139,7 @@ EXPERIMENT = Experiment(
         "default_device": "cpu",
     },
     gpus=1,
+    harmless_on=0,
 )
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MoveOnNonMovable
+from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises
-from placement_lint.rewriting import safe
-from placement_lint.rule import Page, Problem, Rewrite, Rule
+from placement_lint.replaying import Replacements, arguments_text
+from placement_lint.rewriting import receiver, safe
+from placement_lint.rule import Page, Problem, Replay, Rewrite, Rule
 
 PAGE = Page(
     what="""\
@@ -69,7 +71,13 @@ def check(event: MoveOnNonMovable) -> Iterator[Problem]:
         advice="move the tensors in it one by one" if event.kind in _CONTAINERS else "",
         rewrite=_rewrite(event),
         facts={"kind": event.kind, "method": event.method},
+        replay=Replay(repairs=(_moved_inside(event),)),
     )
+
+
+def _moved_inside(event: MoveOnNonMovable) -> Replacements:
+    where = arguments_text(event.node) or ("'cuda'" if event.method == "cuda" else "'cpu'")
+    return ((event.node, f"moved({source_text(receiver(event.node))}, {where})"),)
 
 
 _CONTAINERS = {"dict", "list", "tuple", "set"}

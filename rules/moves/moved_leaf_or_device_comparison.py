@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import libcst as cst
+
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DeviceNeverEqual, GradientOfCopyRead
 from placement_lint.flow.facts import place_fact
 from placement_lint.flow.values import describe, source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rewriting import made_there, safe, type_of_device
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import claimed
+from placement_lint.rewriting import appended, made_there, safe, type_of_device
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -63,6 +66,10 @@ def check_gradient(event: GradientOfCopyRead) -> Iterator[Problem]:
         advice="make it on that device, or call `requires_grad_()` after the move",
         rewrite=safe("make it on that device", made_there(event.moved)),
         facts={"fault": "leaf", "target": place_fact(event.place)},
+        replay=Replay(
+            watch=(claimed(event.node, f"{event.label}.grad is not None", "there is no gradient", before=True),),
+            repairs=(appended(event.moved, "detach().requires_grad_()"),),
+        ),
     )
 
 
@@ -76,7 +83,16 @@ def check_device(event: DeviceNeverEqual) -> Iterator[Problem]:
         advice=f"compare `{tested}.type`",
         rewrite=rewrite,
         facts={"fault": "comparison", "text": event.text},
+        replay=Replay(watch=(_watch(event),), repairs=(((event.other, f"torch.device({other})"),),)),
     )
+
+
+def _watch(event: DeviceNeverEqual) -> Line:
+    """The comparison holds where the types of both are the same."""
+    operator = event.node.comparisons[0].operator if isinstance(event.node, cst.Comparison) else None
+    agrees = "is not" if isinstance(operator, (cst.NotEqual, cst.IsNot)) else "is"
+    same = f"({source_text(event.tested)}.type == torch.device({source_text(event.other)}).type)"
+    return claimed(event.node, f"({{node}}) {agrees} {same}", "the devices are not equal", before=True)
 
 
 def flagged(facts: Facts) -> str:

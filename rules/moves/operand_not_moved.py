@@ -132,6 +132,7 @@ EXPERIMENT = Experiment(
         "through": "",
     },
     gpus=1,
+    harmless_on=0,
 )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import libcst as cst
+
 from placement_lint.finding import Severity
 from placement_lint.flow.events import GeneratorExhausted, NonLeafOptimized
+from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
-from placement_lint.rewriting import listed, safe
-from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.replaying import claimed, first_argument
+from placement_lint.rewriting import appended, listed, safe
+from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -65,7 +69,13 @@ def check_leaf(event: NonLeafOptimized) -> Iterator[Problem]:
         (Note(event.made, "here it is no leaf any more"),),
         advice="call `requires_grad_()` after it",
         facts={"how": event.how},
+        replay=Replay(repairs=(appended(event.made, "detach().requires_grad_()"), _leaves(event.node))),
     )
+
+
+def _leaves(optimizer: cst.CSTNode) -> tuple[tuple[cst.CSTNode, str], ...]:
+    given = first_argument(optimizer)
+    return ((given, f"leaves_for({source_text(given)})"),) if given is not None else ()
 
 
 def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
@@ -78,7 +88,12 @@ def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
         advice="make it a list",
         rewrite=safe("make it a list", listed(event.maker)),
         facts={"how": "clipped" if clips else "empty"},
+        replay=_clipping(event.node) if clips else Replay(),
     )
+
+
+def _clipping(node: cst.CSTNode) -> Replay:
+    return Replay(watch=(claimed(node, "{node} > 0", "nothing is clipped"),), along=("backward",))
 
 
 def flagged(facts: Facts) -> str:

@@ -9,7 +9,8 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import SharedTensorChanged
 from placement_lint.flow.facts import replica_facts
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import callee, claimed, remembered
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -87,7 +88,19 @@ def check(event: SharedTensorChanged) -> Iterator[Problem]:
             event.scene.replica,
             advice="update it outside `forward`, from the gathered output",
             facts={"from_batch": True, **replica_facts(event.scene)},
+            replay=Replay(watch=_watch(event)),
         )
+
+
+def _watch(event: SharedTensorChanged) -> tuple[Line, ...]:
+    """Whether what each replica changes is a buffer of the model itself."""
+    called = event.scene.replica[-1].node
+    if not callee(called):
+        return ()
+    return (
+        *remembered(event.node, f"(self.{event.name}, torch.cuda.current_device())"),
+        claimed(called, f"not is_lost(watched, {callee(called)})", "the other replicas' updates are lost"),
+    )
 
 
 def flagged(facts: Facts) -> str:
@@ -137,6 +150,7 @@ EXPERIMENT = Experiment(
     symptoms=(Sees("where the model is bare"),),
     facts={"from_batch": True, "device_ids": [0, 1]},
     gpus=2,
+    harmless_on=1,
     one_gpu={"device_ids": [0, 0]},
 )
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MadeInForward, OptimizerStale
+from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import claimed, never_trained
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -80,6 +82,20 @@ def check(event: MadeInForward) -> Iterator[Problem]:
         f"each call of `forward` makes a new {event.cls} here, whose weights begin afresh and are never trained",
         advice="make it in `__init__`",
         facts={"made": event.cls, "kept": "each time" if event.kept else ""},
+        replay=_replay(event),
+    )
+
+
+def _replay(event: MadeInForward) -> Replay:
+    """What is made is compared with what an earlier call of the same module made; the program makes its calls twice."""
+    same = "same_as_before(self, {target})"
+    once = f"kept(self, 'made_once', lambda: {source_text(event.node)})"
+    return Replay(
+        watch=(
+            claimed(event.node, same, "each call computes with new weights"),
+            *(Line(call, "{node}") for call in event.scene.calls[:1]),
+        ),
+        repairs=(((event.node, once),),),
     )
 
 
@@ -93,6 +109,7 @@ def check_first_call(event: OptimizerStale) -> Iterator[Problem]:
             advice="make it in `__init__`, or call the model once before the optimizer is built",
             severity=Severity.WARNING,
             facts={"kept": "once"},
+            replay=never_trained(event),
         )
 
 

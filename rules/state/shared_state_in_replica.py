@@ -9,7 +9,8 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import SharedContainerChanged, SharedTensorChanged
 from placement_lint.flow.facts import replica_facts
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import claimed, remembered
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -93,6 +94,7 @@ def check_container(event: SharedContainerChanged) -> Iterator[Problem]:
         event.scene.replica,
         advice="return it from `forward`",
         facts={"how": event.how, **replica_facts(event.scene)},
+        replay=Replay(watch=_watch(event)),
     )
 
 
@@ -104,7 +106,16 @@ def check_tensor(event: SharedTensorChanged) -> Iterator[Problem]:
             event.scene.replica,
             advice="return from `forward` what it is changed by",
             facts={"how": "in place", **replica_facts(event.scene)},
+            replay=Replay(watch=_watch(event)),
         )
+
+
+def _watch(event: SharedContainerChanged | SharedTensorChanged) -> tuple[Line, ...]:
+    """Which GPUs change one and the same thing in a call."""
+    return (
+        *remembered(event.node, f"(self.{event.name}, torch.cuda.current_device())"),
+        claimed(event.scene.replica[-1].node, "not is_shared(watched)", "the replicas change one and the same"),
+    )
 
 
 def flagged(facts: Facts) -> str:
@@ -171,6 +182,7 @@ EXPERIMENT = Experiment(
     symptoms=(Sees("where the model is bare"),),
     facts={"how": "append", "keyed": False, "device_ids": [0, 1]},
     gpus=2,
+    harmless_on=1,
     one_gpu={"device_ids": [0, 0]},
 )
 

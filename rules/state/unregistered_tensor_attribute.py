@@ -141,6 +141,7 @@ EXPERIMENT = Experiment(
         "wrapper": "",
     },
     gpus=1,
+    harmless_on=0,
 )
 
 

@@ -152,6 +152,7 @@ EXPERIMENT = Experiment(
     facts={"how": "list", "device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},
+    harmless_on=1,
 )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import libcst as cst
+
 from placement_lint.finding import Severity
 from placement_lint.flow.events import BatchMisplaced
 from placement_lint.flow.facts import replica_facts
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import like_its_module
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -73,7 +76,13 @@ def check(event: BatchMisplaced) -> Iterator[Problem]:
             "batch_first": (event.dim if event.what == "input" else event.split) == 0,
             **replica_facts(event.scene),
         },
+        replay=Replay(watch=like_its_module(_called(event))),
     )
+
+
+def _called(event: BatchMisplaced) -> cst.CSTNode:
+    """The call of the wrapper."""
+    return event.trace[-1].node if event.what == "output" else event.trace[2].node
 
 
 _ADVICE = {
@@ -163,6 +172,7 @@ EXPERIMENT = Experiment(
     symptoms=(Sees("the output is another"), Raises("RuntimeError", "Expected hidden size")),
     facts={"what": "input", "layer": "LSTM", "batch_first": False, "dim": 0, "device_ids": [0, 1]},
     gpus=2,
+    harmless_on=1,
     one_gpu={"device_ids": [0, 0]},
 )
 

@@ -9,7 +9,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import DdpBypassed
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.rewriting import callee_replaced, unsafe
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -69,6 +69,11 @@ def check(event: DdpBypassed) -> Iterator[Problem]:
         advice=f"call `{event.instead}`" if event.instead else "let the wrapper call it, inside `forward`",
         rewrite=unsafe("call the wrapper", callee_replaced(event.node, event.instead)),
         facts={"called": "the bare module" if event.instead else "a part"},
+        replay=Replay(
+            watch=(Line(event.node, f"compare_gradients({event.label})", before=True),),
+            mended=(Line(event.node, f"average_gradients({event.label})", before=True),),
+            crew=TWO_RANKS,
+        ),
     )
 
 

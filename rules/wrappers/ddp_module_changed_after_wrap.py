@@ -9,7 +9,7 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DdpModuleChanged
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -78,6 +78,11 @@ def check(event: DdpModuleChanged) -> Iterator[Problem]:
         event.trace,
         advice="do it before wrapping",
         facts={"how": event.how},
+        replay=Replay(
+            watch=(Line(event.node, f"compare_gradients({event.label})"),),
+            mended=(Line(event.node, "wrap_anew()"),),
+            crew=TWO_RANKS,
+        ),
     )
 
 

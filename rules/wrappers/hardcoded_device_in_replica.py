@@ -118,6 +118,7 @@ EXPERIMENT = Experiment(
         "device_ids": [0, 1],
     },
     gpus=2,
+    harmless_on=1,
 )
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from placement_lint.finding import Severity
 from placement_lint.flow.events import NotBatched
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
-from placement_lint.rule import Page, Problem, Rule
+from placement_lint.replaying import like_its_module
+from placement_lint.rewriting import appended
+from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -67,6 +69,10 @@ def check(event: NotBatched) -> Iterator[Problem]:
         event.history,
         advice="pass a Python number, or expand it to the batch" if event.rows in (None, 1) else "make it a buffer",
         facts={"rows": event.rows, "keyword": event.keyword},
+        replay=Replay(
+            watch=() if event.rows is None or event.keyword else like_its_module(event.call),
+            repairs=(appended(event.node, "item()"),) if event.rows is None else (),
+        ),
     )
 
 
@@ -126,6 +132,7 @@ EXPERIMENT = Experiment(
     ),
     facts={"rows": 1, "keyword": False, "device_ids": [0, 1]},
     gpus=2,
+    harmless_on=1,
     one_gpu={"device_ids": [0, 0]},
 )
 

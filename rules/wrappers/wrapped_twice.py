@@ -7,8 +7,10 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import WrappedTwice
+from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.replaying import claimed
+from placement_lint.replaying import claimed, first_argument
+from placement_lint.rewriting import replaced_by
 from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
@@ -53,8 +55,12 @@ for epoch in range(3):
 )
 
 
+_ONCE = "not hasattr(getattr({target}, 'module', None), 'module')"
+
+
 def check(event: WrappedTwice) -> Iterator[Problem]:
     when = f"in each round `{event.label}` is" if event.repeated else f"`{event.label}` is already"
+    wrapped = first_argument(event.node)
     yield Problem(
         event.node,
         f"{when} wrapped in {event.already}, and wrapped in {event.wrapper} again: the keys of its state dict begin "
@@ -62,7 +68,10 @@ def check(event: WrappedTwice) -> Iterator[Problem]:
         (event.first,),
         advice="wrap it once, before the loop" if event.repeated else "wrap it once",
         facts={"wrapper": event.wrapper, "already": event.already},
-        replay=Replay(watch=(claimed(event.node, "not hasattr({target}.module, 'module')", "it is wrapped twice"),)),
+        replay=Replay(
+            watch=(claimed(event.node, _ONCE, "it is wrapped twice"),),
+            repairs=(replaced_by(event.node, source_text(wrapped)) if wrapped is not None else (),),
+        ),
     )
 
 
