@@ -6,8 +6,8 @@ import libcst as cst
 
 from placement_lint.flow.events import DevicesMixed, Operand, OptimizerStale
 from placement_lint.flow.values import source_text
-from placement_lint.rewriting import argument_added, is_path
-from placement_lint.rule import Line, Replay
+from placement_lint.rewriting import argument_added, is_path, receiver
+from placement_lint.rule import Line, Note, Replay
 
 Replacements = tuple[tuple[cst.CSTNode, str], ...]
 NOTHING: Replacements = ()
@@ -132,3 +132,43 @@ def like_its_module(call: cst.CSTNode) -> tuple[Line, ...]:
         return ()
     same = f"as_bare({callee(call)}, {arguments_text(call)})"
     return (claimed(call, same, "it is not what the module gives by itself", before=True),)
+
+
+def argument_as(call: cst.CSTNode, form: str) -> Replacements:
+    """``f(x, y)`` becomes ``f(form of x, y)``."""
+    given = first_argument(call)
+    return ((given, form.format(source_text(given))),) if given is not None else NOTHING
+
+
+def call_as(call: cst.CSTNode, form: str) -> Replacements:
+    """``f(x, y)`` becomes a form of ``x``."""
+    given = first_argument(call)
+    return ((call, form.format(source_text(given))),) if given is not None else NOTHING
+
+
+def wrapped_module(call: cst.CSTNode) -> str:
+    """What a call wraps, where it has a name; else what the call's own statement assigns."""
+    given = first_argument(call)
+    return source_text(given) if given is not None and is_path(given) else "{target}"
+
+
+def unfrozen(node: cst.CSTNode) -> str:
+    """``p`` of ``p.requires_grad = True`` and ``p.requires_grad_()``."""
+    return source_text(receiver(node.targets[0].target if isinstance(node, cst.Assign) else node))
+
+
+def asks_for_difference(comparison: cst.CSTNode) -> bool:
+    operator = comparison.comparisons[0].operator if isinstance(comparison, cst.Comparison) else None
+    return isinstance(operator, (cst.NotEqual, cst.IsNot))
+
+
+def trained_in_the_end(stepped: Note, missed: tuple[Line, ...]) -> Replay:
+    """What lines remember as missed is looked for in the optimizer when it steps."""
+    optimizer, step = stepping(stepped.node), stepped.node
+    if not optimizer:
+        return Replay()
+    held = f"all(trains({optimizer}, one) for one in watched)"
+    return Replay(
+        watch=(*missed, claimed(step, held, "some parameters are never trained")),
+        mended=(Line(step, f"[adopt({optimizer}, one) for one in watched]", before=True),),
+    )

@@ -87,6 +87,9 @@ class Replay:
     ``crew`` is who runs the program, where one process does not show it, and ``gpus`` how many GPUs there are at least.
     ``workers`` keeps the processes of its loaders, which are otherwise left out. ``saved_on`` is where somebody else's
     checkpoints were saved that the program loads. Calls of the methods ``along`` are part of what is run.
+
+    ``noted`` is new text in each arm, which fails where the fault is. A program that does not fail is ``right``, unless
+    it may only not have come by what shows the fault.
     """
 
     watch: tuple[Line, ...] = ()
@@ -97,6 +100,8 @@ class Replay:
     workers: bool = False
     saved_on: str = "cpu"
     along: tuple[str, ...] = ()
+    noted: tuple[tuple[cst.CSTNode, str], ...] = ()
+    right: bool = True
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,12 @@ def leaves_for(parameters: Any) -> Any:
     return tree_map(lambda one: one if getattr(one, "is_leaf", True) else one.detach().requires_grad_(), [*parameters])
 
 
-def same_as_before(owner: Any, part: Any) -> bool:
-    """Whether a part has the parameters that its owner computed with here before, if it did."""
+def as_before(owner: Any, part: Any) -> Any:
+    """The part; it fails where it has other parameters than its owner computed with in an earlier call."""
     earlier = owner.__dict__.setdefault("computed_with", parameters_of(part))
-    return all(old is new for old, new in zip(earlier, parameters_of(part), strict=True))
+    same = all(old is new for old, new in zip(earlier, parameters_of(part), strict=True))
+    assert same, "each call computes with new weights"
+    return part
 
 
 def kept(owner: Any, name: str, make: Callable[[], Any]) -> Any:
@@ -123,6 +125,8 @@ def told(value: Any) -> list[Any]:
     import pickle
 
     dist: Any = torch.distributed
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
     store, rank = dist.distributed_c10d._get_default_store(), dist.get_rank()
     turn = told.__dict__["turn"] = told.__dict__.get("turn", 0) + 1
     store.set(f"{turn}/{rank}", pickle.dumps(value))
@@ -172,6 +176,12 @@ def average_gradients(model: Any) -> None:
                 parameter.grad.copy_(mean.to(parameter.grad))
 
     after_backward(average, ("average", id(model)))
+
+
+def in_ddp(module: Any) -> Any:
+    """The module in DistributedDataParallel, on the GPU where it is, if it is on one."""
+    device = next(module.parameters()).device
+    return torch.nn.parallel.DistributedDataParallel(module, [device.index] if device.type == "cuda" else None)
 
 
 def wrap_anew() -> None:

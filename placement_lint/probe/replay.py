@@ -91,12 +91,16 @@ class Case:
     @property
     def is_visible(self) -> bool:
         """Whether there is anything that a replay could show: an exception, or a line of the rule's that fails."""
-        return bool(self._claims) or any(isinstance(one, Raises) for one in self.experiment.symptoms)
+        return self._claims_something or any(isinstance(one, Raises) for one in self.experiment.symptoms)
 
     @property
     def symptoms(self) -> tuple[Raises, ...]:
         loud = tuple(one for one in self.experiment.symptoms if isinstance(one, Raises))
-        return (*loud, FAILED_CLAIM) if self._claims else loud
+        return (*loud, FAILED_CLAIM) if self._claims_something else loud
+
+    @property
+    def _claims_something(self) -> bool:
+        return bool(self._claims or self.replay.noted)
 
     # --- circumstances -----------------------------------------------------------------------------------------
 
@@ -139,8 +143,9 @@ class Case:
 
     @property
     def _claims(self) -> list[Line]:
-        """The lines that make the fault loud; not those that belong into another file."""
-        return [line for line in self.replay.watch if line.node in self.program.unit_of]
+        """The lines that make the fault loud; not those that belong into another file, or have no words for it."""
+        known = [line for line in self.replay.watch if line.node in self.program.unit_of]
+        return [line for line in known if filled(line, self.program, {})]
 
     @property
     def _criteria(self) -> set[Unit]:
@@ -170,7 +175,7 @@ class Case:
     def scripted(self, piece: Piece, repair: Repair | None = None, mended: bool = True) -> Scripted:
         """The piece as a program; if it is ``mended``, all other problems are repaired as far as that is possible."""
         units = self.program.unit_of
-        edits = dict(piece.supply)
+        edits = {**dict(self.replay.noted), **piece.supply}
         mending = list(piece.lines)
         for way in (*(self._repairs_of_others() if mended else ()), *((repair,) if repair else ())):
             edits |= way.edits
@@ -320,7 +325,7 @@ class Replayer:
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
         """Whether the program goes through, and does so as well with its other problems as they are."""
-        if not (played.is_clean and played.reached):
+        if not (played.is_clean and played.reached and case.replay.right):
             return False
         as_it_is = self._played(case.scripted(piece, mended=False), played.ground)
         return as_it_is.is_clean and as_it_is.reached

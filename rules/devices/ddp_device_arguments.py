@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DistributedArgumentsInvalid
 from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import describe, source_text
+from placement_lint.flow.values import describe
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Raises
-from placement_lint.replaying import LOCAL_RANK, NOTHING, Replacements, without_keywords
+from placement_lint.replaying import LOCAL_RANK, call_as, without_keywords
 from placement_lint.rule import TWO_RANKS, Page, Problem, Replay, Rule
 
 PAGE = Page(
@@ -82,18 +80,14 @@ def check(event: DistributedArgumentsInvalid) -> Iterator[Problem]:
             "place": place_fact(event.place) if event.place is not None else "cuda:0",
             **_written(event),
         },
-        replay=Replay(repairs=(without_keywords(event.node, *_DEVICES), _on_own_gpu(event.node)), crew=TWO_RANKS),
+        replay=Replay(
+            repairs=(without_keywords(event.node, *_DEVICES), call_as(event.node, _ON_OWN_GPU)), crew=TWO_RANKS
+        ),
     )
 
 
+_ON_OWN_GPU = f"in_ddp(({{}}).cuda({LOCAL_RANK}))"
 _DEVICES = ("device_ids", "output_device")
-
-
-def _on_own_gpu(call: cst.CSTNode) -> Replacements:
-    if not isinstance(call, cst.Call) or not call.args:
-        return NOTHING
-    module = f"({source_text(call.args[0].value)}).cuda({LOCAL_RANK})"
-    return ((call, f"{source_text(call.func)}({module}, device_ids=[{LOCAL_RANK}])"),)
 
 
 def _message(event: DistributedArgumentsInvalid) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import CudaInWorker, LoaderMisplaced
 from placement_lint.flow.values import describe
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.replaying import callee, given_keyword
-from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.rule import Line, Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
@@ -87,7 +85,7 @@ def check_worker(event: CudaInWorker) -> Iterator[Problem]:
         advice="return CPU tensors and move the batch in the loop",
         severity=None if event.initialised else Severity.WARNING,
         facts={"fault": "worker"},
-        replay=_replay(event.loader.node, "num_workers", "0", at_once=event.how == "a dataset on the GPU"),
+        replay=_replay(event.loader, ("num_workers", "0"), at_once=event.how == "a dataset on the GPU"),
     )
 
 
@@ -112,14 +110,14 @@ def check_loader(event: LoaderMisplaced) -> Iterator[Problem]:
         event.trace,
         advice=_ADVICE[event.fault],
         facts={"fault": event.fault},
-        replay=_replay(event.node, *_REPAIRS[event.fault]),
+        replay=_replay(Note(event.node, ""), _REPAIRS[event.fault], at_once=True),
     )
 
 
-def _replay(loader: cst.CSTNode, name: str, text: str, at_once: bool = True) -> Replay:
+def _replay(loader: Note, argument: tuple[str, str], at_once: bool) -> Replay:
     """A batch is taken, if it may be ``at_once``; the repaired loader has another argument."""
-    batch = (Line(loader, "next(iter({target}))"),) if at_once and callee(loader).endswith("Loader") else ()
-    return Replay(watch=batch, repairs=(given_keyword(loader, name, text),), workers=True)
+    batch = (Line(loader.node, "next(iter({target}))"),) if at_once and callee(loader.node).endswith("Loader") else ()
+    return Replay(watch=batch, repairs=(given_keyword(loader.node, *argument),), workers=True)
 
 
 _REPAIRS = {

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-
-import libcst as cst
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import SamplerMisused
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
-from placement_lint.replaying import claimed, first_argument, given_keyword
+from placement_lint.replaying import argument_as, claimed, given_keyword
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
@@ -77,30 +74,22 @@ def check(event: SamplerMisused) -> Iterator[Problem]:
         advice="begin each epoch with `loader.sampler.set_epoch(epoch)`" if event.fault == "no epoch" else "",
         severity=None if event.fault == "no epoch" else Severity.ERROR,
         facts={"fault": event.fault},
-        replay=_REPLAYS[event.fault](event.node),
+        replay=_replay(event),
     )
 
 
-def _epochs(loop: cst.CSTNode) -> Replay:
+def _replay(event: SamplerMisused) -> Replay:
+    if event.fault == "class":
+        return Replay(repairs=(argument_as(event.node, "{}()"),))
+    if event.fault == "shuffled":
+        return Replay(repairs=(given_keyword(event.node, "shuffle", "False"),))
     return Replay(
         watch=(
-            Line(loop, "note_orders(watched)", before=True),
-            claimed(loop, "len({*watched}) == len(watched)", "two epochs have the same order"),
+            Line(event.node, "note_orders(watched)", before=True),
+            claimed(event.node, "len({*watched}) == len(watched)", "two epochs have the same order"),
         ),
-        mended=(Line(loop, "set_epochs()", before=True),),
+        mended=(Line(event.node, "set_epochs()", before=True),),
     )
-
-
-def _of_instance(sampler: cst.CSTNode) -> Replay:
-    dataset = first_argument(sampler)
-    return Replay(repairs=(((dataset, f"{source_text(dataset)}()"),),) if dataset is not None else ())
-
-
-_REPLAYS: dict[str, Callable[[cst.CSTNode], Replay]] = {
-    "no epoch": _epochs,
-    "class": _of_instance,
-    "shuffled": lambda loader: Replay(repairs=(given_keyword(loader, "shuffle", "False"),)),
-}
 
 
 def flagged(facts: Facts) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import DeviceNeverEqual, GradientOfCopyRead
 from placement_lint.flow.facts import place_fact
 from placement_lint.flow.values import describe, source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.replaying import claimed
+from placement_lint.replaying import asks_for_difference, claimed
 from placement_lint.rewriting import appended, made_there, safe, type_of_device
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
@@ -89,8 +87,7 @@ def check_device(event: DeviceNeverEqual) -> Iterator[Problem]:
 
 def _watch(event: DeviceNeverEqual) -> Line:
     """The comparison holds where the types of both are the same."""
-    operator = event.node.comparisons[0].operator if isinstance(event.node, cst.Comparison) else None
-    agrees = "is not" if isinstance(operator, (cst.NotEqual, cst.IsNot)) else "is"
+    agrees = "is not" if asks_for_difference(event.node) else "is"
     same = f"({source_text(event.tested)}.type == torch.device({source_text(event.other)}).type)"
     return claimed(event.node, f"({{node}}) {agrees} {same}", "the devices are not equal", before=True)
 

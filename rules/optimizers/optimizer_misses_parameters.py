@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import OptimizerMisses, OptimizerStale
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.replaying import claimed, remembered, stepping
-from placement_lint.rewriting import receiver
-from placement_lint.rule import Line, Note, Page, Problem, Replay, Rule
+from placement_lint.replaying import remembered, trained_in_the_end, unfrozen
+from placement_lint.rule import Note, Page, Problem, Rule
 
 PAGE = Page(
     what="""\
@@ -84,7 +80,7 @@ def check_unfrozen(event: OptimizerStale) -> Iterator[Problem]:
             (event.built, event.stepped),
             advice="call `add_param_group`",
             facts={"how": "unfrozen"},
-            replay=_trained(event.stepped.node, remembered(event.node, _unfrozen(event.node))),
+            replay=trained_in_the_end(event.stepped, remembered(event.node, unfrozen(event.node))),
         )
 
 
@@ -98,24 +94,7 @@ def check_missed(event: OptimizerMisses) -> Iterator[Problem]:
         (Note(event.made, "made here"), event.stepped),
         advice="give it to the optimizer",
         facts={"how": "a Parameter" if by_itself else "a criterion"},
-        replay=_trained(event.stepped.node, remembered(event.made, "{target}")),
-    )
-
-
-def _unfrozen(node: cst.CSTNode) -> str:
-    """``p`` of ``p.requires_grad = True`` and ``p.requires_grad_()``."""
-    return source_text(receiver(node.targets[0].target if isinstance(node, cst.Assign) else node))
-
-
-def _trained(step: cst.CSTNode, missed: tuple[Line, ...]) -> Replay:
-    """What is remembered as missed is looked for in the optimizer when it steps."""
-    optimizer = stepping(step)
-    if not optimizer:
-        return Replay()
-    held = f"all(trains({optimizer}, one) for one in watched)"
-    return Replay(
-        watch=(*missed, claimed(step, held, "some parameters are never trained")),
-        mended=(Line(step, f"[adopt({optimizer}, one) for one in watched]", before=True),),
+        replay=trained_in_the_end(event.stepped, remembered(event.made, "{target}")),
     )
 
 

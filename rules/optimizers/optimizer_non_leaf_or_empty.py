@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import GeneratorExhausted, NonLeafOptimized
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
-from placement_lint.replaying import claimed, first_argument
+from placement_lint.replaying import argument_as, claimed
 from placement_lint.rewriting import appended, listed, safe
 from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
@@ -69,13 +66,10 @@ def check_leaf(event: NonLeafOptimized) -> Iterator[Problem]:
         (Note(event.made, "here it is no leaf any more"),),
         advice="call `requires_grad_()` after it",
         facts={"how": event.how},
-        replay=Replay(repairs=(appended(event.made, "detach().requires_grad_()"), _leaves(event.node))),
+        replay=Replay(
+            repairs=(appended(event.made, "detach().requires_grad_()"), argument_as(event.node, "leaves_for({})"))
+        ),
     )
-
-
-def _leaves(optimizer: cst.CSTNode) -> tuple[tuple[cst.CSTNode, str], ...]:
-    given = first_argument(optimizer)
-    return ((given, f"leaves_for({source_text(given)})"),) if given is not None else ()
 
 
 def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
@@ -88,12 +82,10 @@ def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
         advice="make it a list",
         rewrite=safe("make it a list", listed(event.maker)),
         facts={"how": "clipped" if clips else "empty"},
-        replay=_clipping(event.node) if clips else Replay(),
+        replay=Replay(
+            watch=(claimed(event.node, "{node} > 0", "nothing is clipped"),) if clips else (), along=("backward",)
+        ),
     )
-
-
-def _clipping(node: cst.CSTNode) -> Replay:
-    return Replay(watch=(claimed(node, "{node} > 0", "nothing is clipped"),), along=("backward",))
 
 
 def flagged(facts: Facts) -> str:

@@ -9,7 +9,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import MadeInForward, OptimizerStale
 from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
-from placement_lint.replaying import claimed, never_trained
+from placement_lint.replaying import never_trained
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
@@ -41,7 +41,8 @@ class Net(nn.Module):
         return nn.Linear(16, 2)(features)
 
 
-print(Net()(torch.randn(4, 8)).shape)
+net = Net()
+print(net(torch.randn(4, 8)).shape)
 """,
     instead="""\
 import torch
@@ -59,7 +60,8 @@ class Net(nn.Module):
         return self.head(features)
 
 
-print(Net()(torch.randn(4, 8)).shape)
+net = Net()
+print(net(torch.randn(4, 8)).shape)
 """,
     silent="""\
 - The module has no parameters: `nn.ReLU()`, `nn.Softmax(dim=1)`, a loss, a norm with `affine=False`.
@@ -88,14 +90,12 @@ def check(event: MadeInForward) -> Iterator[Problem]:
 
 def _replay(event: MadeInForward) -> Replay:
     """What is made is compared with what an earlier call of the same module made; the program makes its calls twice."""
-    same = "same_as_before(self, {target})"
-    once = f"kept(self, 'made_once', lambda: {source_text(event.node)})"
+    made = source_text(event.node)
     return Replay(
-        watch=(
-            claimed(event.node, same, "each call computes with new weights"),
-            *(Line(call, "{node}") for call in event.scene.calls[:1]),
-        ),
-        repairs=(((event.node, once),),),
+        noted=((event.node, f"as_before(self, {made})"),),
+        watch=tuple(Line(call, "{node}") for call in event.scene.calls[:1]),
+        repairs=(((event.node, f"as_before(self, kept(self, 'made_once', lambda: {made}))"),),),
+        right=False,
     )
 
 

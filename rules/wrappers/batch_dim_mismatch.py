@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import BatchMisplaced
 from placement_lint.flow.facts import replica_facts
@@ -76,13 +74,8 @@ def check(event: BatchMisplaced) -> Iterator[Problem]:
             "batch_first": (event.dim if event.what == "input" else event.split) == 0,
             **replica_facts(event.scene),
         },
-        replay=Replay(watch=like_its_module(_called(event))),
+        replay=Replay(watch=like_its_module(event.trace[-1 if event.what == "output" else 2].node)),
     )
-
-
-def _called(event: BatchMisplaced) -> cst.CSTNode:
-    """The call of the wrapper."""
-    return event.trace[-1].node if event.what == "output" else event.trace[2].node
 
 
 _ADVICE = {

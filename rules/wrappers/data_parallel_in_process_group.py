@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import ParallelInGroup
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
-from placement_lint.replaying import first_argument
-from placement_lint.rewriting import NOTHING, Replacements, called_with, is_path, unsafe
+from placement_lint.replaying import call_as, wrapped_module
+from placement_lint.rewriting import NOTHING, Replacements, called_with, unsafe
 from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
@@ -79,25 +76,13 @@ def check(event: ParallelInGroup) -> Iterator[Problem]:
         advice="use DistributedDataParallel with the rank's own GPU",
         rewrite=unsafe("wrap it in DistributedDataParallel", _in_ddp(event)),
         replay=Replay(
-            watch=(_watch(event.node),),
-            repairs=(_in_any_ddp(event.node),),
+            watch=(Line(event.node, f"compare_gradients({wrapped_module(event.node)})"),),
+            repairs=(call_as(event.node, "in_ddp({})"),),
             crew=TWO_RANKS,
             along=("backward",),
+            right=False,
         ),
     )
-
-
-def _watch(node: cst.CSTNode) -> Line:
-    module = first_argument(node)
-    named = source_text(module) if module is not None and is_path(module) else "{target}"
-    return Line(node, f"compare_gradients({named})")
-
-
-def _in_any_ddp(node: cst.CSTNode) -> Replacements:
-    """Without ids, which serves a module on whatever device."""
-    if not isinstance(node, cst.Call) or not node.args:
-        return NOTHING
-    return ((node, f"torch.nn.parallel.DistributedDataParallel({source_text(node.args[0].value)})"),)
 
 
 def _in_ddp(event: ParallelInGroup) -> Replacements:

@@ -29,7 +29,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 
-dist.init_process_group("nccl")
+dist.init_process_group()
 local_rank = dist.get_rank() % torch.cuda.device_count()
 model = nn.parallel.DistributedDataParallel(nn.Linear(8, 4))
 model = model.to(f"cuda:{local_rank}")
@@ -40,7 +40,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 
-dist.init_process_group("nccl")
+dist.init_process_group()
 local_rank = dist.get_rank() % torch.cuda.device_count()
 model = nn.Linear(8, 4).to(f"cuda:{local_rank}")
 model = nn.parallel.DistributedDataParallel(model, device_ids=[local_rank])
