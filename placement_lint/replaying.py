@@ -172,3 +172,16 @@ def trained_in_the_end(stepped: Note, missed: tuple[Line, ...]) -> Replay:
         watch=(*missed, claimed(step, held, "some parameters are never trained")),
         mended=(Line(step, f"[adopt({optimizer}, one) for one in watched]", before=True),),
     )
+
+
+def moved_before(called: Note, device: str) -> tuple[Line, ...]:
+    """The model is on the device when it is called."""
+    model = callee(called.node)
+    return (Line(called.node, f"{model}.to({device})", before=True),) if is_name(model) else ()
+
+
+def arguments_moved(call: cst.CSTNode) -> Replacements:
+    """Whatever a module is called with is where the module is."""
+    if not callee(call) or any(arg.star or arg.keyword is not None for arg in _arguments(call)):
+        return NOTHING
+    return ((call, f"{callee(call)}(*moved(({arguments_text(call)},), home_of({callee(call)})))"),)

@@ -82,7 +82,7 @@ class Replay:
     ``watch`` makes a silent fault loud: its lines end in an ``assert`` that fails where the fault is. A rule that says
     nothing of lines says that its fault raises. ``repairs`` and ``mended`` are how the repaired arm can be written
     where there is no rewrite that could be offered as a fix: new text for nodes, in one way or another, and lines to
-    add.
+    add; ``instead`` are lines for where none of these will do.
 
     ``crew`` is who runs the program, where one process does not show it, and ``gpus`` how many GPUs there are at least.
     ``workers`` keeps the processes of its loaders, which are otherwise left out. ``saved_on`` is where somebody else's
@@ -95,6 +95,7 @@ class Replay:
     watch: tuple[Line, ...] = ()
     repairs: tuple[tuple[tuple[cst.CSTNode, str], ...], ...] = ()
     mended: tuple[Line, ...] = ()
+    instead: tuple[Line, ...] = ()
     crew: Crew = ALONE
     gpus: int = 0
     workers: bool = False

@@ -72,6 +72,12 @@ def moved(value: Any, *where: Any, **how: Any) -> Any:
     return tree_map(lambda one: one.to(*device) if isinstance(one, torch.Tensor) else one, value)
 
 
+def home_of(module: Any) -> torch.device:
+    """Where a module is."""
+    device: torch.device = next(module.parameters()).device
+    return device
+
+
 def stored(path: Any, content: Any, device: str) -> None:
     """Make a file with this content, as if saved by somebody whose tensors were on that device."""
     import os

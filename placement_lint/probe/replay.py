@@ -233,6 +233,8 @@ def _repairs(problem: Problem) -> list[Repair]:
     if rewrite and not any(isinstance(node, STATEMENT) for node, _ in rewrite.replacements):
         ways.append(Repair(dict(rewrite.replacements)))
     ways.extend(Repair(dict(repair)) for repair in replay.repairs if repair)
+    if replay.instead:
+        ways.append(Repair({}, replay.instead))
     return ways
 
 

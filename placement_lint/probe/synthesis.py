@@ -75,7 +75,7 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
     edits: Edits = {}
     for node in program.unit_of:
         if isinstance(node, cst.Subscript) and source_text(node.value) == "sys.argv":
-            edits[node] = '"data"'
+            edits[node] = _key(program, node) or '"data"'
     for _, call in program.callers.get("add_argument", ()):
         option = _Option(call)
         if option.name in LAUNCHED:
@@ -87,6 +87,16 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
         elif option.is_demanded or (option.name in truly and option.is_empty):
             edits |= option.given(option.some_value)
     return edits
+
+
+def _key(program: Program, argument: cst.Subscript) -> str:
+    """Where an argument says which item of something is wanted, the first."""
+    for node in program.unit_of:
+        if isinstance(node, cst.Subscript) and len(node.slice) == 1 and node is not argument:
+            index = node.slice[0].slice
+            if isinstance(index, cst.Index) and index.value is argument:
+                return f"next(iter({source_text(node.value)}))"
+    return ""
 
 
 class _Option:

@@ -9,6 +9,7 @@ from placement_lint.flow.events import FirstDeviceMissed
 from placement_lint.flow.facts import place_fact
 from placement_lint.flow.values import Device, describe
 from placement_lint.probe.experiment import Experiment, Facts, Raises
+from placement_lint.replaying import moved_before
 from placement_lint.rewriting import appended
 from placement_lint.rule import Page, Problem, Replay, Rule
 
@@ -63,7 +64,10 @@ def check(event: FirstDeviceMissed) -> Iterator[Problem]:
         (*([event.placed] if event.placed else []), event.called),
         advice=f"call `{event.wrapper}.to({str(event.first)!r})` before",
         facts={"place": place_fact(event.place), "device_ids": _ids(event)},
-        replay=Replay(repairs=(appended(event.node, f"to('{place_fact(event.first)}')"),)),
+        replay=Replay(
+            repairs=(appended(event.node, f"to('{place_fact(event.first)}')"),),
+            instead=moved_before(event.called, f"'{place_fact(event.first)}'"),
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from placement_lint.flow.facts import mixed_facts
 from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.flow.values import describe
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
-from placement_lint.replaying import beside
+from placement_lint.replaying import arguments_moved, beside
 from placement_lint.rewriting import moved_operand, unsafe
 from placement_lint.rule import Note, Page, Problem, Replay, Rewrite, Rule
 
@@ -85,7 +85,7 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         advice=f"move {stray.pronoun} there first",
         rewrite=_move_there(event) if entered is None else None,
         facts=mixed_facts(event),
-        replay=Replay(repairs=(beside(event),)),
+        replay=Replay(repairs=(beside(event), arguments_moved(entered) if entered is not None else ())),
     )
 
 
