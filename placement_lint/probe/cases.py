@@ -11,10 +11,12 @@ import libcst as cst
 
 from placement_lint.checker import Checker, Reading
 from placement_lint.finding import Finding, Range
-from placement_lint.probe.replay import Case
+from placement_lint.probe.replay import Case, Entry
 from placement_lint.probe.units import Program
 from placement_lint.results import Job
 from placement_lint.rule import Problem, Rule
+from placement_lint.source.parsing import parse
+from placement_lint.source.text import decode
 
 if TYPE_CHECKING:
     from placement_lint.listen import Hearing
@@ -40,8 +42,10 @@ class _Recording(Reading):
         return places
 
 
-def cases(path: str, data: bytes, job: Job, findings: Iterable[Finding]) -> dict[Finding, Case]:
-    """The case of each finding of a file that the same job finds in it again.
+def cases(
+    path: str, data: bytes, job: Job, findings: Iterable[Finding], importers: Sequence[tuple[str, bytes]] = ()
+) -> dict[Finding, Case]:
+    """The case of each finding of a file that the same job finds in it again; ``importers`` are files that import it.
 
     What is found in a file only because of another one that imports it has none.
     """
@@ -54,16 +58,29 @@ def cases(path: str, data: bytes, job: Job, findings: Iterable[Finding]) -> dict
     program = Program(recording.program)
     waiting: dict[tuple[str, str], list[Case]] = defaultdict(list)
     problems = sorted(recording.problems, key=lambda pair: recording.places.get(pair[1].node, NOWHERE))
+    entries = tuple(
+        Entry(job.absolute(importer), job.absolute(path), Program(parse(decode(text)))) for importer, text in importers
+    )
     for rule, problem in problems:
-        if rule.experiment is not None and problem.node in program.unit_of:
+        here = _in(program, problem)
+        if rule.experiment is not None and here is not None:
             others = tuple(other for _, other in problems if other is not problem)
-            waiting[rule.code, problem.message].append(Case(program, rule, problem, others))
+            waiting[rule.code, problem.message].append(Case(program, rule, here, others, entries))
     found = {}
     # In a notebook lines are counted by cell; the order is that of the text all the same.
     for finding in sorted(findings, key=lambda finding: (finding.cell or 0, finding.range)):
-        if alike := waiting[finding.code, finding.message]:
+        if alike := waiting[finding.code, finding.message.partition(LED)[0]]:
             found[finding] = alike.pop(0)
     return found
 
 
+def _in(program: Program, problem: Problem) -> Problem | None:
+    """The problem as one of this file: at the call that leads to it, where it is in another."""
+    if problem.node in program.unit_of:
+        return problem
+    site = next((node for node in problem.sites if node in program.unit_of), None)
+    return replace(problem, node=site, rewrite=None) if site is not None else None
+
+
+LED = " (at "  # in the message of a finding that is reported at a call: see placing.py
 NOWHERE = Range(0, 0, 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from placement_lint.probe.sandbox import Sandbox
 from placement_lint.probe.saved import save
 from placement_lint.registry import find_rule
 from placement_lint.results import Job, Run
+
+MOST_IMPORTERS = 3  # of a file that are tried
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,18 @@ class _Probing:
 
 def _cases(run: Run, job_of: Callable[[str], Job]) -> Iterator[tuple[Finding, Case]]:
     """File by file, what the findings came from."""
+    importers = _importers(run)
     for path in dict.fromkeys(finding.path for finding in run.findings):
         findings = [finding for finding in run.findings if finding.path == path]
         data = run.texts[path] if path in run.texts else Path(path).read_bytes()
-        yield from cases(path, data, job_of(path), findings).items()
+        importing = [(other, Path(other).read_bytes()) for other in importers[os.path.realpath(path)][:MOST_IMPORTERS]]
+        yield from cases(path, data, job_of(path), findings, importing).items()
+
+
+def _importers(run: Run) -> dict[str, list[str]]:
+    """By file, those of the run that import it."""
+    importers: dict[str, list[str]] = defaultdict(list)
+    for checked in (one for results in run.results.values() for one in results):
+        for read, _ in checked.reads[1:]:
+            importers[os.path.realpath(read)].append(checked.path)
+    return importers

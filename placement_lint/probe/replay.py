@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import libcst as cst
@@ -51,6 +52,7 @@ class Scripted:
     line: int
     places: frozenset[int]
     crew: Crew = ALONE
+    entry: Entry | None = None
 
     @property
     def length(self) -> int:
@@ -68,16 +70,43 @@ class Piece:
     units: Slice
     supply: Mapping[cst.CSTNode, str]
     lines: tuple[Line, ...] = ()
+    entry: Entry | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A program that imports the file of a case, ``home``."""
+
+    path: str
+    home: str
+    program: Program
+
+    @cached_property
+    def text(self) -> str:
+        supply = next(iter(synthesis.supplies(self.program, frozenset(), Replay())))
+        additions = Additions()
+        for line in supply.lines:
+            additions.before[self.program.unit_of[line.node]].append(line)
+        return rendered(Slice.whole(self.program, ()), supply.edits, additions)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Its folder, and the one of the outermost package that the file is in."""
+        outside = Path(self.home).parent
+        while (outside / "__init__.py").exists():
+            outside = outside.parent
+        return (str(Path(self.path).parent), str(outside))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem of a program, and the problems that it has besides."""
+    """A problem of a program, the problems that it has besides, and programs that import it."""
 
     program: Program
     rule: Rule
     problem: Problem
     others: tuple[Problem, ...] = ()
+    entries: tuple[Entry, ...] = ()
 
     @property
     def experiment(self) -> Experiment:
@@ -128,10 +157,15 @@ class Case:
     # --- slices ------------------------------------------------------------------------------------------------
 
     def pieces(self) -> Iterator[Piece]:
-        """From the smallest to the whole program."""
+        """From the smallest to the whole program, and to the programs that import it."""
         for supply in synthesis.supplies(self.program, self.circumstances.answers, self.replay):
             yield Piece("slice", self._slice(supply), supply.edits, supply.lines)
             yield Piece("program", Slice.whole(self.program, self._criteria), supply.edits, supply.lines)
+
+        supply = next(iter(synthesis.supplies(self.program, self.circumstances.answers, self.replay)))
+        whole = Slice.whole(self.program, self._criteria)
+        for entry in self.entries:
+            yield Piece(f"program, imported by {Path(entry.path).name},", whole, supply.edits, supply.lines, entry)
 
     def _slice(self, supply: synthesis.Supply) -> Slice:
         scene = self.problem.scene
@@ -186,7 +220,8 @@ class Case:
             for line in lines:
                 if line.before is place and line.node in units and filled(line, self.program, edits):
                     (additions.before if place else additions.after)[units[line.node]].append(line)
-        return self._numbered(rendered(piece.units, edits, additions), edits)
+        text = rendered(piece.units, edits, additions)
+        return replace(self._numbered(text, edits), crew=self.replay.crew, entry=piece.entry)
 
     def _repairs_of_others(self) -> Iterator[Repair]:
         """Those that leave this problem as it is."""
@@ -211,7 +246,6 @@ class Case:
             text,
             next((first for first, last in marked if f"{MARK}{self.label}" in lines[last - 1]), 0),
             frozenset(number for first, last in marked for number in range(first, last + 1)),
-            self.replay.crew,
         )
 
     @property
@@ -298,16 +332,24 @@ class Replayer:
             return Verdict(Outcome.INCONCLUSIVE, self.prober.mode, str(reason), expected), None
         if not case.is_visible:
             return self._pattern(case, "it raises nothing"), None
+        shown: list[tuple[Played, str]] = []
         failures: list[tuple[Played, str]] = []
         for piece, played in self._tried(case, places):
             what = f"{piece.name} of {played.script.length} lines"
             device = self._device(played.ground)
             if _shows(case, played):
                 outcome, observed = self._compared(case, piece, played)
-                return Verdict(outcome, device, f"{what}: {observed}", expected), played.script
+                if outcome is Outcome.CONFIRMED:
+                    return Verdict(outcome, device, f"{what}: {observed}", expected), played.script
+                shown.append((played, f"{what}: {observed}"))
+                continue
+            if shown:
+                continue
             if case.problem.replay and piece.name == "program" and self._is_refuted(case, piece, played):
                 return Verdict(Outcome.REFUTED, device, f"{what}: no error", expected), None
             failures.append((played, f"{what}: {_failure(case, played)}"))
+        if shown:
+            return self._beside_pattern(case, *shown[0]), shown[0][0].script
         # What fails in a way of its own says more than what goes through.
         played, failure = min(failures, key=lambda told: told[0].is_clean)
         if case.problem.replay is None:
@@ -316,14 +358,14 @@ class Replayer:
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
         """One script after another, from the smallest on; what is the same script is played once."""
-        known: dict[tuple[str, Ground], Played] = {}
+        known: dict[tuple[Scripted, Ground], Played] = {}
         for piece, ground in product(case.pieces(), places):
             script = case.scripted(piece)
-            if (script.text, ground) not in known:
-                if len(known) == MOST_TRIES:
-                    return
-                known[script.text, ground] = self._played(script, ground)
-            yield piece, known[script.text, ground]
+            if (script, ground) not in known:
+                if len(known) >= MOST_TRIES and piece.entry is None:
+                    continue
+                known[script, ground] = self._played(script, ground)
+            yield piece, known[script, ground]
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
         """Whether the program goes through, and does so as well with its other problems as they are."""
@@ -342,7 +384,7 @@ class Replayer:
         return replace(verdict, observed=observed)
 
     def _compared(self, case: Case, piece: Piece, flagged: Played) -> tuple[Outcome, str]:
-        """The control: the repaired slice, the slice on fewer GPUs, or at last the rule's own pattern, repaired."""
+        """The control: the same repaired, in a single process, or on fewer GPUs."""
         others = []
         for repair in case.repairs():
             played = self._played(case.scripted(piece, repair), flagged.ground)
@@ -360,15 +402,24 @@ class Replayer:
             if played.is_clean:
                 return Outcome.CONFIRMED, f"{flagged.sight}; on {counted(fewer)}: {played.sight}"
             others.append(f"on {counted(fewer)}: {played.sight}")
+        return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
+
+    def _beside_pattern(self, case: Case, flagged: Played, told: str) -> Verdict:
+        """Where no way to write the program is free of exceptions, the control is the rule's own pattern, repaired."""
+        outcome = Outcome.INCONCLUSIVE
         trial = self.prober.trial(case.experiment, case.problem.facts)
         if trial.verdict.outcome is Outcome.CONFIRMED and flagged.is_in_place:
-            return Outcome.CONFIRMED, f"{flagged.sight}; the rule's pattern, repaired: {trial.control}"
-        return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
+            outcome, what = Outcome.CONFIRMED, told.partition(": ")[0]
+            told = f"{what}: {flagged.sight}; the rule's pattern, repaired: {trial.control}"
+        return Verdict(outcome, self._device(flagged.ground), told, " or ".join(map(str, case.symptoms)))
 
     def _played(self, script: Scripted, ground: Ground) -> Played:
         try:
-            crew = script.crew
+            crew, entry = script.crew, script.entry
             played = Script(script.text, script.line, self.roots, ranks=crew.ranks, nodes=crew.nodes)
+            if entry is not None:
+                roots = (*entry.roots, *self.roots)
+                played = replace(played, roots=roots, entry=entry.text, home=entry.home)
             answer: Mapping[str, Any] = self.prober.sandbox.play(played, ground.simulate)
         except ArmLost as reason:
             answer = {"unable": str(reason)}

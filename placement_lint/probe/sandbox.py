@@ -56,6 +56,7 @@ class Script:
     """A program of the user's to be played, and the line of it that matters.
 
     ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
+    With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``.
     """
 
     text: str
@@ -64,6 +65,8 @@ class Script:
     limit: float = PLAY_LIMIT
     ranks: int = 1
     nodes: int = 1
+    entry: str = ""
+    home: str = ""
 
 
 @dataclass(frozen=True)

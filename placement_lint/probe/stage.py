@@ -8,8 +8,10 @@ refused, and ends the slice. This keeps accidents from happening; it is no priso
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import faulthandler
+import importlib.machinery
 import json
 import multiprocessing.process
 import os
@@ -130,19 +132,35 @@ def _cause(status: int) -> str:
 # --- playing -----------------------------------------------------------------------------------------------------
 
 
-def played(text: str, watched: int, roots: list[str], part: Part) -> Answer:
-    """Run a script as ``__main__`` in the present folder: what it raised and where, or that it came to its end.
+@dataclass(frozen=True)
+class Play:
+    """What is run: the script, or the program ``entry`` that gets the script when it imports the file ``home``.
 
-    ``watched`` is the line of which the answer says whether it was reached. ``roots`` are the folders from which the
-    script may import.
+    ``line`` is the one of the script of which the answer says whether it was reached. ``roots`` are the folders from
+    which they may import.
     """
+
+    text: str
+    line: int
+    roots: list[str]
+    entry: str = ""
+    home: str = ""
+
+
+def played(play: Play, part: Part) -> Answer:
+    """Run a script as ``__main__`` in the present folder: what it raised and where, or that it came to its end."""
+    roots = play.roots
     reached: list[int] = []
     script = types.ModuleType("__main__")
-    script.__dict__.update(__file__=os.path.abspath(SCRIPT), __reached__=lambda: reached.append(watched))
+    script.__dict__.update(__file__=os.path.abspath(SCRIPT))
+    builtins.__dict__["__reached__"] = lambda: reached.append(play.line)
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT]
     sys.path[:] = [*roots, *sys.path]
-    code = compile(_noting(ast.parse(text), watched), SCRIPT, "exec")
+    code = compile(_noting(ast.parse(play.text), play.line), SCRIPT, "exec")
+    if play.entry:
+        _lend(code, play.home)
+        code = compile(play.entry, "entry.py", "exec")
     os.environ["TMPDIR"] = os.getcwd()
     os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)  # with it, to ask for GPUs would not start CUDA
     import tempfile
@@ -151,7 +169,7 @@ def played(text: str, watched: int, roots: list[str], part: Part) -> Answer:
     doors = _Doors(os.getcwd(), roots)
     sys.addaudithook(doors.watch)
     _forbid_processes()
-    part.take(doors, starts_ranks=part.ranks > 1 or "init_process_group" in text)
+    part.take(doors, starts_ranks=part.ranks > 1 or "init_process_group" in play.text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -171,6 +189,18 @@ def played(text: str, watched: int, roots: list[str], part: Part) -> Answer:
         }
     doors.open = True
     return {**answer, "reached": bool(reached)}
+
+
+def _lend(code: types.CodeType, home: str) -> None:
+    """Whoever imports the file gets this code."""
+    loader: Any = importlib.machinery.SourceFileLoader
+    get_code = loader.get_code
+
+    def lent(self: Any, name: str) -> types.CodeType | None:
+        same = os.path.realpath(self.get_filename(name)) == os.path.realpath(home)
+        return code if same else get_code(self, name)
+
+    loader.get_code = lent
 
 
 @dataclass(frozen=True)

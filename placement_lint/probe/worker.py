@@ -80,7 +80,8 @@ def _play(request: dict[str, Any]) -> dict[str, Any]:
         with _on(request["simulate"]):
             # Ranks that drew the same numbers would agree on gradients that nobody has averaged.
             torch.manual_seed(part.rank)
-            return stage.played(script["text"], script["line"], script["roots"], part)
+            told = ("text", "line", "roots", "entry", "home")
+            return stage.played(stage.Play(**{name: script[name] for name in told}), part)
 
     with _own_folder():
         parts = [stage.Part(rank, ranks, nodes) for rank in range(ranks)]

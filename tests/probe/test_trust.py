@@ -75,7 +75,7 @@ def test_trust_alone_is_an_error(write: Callable[..., Path], capsys: pytest.Capt
 def test_harm_is_refused_and_said(
     before: str, reason: str, checked: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement_lint.probe.sandbox.Script.__init__.__defaults__", ((), 3.0, 1, 1))
+    monkeypatch.setattr("placement_lint.probe.sandbox.Script.__init__.__defaults__", ((), 3.0, 1, 1, "", ""))
     outside = tmp_path / "outside" / "precious.txt"
     outside.parent.mkdir()
     outside.write_text("precious")
