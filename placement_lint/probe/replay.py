@@ -359,13 +359,16 @@ class Replayer:
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
         """One script after another, from the smallest on; what is the same script is played once."""
         known: dict[tuple[Scripted, Ground], Played] = {}
+        enough = False
         for piece, ground in product(case.pieces(), places):
+            if enough and piece.entry is None:
+                continue
             script = case.scripted(piece)
             if (script, ground) not in known:
-                if len(known) >= MOST_TRIES and piece.entry is None:
-                    continue
                 known[script, ground] = self._played(script, ground)
             yield piece, known[script, ground]
+            # What lacks a package in a part lacks it in the whole.
+            enough = len(known) == MOST_TRIES or "ModuleNotFoundError" in known[script, ground].sight.kinds
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
         """Whether the program goes through, and does so as well with its other problems as they are."""

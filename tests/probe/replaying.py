@@ -12,14 +12,27 @@ from placement_lint.probe.replay import Case
 from placement_lint.results import Job
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+PROJECTS = FIXTURES / "projects"
 
 
 def cases_in(text: str, name: str = "train.py") -> list[tuple[Finding, Case]]:
     """The findings of a text in their order, each with its case."""
     job = Job(Settings(root=FIXTURES))
     findings = [found for found in Checker(job).check_bytes(text.encode(), name).findings if found.path == name]
-    found = cases(name, text.encode(), job, findings)
+    importers = _importers(Path(name), job) if Path(name).is_relative_to(PROJECTS) else []
+    found = cases(name, text.encode(), job, findings, importers)
     return [(finding, found[finding]) for finding in findings if finding in found]
+
+
+def _importers(path: Path, job: Job) -> list[tuple[str, bytes]]:
+    """The files of a project that import this one."""
+    project = PROJECTS / path.relative_to(PROJECTS).parts[0]
+    others = [(str(other), other.read_bytes()) for other in sorted(project.rglob("*.py")) if other != path]
+    return [
+        (other, data)
+        for other, data in others
+        if str(path) in [read for read, _ in Checker(job).check_bytes(data, other).reads]
+    ]
 
 
 def case_of(text: str, rule: str) -> Case:

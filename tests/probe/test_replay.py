@@ -14,7 +14,11 @@ from placement_lint.probe.replay import Case, Piece, Replayer
 from placement_lint.registry import find_rule
 
 # Rules whose faults raise, and rules whose faults are silent.
-RULES = ["DPL101", "DPL104", "DPL301", "DPL302", "DPL303", "DPL401", "DPL501", "DPL503", "DPL504", "DPL507"]
+RULES = [
+    "DPL101", "DPL104", "DPL122", "DPL301", "DPL302", "DPL303", "DPL401", "DPL501", "DPL503", "DPL504", "DPL507",
+    "DPL116", "DPL117", "DPL206", "DPL207", "DPL402", "DPL404", "DPL405", "DPL406", "DPL502", "DPL505", "DPL601",
+    "DPL602", "DPL603", "DPL604",
+]  # fmt: skip
 
 
 class Repaired(Case):
@@ -23,7 +27,7 @@ class Repaired(Case):
     def pieces(self) -> Iterator[Piece]:
         repair = self.repairs()[0]
         for piece in super().pieces():
-            yield replace(piece, supply={**piece.supply, **repair.edits})
+            yield replace(piece, supply={**piece.supply, **repair.edits}, lines=(*piece.lines, *repair.lines))
 
 
 @pytest.fixture
