@@ -13,6 +13,7 @@ from placement_lint.probe.replay import Case, Scripted
 from placement_lint.writing import write_new
 
 WIDTH = 100
+STARTS_RANKS = {"spawn", "Process"}  # calls by which a program starts its own
 
 
 def save(folder: str, slices: Iterable[tuple[Finding, Case, Scripted]]) -> list[Path]:
@@ -42,15 +43,26 @@ def _header(finding: Finding, case: Case) -> str:
     """What a reader needs to know, as comments."""
     cell = f", cell {finding.cell}, line " if finding.cell else ":"
     expected = " or ".join(map(str, case.symptoms))
-    count = case.gpu_counts[0]
+    command, simulated = _commands(case)
     paragraphs = [
         f"{finding.code} {finding.name}, found by placement-lint in {finding.path}{cell}{finding.range.line}:",
         finding.message,
         f"To be expected {_where(case)}: {expected}" if case.is_visible else "What is wrong here raises nothing.",
-        f"On real GPUs: python FILE. On simulated ones: placement-lint run --gpus {count} FILE",
+        f"On real GPUs: {command}. On simulated ones: {simulated}",
     ]
     lines = [line for text in paragraphs for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False)]
     return "".join(f"# {line}\n" for line in lines)
+
+
+def _commands(case: Case) -> tuple[str, str]:
+    """How to run the file; one that does not start its own ranks is launched."""
+    simulated, crew = f"placement-lint run --gpus {case.gpu_counts[0]}", case.replay.crew
+    if crew.ranks == 1 or STARTS_RANKS.intersection(case.program.callers):
+        return "python FILE", f"{simulated} FILE"
+    if crew.nodes > 1:
+        return f"torchrun --nnodes {crew.nodes} FILE", "none by hand, for it takes several nodes"
+    options = f"--nproc-per-node {crew.ranks} FILE"
+    return f"torchrun {options}", f"{simulated} -m torch.distributed.run {options}"
 
 
 def _where(case: Case) -> str:
