@@ -367,8 +367,9 @@ class Replayer:
             if (script, ground) not in known:
                 known[script, ground] = self._played(script, ground)
             yield piece, known[script, ground]
-            # What lacks a package in a part lacks it in the whole.
-            enough = len(known) == MOST_TRIES or "ModuleNotFoundError" in known[script, ground].sight.kinds
+            # What lacks a package in a part lacks it in the whole, whatever stands in for data.
+            lacks = piece.name == "slice" and "ModuleNotFoundError" in known[script, ground].sight.kinds
+            enough = enough or lacks or len(known) == MOST_TRIES
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
         """Whether the program goes through, and does so as well with its other problems as they are."""
@@ -446,7 +447,8 @@ def _failure(case: Case, played: Played) -> str:
     if "FileNotFoundError" in sight.kinds:
         return f"it needs a file: {sight.text}"
     if sight.kinds:
-        where = f" at `{played.script.quoted(played.lines[-1])}`" if played.lines else ""
+        entry = f" in {Path(played.script.entry.path).name}" if played.script.entry is not None else ""
+        where = f" at `{played.script.quoted(played.lines[-1])}`" if played.lines else entry
         return f"it fails in another way{where}: {sight}"
     if not played.reached and case.problem.scene is not None and case.problem.scene.standalone:
         return "nothing in this file calls what the finding is about"

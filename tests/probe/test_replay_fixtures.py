@@ -23,6 +23,7 @@ REASONS = (
     "needs a file: ",
     "` is not reached",
     "fails in another way at `",
+    "fails in another way in train.py: ",
     "nothing in this file calls what the finding is about",
     "; repaired: ",
     "the rule's pattern",
