@@ -46,10 +46,11 @@ class Repair:
 
 @dataclass(frozen=True)
 class Scripted:
-    """A slice as a program: the line of the finding, and the lines at which the symptom may show."""
+    """A slice as a program: the line of the finding, those of its claims, and those at which the symptom may show."""
 
     text: str
     line: int
+    claims: frozenset[int]
     places: frozenset[int]
     crew: Crew = ALONE
     entry: Entry | None = None
@@ -245,6 +246,7 @@ class Case:
         return Scripted(
             text,
             next((first for first, last in marked if f"{MARK}{self.label}" in lines[last - 1]), 0),
+            frozenset(first for first, _ in marked if lines[first - 1].strip() in claims),
             frozenset(number for first, last in marked for number in range(first, last + 1)),
         )
 
@@ -298,13 +300,21 @@ def _within(node: cst.CSTNode, outer: cst.CSTNode) -> bool:
 
 @dataclass(frozen=True)
 class Played:
-    """What was seen of a script on a ground; ``lines`` are its own that an exception came through."""
+    """What was seen of a script on a ground.
+
+    ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached.
+    """
 
     script: Scripted
     ground: Ground
     sight: Sight
     lines: tuple[int, ...] = ()
-    reached: bool = False
+    passed: frozenset[int] = frozenset()
+
+    @property
+    def reached(self) -> bool:
+        """Whether it came by the line of the finding."""
+        return self.script.line in self.passed
 
     @property
     def is_in_place(self) -> bool:
@@ -314,6 +324,11 @@ class Played:
     @property
     def is_clean(self) -> bool:
         return not self.sight.unable and not self.sight.kinds
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it went through, and made all its claims on the way."""
+        return self.is_clean and self.reached and self.script.claims <= self.passed
 
 
 class Replayer:
@@ -373,10 +388,9 @@ class Replayer:
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
         """Whether the program goes through, and does so as well with its other problems as they are."""
-        if not (played.is_clean and played.reached and case.replay.right):
+        if not (played.is_right and case.replay.right):
             return False
-        as_it_is = self._played(case.scripted(piece, mended=False), played.ground)
-        return as_it_is.is_clean and as_it_is.reached
+        return self._played(case.scripted(piece, mended=False), played.ground).is_right
 
     def _device(self, ground: Ground) -> str:
         return f"{ground.name}, torch {self.prober.found.torch}"
@@ -420,14 +434,16 @@ class Replayer:
     def _played(self, script: Scripted, ground: Ground) -> Played:
         try:
             crew, entry = script.crew, script.entry
-            played = Script(script.text, script.line, self.roots, ranks=crew.ranks, nodes=crew.nodes)
+            played = Script(script.text, (script.line, *script.claims), self.roots, ranks=crew.ranks, nodes=crew.nodes)
             if entry is not None:
                 roots = (*entry.roots, *self.roots)
                 played = replace(played, roots=roots, entry=entry.text, home=entry.home)
             answer: Mapping[str, Any] = self.prober.sandbox.play(played, ground.simulate)
         except ArmLost as reason:
             answer = {"unable": str(reason)}
-        return Played(script, ground, Sight.of(answer), tuple(answer.get("lines", ())), bool(answer.get("reached")))
+        return Played(
+            script, ground, Sight.of(answer), tuple(answer.get("lines", ())), frozenset(answer.get("reached", ()))
+        )
 
 
 def _shows(case: Case, played: Played) -> bool:
@@ -454,4 +470,6 @@ def _failure(case: Case, played: Played) -> str:
         return "nothing in this file calls what the finding is about"
     if not played.reached:
         return f"`{played.script.quoted(played.script.line)}` is not reached"
+    for line in sorted(played.script.claims - played.passed):
+        return f"`{played.script.quoted(line)}` is not reached"
     return "no error"

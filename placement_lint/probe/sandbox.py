@@ -53,14 +53,14 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Script:
-    """A program of the user's to be played, and the line of it that matters.
+    """A program of the user's to be played, and the lines of it of which to say whether they were reached.
 
     ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
     With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``.
     """
 
     text: str
-    line: int
+    lines: tuple[int, ...]
     roots: tuple[str, ...] = ()
     limit: float = PLAY_LIMIT
     ranks: int = 1

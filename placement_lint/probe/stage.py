@@ -136,12 +136,12 @@ def _cause(status: int) -> str:
 class Play:
     """What is run: the script, or the program ``entry`` that gets the script when it imports the file ``home``.
 
-    ``line`` is the one of the script of which the answer says whether it was reached. ``roots`` are the folders from
-    which they may import.
+    ``lines`` are those of the script of which the answer says whether they were reached. ``roots`` are the folders
+    from which they may import.
     """
 
     text: str
-    line: int
+    lines: list[int]
     roots: list[str]
     entry: str = ""
     home: str = ""
@@ -150,14 +150,14 @@ class Play:
 def played(play: Play, part: Part) -> Answer:
     """Run a script as ``__main__`` in the present folder: what it raised and where, or that it came to its end."""
     roots = play.roots
-    reached: list[int] = []
+    reached: set[int] = set()
     script = types.ModuleType("__main__")
     script.__dict__.update(__file__=os.path.abspath(SCRIPT))
-    builtins.__dict__["__reached__"] = lambda: reached.append(play.line)
+    builtins.__dict__["__reached__"] = reached.add
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT]
     sys.path[:] = [*roots, *sys.path]
-    code = compile(_noting(ast.parse(play.text), play.line), SCRIPT, "exec")
+    code = compile(_noting(ast.parse(play.text), play.lines), SCRIPT, "exec")
     if play.entry:
         _lend(code, play.home)
         code = compile(play.entry, "entry.py", "exec")
@@ -188,7 +188,7 @@ def played(play: Play, part: Part) -> Answer:
             "lines": _lines(error),
         }
     doors.open = True
-    return {**answer, "reached": bool(reached)}
+    return {**answer, "reached": sorted(reached)}
 
 
 def _lend(code: types.CodeType, home: str) -> None:
@@ -281,17 +281,17 @@ def _forbid_processes() -> None:
         _posixsubprocess.fork_exec = refuse  # type: ignore[assignment]
 
 
-def _noting(tree: ast.Module, line: int) -> ast.Module:
-    """The program with a note before each statement of a line."""
+def _noting(tree: ast.Module, lines: list[int]) -> ast.Module:
+    """The program with a note before each statement of these lines."""
 
     class Noter(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> Any:
             node = self.generic_visit(node)
-            if isinstance(node, ast.stmt) and node.lineno == line:
-                note = ast.parse("__reached__()").body[0]
+            if isinstance(node, ast.stmt) and node.lineno in lines:
+                note = ast.parse(f"__reached__({node.lineno})").body[0]
                 for part in ast.walk(note):
                     if hasattr(part, "lineno"):
-                        part.lineno = part.end_lineno = line  # type: ignore[attr-defined]
+                        part.lineno = part.end_lineno = node.lineno  # type: ignore[attr-defined]
                 return [note, node]
             return node
 

@@ -80,7 +80,7 @@ def _play(request: dict[str, Any]) -> dict[str, Any]:
         with _on(request["simulate"]):
             # Ranks that drew the same numbers would agree on gradients that nobody has averaged.
             torch.manual_seed(part.rank)
-            told = ("text", "line", "roots", "entry", "home")
+            told = ("text", "lines", "roots", "entry", "home")
             return stage.played(stage.Play(**{name: script[name] for name in told}), part)
 
     with _own_folder():

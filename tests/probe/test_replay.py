@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from replaying import case_of
 
+from placement_lint.checker import Checker
+from placement_lint.config import Settings
 from placement_lint.finding import Outcome
+from placement_lint.probe.cases import cases
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Piece, Replayer
 from placement_lint.registry import find_rule
+from placement_lint.results import Job
 
 # Rules whose faults raise, and rules whose faults are silent.
 RULES = [
@@ -95,3 +100,59 @@ def test_a_line_that_is_not_reached_is_no_refutation(replayer: Replayer) -> None
     verdict, _ = replayer.replayed(case_of(text, "DPL503"))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "`print(model(x))` is not reached" in verdict.observed
+
+
+def test_a_claim_that_is_not_made_is_no_refutation(replayer: Replayer) -> None:
+    text = """
+import torch
+from torch import nn
+
+model = nn.Linear(4, 4)
+centre = nn.Parameter(torch.zeros(4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in torch.randn(COUNT, 8, 4):
+    (model(x) - centre).square().mean().backward()
+    optimizer.step()
+"""
+    shown, _ = replayer.replayed(case_of(text.replace("COUNT", "2"), "DPL206"))
+    assert shown.outcome is Outcome.CONFIRMED, shown.observed
+    verdict, _ = replayer.replayed(case_of(text.replace("COUNT", "0"), "DPL206"))
+    assert verdict.outcome is Outcome.INCONCLUSIVE, verdict.observed
+    assert "is not reached" in verdict.observed
+
+
+IMPORTED = """
+import torch
+from torch import nn
+
+from . import sizes
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(sizes.WIDTH)
+
+    def forward(self, x):
+        return x * self.scale
+"""
+
+
+def test_a_file_is_shown_by_a_program_that_imports_it(prober: Prober, tmp_path: Path) -> None:
+    package = tmp_path / "nets"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "sizes.py").write_text("WIDTH = 4", encoding="utf-8")
+    (package / "net.py").write_text(IMPORTED, encoding="utf-8")
+    main = tmp_path / "main.py"
+    call = "import torch\nfrom nets.net import Net\nprint(Net().cuda()(torch.ones(2, 4).cuda()))\n"
+    main.write_text(call, encoding="utf-8")
+    job = Job(Settings(root=tmp_path), folder=str(tmp_path))
+    path = str(package / "net.py")
+    findings = Checker(job).check_bytes(IMPORTED.encode(), path).findings
+    found = cases(path, IMPORTED.encode(), job, findings, [(str(main), call.encode())])
+    (case,) = (case for finding, case in found.items() if finding.code == "DPL302")
+    verdict, _ = Replayer(prober, [str(tmp_path)]).replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert verdict.observed.startswith("program, imported by main.py, of ")
+    assert verdict.observed.endswith("; repaired: no error")
