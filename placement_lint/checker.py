@@ -173,9 +173,10 @@ class Checker:
             path,
             self._shown(findings),
             heard.crashes,
-            provisional=tuple(one for one in kept if one.unless_reported or one.unless_tended),
+            provisional=tuple(one for one in kept if one.at_call or one.unless_tended),
             needed=tuple(sorted((file, place) for file, place in used if file != path)),
             tended=heard.tended,
+            uses=heard.uses,
             reads=surroundings.reads,
         )
 
@@ -191,7 +192,8 @@ class Checker:
 
         spots = Spots(path, self.job.folder, place, surroundings.statements, account.module_classes)
         found = findings_of(hearing.problems, spots) if hearing.problems else []
-        return _Heard(found, crashes, tuple(sorted(spots.attribute(*one) for one in account.tended)))
+        uses = sorted((spots.named(*function), len(calls)) for function, calls in account.uses.items())
+        return _Heard(found, crashes, tuple(sorted(spots.named(*one) for one in account.tended)), tuple(uses))
 
     def _admitted(
         self, found: Sequence[Provisional], terms: dict[str, Terms], surroundings: Surroundings
@@ -200,19 +202,19 @@ class Checker:
         kept: list[Provisional] = []
         used: set[tuple[str, Range]] = set()
         for one in found:
-            finding = one.finding
-            places = [(finding.path, finding.range), *([one.unless_reported] if one.unless_reported else [])]
+            places = [(said.path, said.range) for said in (one.finding, one.at_call) if said is not None]
             for file in {file for file, _ in places} - terms.keys():
                 terms[file] = self._terms(file, surroundings)
-            if finding.code in terms[finding.path].codes:
+            admitted = _admitted_by(one, terms)
+            if admitted is not None:
                 comments = {
                     (file, comment)
                     for file, place in places
-                    for comment in speaking_for(finding.code, place, terms[file].suppressions)
+                    for comment in speaking_for(one.finding.code, place, terms[file].suppressions)
                 }
                 used |= comments
                 if not comments:
-                    kept.append(replace(one, finding=_anchored(finding, terms)))
+                    kept.append(admitted)
         return kept, used
 
     def _terms(self, path: str, surroundings: Surroundings) -> Terms:
@@ -242,6 +244,18 @@ class _Heard:
     findings: Sequence[Provisional] = ()
     crashes: tuple[Crash, ...] = ()
     tended: tuple[tuple[str, str, str], ...] = ()
+    uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
+
+
+def _admitted_by(one: Provisional, terms: Mapping[str, Terms]) -> Provisional | None:
+    """What of it the files admit in which it would be reported."""
+    there, at_call = (
+        _anchored(said, terms) if said is not None and said.code in terms[said.path].codes else None
+        for said in (one.finding, one.at_call)
+    )
+    if there is not None:
+        return replace(one, finding=there, at_call=at_call)
+    return Provisional(at_call) if at_call is not None else None
 
 
 def _anchored(finding: Finding, terms: Mapping[str, Terms]) -> Finding:

@@ -1,7 +1,8 @@
 """From the problems of a program to findings: where each stands, in whichever file, and where it is reported.
 
 A problem in the code of a module class is reported there, also where the class is another file's: how it is used
-made it one. One in a plain function of another file is the caller's: it is reported at the call.
+made it one. One in a plain function of another file is reported there too, unless the function is also called without
+it: then it is the caller's, and is reported at the call (``reconcile``).
 """
 
 from __future__ import annotations
@@ -19,17 +20,21 @@ from placement_lint.source.positions import positions
 if TYPE_CHECKING:
     import libcst as cst
 
-    from placement_lint.project.finder import Statement
+    from placement_lint.project.finder import Owner, Statement
     from placement_lint.rule import Problem, Rule
+
+
+Named = tuple[str, str, str]
+"""An attribute or a function of a class, or a function without: the file, the class and the name."""
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a node stands; ``answers`` where what is wrong there is reported there."""
+    """Where a node stands; ``function`` is the plain function of another file that it is in, if it is in one."""
 
     path: str
     range: Range
-    answers: bool = True
+    function: Named | None = None
 
 
 Placer = Callable[["Sequence[cst.CSTNode]"], "dict[cst.CSTNode, Range]"]
@@ -68,8 +73,8 @@ class Spots:
     def get(self, node: cst.CSTNode) -> Spot | None:
         return self._known.get(node)
 
-    def attribute(self, file: str, cls: str, name: str) -> tuple[str, str, str]:
-        """An attribute of a class, as every file of a run names it."""
+    def named(self, file: str, cls: str, name: str) -> Named:
+        """An attribute or a function, as every file of a run names it."""
         return (displayed(Path(file), self._folder), cls, name)
 
     def _elsewhere(self, statement: Statement, nodes: Collection[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Spot]]:
@@ -77,18 +82,25 @@ class Spots:
         above = statement.lines.first - 1
         for node, place in positions(statement.tree, list(nodes)).items():
             lines = replace(place, line=place.line + above, end_line=place.end_line + above)
-            yield node, Spot(path, lines, statement.owners[node] in self._module_classes)
+            yield node, Spot(path, lines, self._plain_function(path, statement.owners[node]))
+
+    def _plain_function(self, path: str, owner: Owner) -> Named | None:
+        if owner.function is None or owner.cls in self._module_classes:
+            return None
+        return (path, owner.cls.name.value if owner.cls is not None else "", owner.function.name.value)
 
 
 def findings_of(problems: Sequence[tuple[Rule, Problem]], spots: Spots) -> list[Provisional]:
     """Findings from problems, each once however often a function was interpreted."""
     spots.look_up(node for _, problem in problems for node in _nodes(problem))
     found = (one for rule, problem in problems if (one := _finding(rule, problem, spots)) is not None)
-    return list({_identity(one.finding): one for one in found}.values())
+    return list({_identity(one): one for one in found}.values())
 
 
-def _identity(finding: Finding) -> tuple[str, str, Range, str]:
-    return (finding.path, finding.code, finding.range, finding.message)
+def _identity(one: Provisional) -> tuple[object, ...]:
+    finding, call = one.finding, one.at_call
+    where = (call.path, call.range) if call is not None else None
+    return (finding.path, finding.code, finding.range, finding.message, where)
 
 
 def _nodes(problem: Problem) -> Iterator[cst.CSTNode]:
@@ -114,28 +126,28 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
         fix=_fix(problem, spot, spots),
         facts=tuple((name, _plain(fact)) for name, fact in problem.facts.items()),
     )
-    if not spot.answers:
-        return _at_call(finding, problem, spots)
-    return Provisional(finding, unless_tended=spots.attribute(*problem.about) if problem.about else None)
+    if spot.function is not None:
+        return _in_plain_function(finding, spot.function, problem, spots)
+    return Provisional(finding, unless_tended=spots.named(*problem.about) if problem.about else None)
 
 
-def _at_call(finding: Finding, problem: Problem, spots: Spots) -> Provisional | None:
-    """The same at the call that led to it; None where nothing but the other file itself is concerned."""
+def _in_plain_function(finding: Finding, function: Named, problem: Problem, spots: Spots) -> Provisional | None:
+    """The same there or at the call that led to it; None where nothing but the other file itself is concerned."""
     called = (spots.get(site) for site in problem.sites)
-    site = next((spot for spot in called if spot is not None and spot.answers), None)
+    site = next((spot for spot in called if spot is not None and spot.function is None), None)
     if site is None:
         return None
     here = Step(finding.path, finding.range, "this is where it happens")
     where = f"{finding.path}:{finding.range.line}"
-    moved = replace(
+    at_call = replace(
         finding,
         message=f"{finding.message} (at {where}, where this call leads)",
         path=site.path,
         range=site.range,
         trace=(*finding.trace, here),
-        fix=None,
     )
-    return Provisional(moved, unless_reported=(finding.path, finding.range))
+    there = replace(finding, trace=(*finding.trace, Step(site.path, site.range, "this call leads there")))
+    return Provisional(there, at_call=at_call, function=function)
 
 
 def _steps(problem: Problem, spots: Spots) -> Iterator[Step]:

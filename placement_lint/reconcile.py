@@ -42,6 +42,7 @@ def _standing(results: Sequence[Checked]) -> Iterator[_Said]:
     tended = {attribute for checked in results for attribute in checked.tended}
     needed = {comment for checked in results for comment in checked.needed}
     own = {_key(finding) for checked in results for finding in checked.findings if finding.path == checked.path}
+    innocent = _called_without(results)
     for checked in results:
         provisos = {one.finding: one for one in checked.provisional}
         for finding in checked.findings:
@@ -50,11 +51,30 @@ def _standing(results: Sequence[Checked]) -> Iterator[_Said]:
                 continue
             if proviso is not None and proviso.unless_tended in tended:
                 continue
-            if proviso is not None and proviso.unless_reported is not None:
-                path, place = proviso.unless_reported
-                if (path, 0, finding.code, place) in own:
-                    continue
+            if proviso is not None and proviso.at_call is not None and _key(finding) in innocent - own:
+                finding = proviso.at_call
             yield _Said(finding, finding.path == checked.path)
+
+
+def _called_without(results: Sequence[Checked]) -> set[Key]:
+    """Findings in plain functions of other files that some call of the function does not lead to."""
+    functions: dict[Key, tuple[str, str, str]] = {}
+    guilty: dict[tuple[str, Key], set[tuple[str, Range]]] = {}
+    for checked in results:
+        for one in checked.provisional:
+            if one.function is not None and one.at_call is not None:
+                functions[_key(one.finding)] = one.function
+                calls = guilty.setdefault((checked.path, _key(one.finding)), set())
+                calls.add((one.at_call.path, one.at_call.range))
+    uses: dict[tuple[str, str, str], list[tuple[str, int]]] = {}
+    for checked in results:
+        for function, count in checked.uses:
+            uses.setdefault(function, []).append((checked.path, count))
+    return {
+        key
+        for key, function in functions.items()
+        if any(count > len(guilty.get((path, key), ())) for path, count in uses.get(function, ()))
+    }
 
 
 def _heaviest(said: Iterable[_Said]) -> list[Finding]:

@@ -35,13 +35,14 @@ class Crash:
 class Provisional:
     """A finding that the other files of a run may take back.
 
-    ``unless_reported`` is a place of another file: if the same rule reports it there, that is enough.
-    ``unless_tended`` is an attribute of a class: the file, the class and the name.
+    ``unless_tended`` is an attribute of a class: the file, the class and the name. One in a plain ``function`` of
+    another file, named in the same way, is ``at_call`` instead where that function is also called without it.
     """
 
     finding: Finding
-    unless_reported: tuple[str, Range] | None = None
     unless_tended: tuple[str, str, str] | None = None
+    at_call: Finding | None = None
+    function: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class Checked:
 
     Findings may be about other files that it imports, and other files may take some back: ``reconcile`` makes one of
     what all of them say, for which ``provisional`` findings say on what they depend, ``needed`` are the comments of
-    other files that suppressed something here, and ``tended`` the attributes of classes that this file looks after.
+    other files that suppressed something here, ``tended`` the attributes of classes that this file looks after, and
+    ``uses`` the plain functions of other files that it calls, each with the number of its own calls that lead there.
     ``reads`` are the files that the result depends on, its own first, by absolute path, each with the digest of its
     content, None for one that was looked for and does not exist.
     """
@@ -83,6 +85,7 @@ class Checked:
     provisional: tuple[Provisional, ...] = ()
     needed: tuple[tuple[str, Range], ...] = ()
     tended: tuple[tuple[str, str, str], ...] = ()
+    uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
     reads: tuple[tuple[str, str | None], ...] = ()
 
 

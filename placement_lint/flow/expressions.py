@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, gradients, iteration, methods, operators, optimizers
+from placement_lint.flow import attributes, calls, gradients, imports, iteration, methods, operators, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import ALWAYS, Condition
 from placement_lint.flow.containers import content
@@ -243,6 +243,7 @@ def _call(machine: Machine, node: cst.Call) -> Value:
     if machine.dead:
         return NONE
     machine.note_site(node)
+    imports.note_use(machine, callee, node)
     return calls.call(machine, callee, Arguments(tuple(positional), keywords, spread), node)
 
 

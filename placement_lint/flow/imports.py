@@ -20,6 +20,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     FALSE,
     MAX_ALTERNATIVES,
+    Bound,
     Choice,
     Const,
     External,
@@ -77,6 +78,17 @@ def begin(machine: Machine, surroundings: Surroundings, execute: Execute) -> Non
 def running_file(machine: Machine) -> str:
     """The path of the file whose code is running; empty where a program is looked at alone."""
     return machine.project.places[machine.root(machine.frame.id)].path if machine.project is not None else ""
+
+
+def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
+    """Remember for a plain function of another file that it is called, and from where."""
+    function = callee.function if isinstance(callee, Bound) else callee
+    if machine.project is None or not isinstance(function, Function):
+        return
+    root, owner = machine.root(function.frame), function.owner
+    if root != machine.module_frame and not (owner is not None and owner.module):
+        name = (machine.project.places[root].path, owner.name if owner is not None else "", function.name)
+        machine.uses.setdefault(name, set()).add(machine.site or call)
 
 
 # --- what an import binds ----------------------------------------------------------------------------------

@@ -221,6 +221,8 @@ class Machine:
         self.called: set[cst.CSTNode] = set()
         # calls in plain functions of other files: the calls that led there
         self.sites: dict[cst.CSTNode, dict[cst.CSTNode, None]] = {}
+        # plain functions of other files, by file, class and name: the calls of them, or that led to those
+        self.uses: dict[tuple[str, str, str], set[cst.CSTNode]] = {}
         # attributes of modules, by the files and names of their classes, that code outside the class looks after
         self.tended: set[tuple[str, str, str]] = set()
         self.optimizers: list[Object] = []

@@ -56,13 +56,14 @@ _FUEL_EACH = 2_000
 class Account:
     """All that happens in a program, as far as it can be known.
 
-    ``sites`` are, for calls in plain functions of other files, the calls that led there; ``module_classes`` the
-    definitions of classes that are modules, of whichever file; ``tended`` the attributes of such classes that code
-    outside the class looks after.
+    ``sites`` are, for calls in plain functions of other files, the calls that led there; ``uses`` the same for those
+    functions, by file, class and name; ``module_classes`` the definitions of classes that are modules, of whichever
+    file; ``tended`` the attributes of such classes that code outside the class looks after.
     """
 
     events: Many[Event] = ()
     sites: Mapping[cst.CSTNode, Collection[cst.CSTNode]] = field(default_factory=dict)
+    uses: Mapping[tuple[str, str, str], Collection[cst.CSTNode]] = field(default_factory=dict)
     module_classes: Collection[cst.CSTNode] = ()
     tended: Collection[tuple[str, str, str]] = ()
 
@@ -102,7 +103,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
     ]
     if log is not None:
         log.ended(machine, events)
-    return Account(events, machine.sites, machine.module_classes, machine.tended)
+    return Account(events, machine.sites, machine.uses, machine.module_classes, machine.tended)
 
 
 def _settled(machine: Machine, event: Event) -> Event:

@@ -64,6 +64,14 @@ class Unit:
         return _statement(self, lines)
 
 
+@dataclass(frozen=True)
+class Owner:
+    """The class and the function, innermost each, whose bodies a node is in."""
+
+    cls: cst.ClassDef | None = None
+    function: cst.FunctionDef | None = None
+
+
 @dataclass(eq=False)
 class Statement:
     """A statement of the top level of a file, parsed by itself."""
@@ -73,18 +81,21 @@ class Statement:
     tree: cst.Module
 
     @cached_property
-    def owners(self) -> dict[cst.CSTNode, cst.CSTNode | None]:
-        """Every node in it but whitespace, with the class that it is in the body of."""
+    def owners(self) -> dict[cst.CSTNode, Owner]:
+        """Every node in it but whitespace, with what it is in the body of."""
         import libcst as cst
 
         from placement_lint.source.walking import children
 
-        found: dict[cst.CSTNode, cst.CSTNode | None] = {}
-        waiting: list[tuple[cst.CSTNode, cst.CSTNode | None]] = [(self.tree, None)]
+        found: dict[cst.CSTNode, Owner] = {}
+        waiting: list[tuple[cst.CSTNode, Owner]] = [(self.tree, Owner())]
         while waiting:
             node, owner = waiting.pop()
-            found[node] = owner
-            inner = node if isinstance(node, cst.ClassDef) else owner
+            found[node] = inner = owner
+            if isinstance(node, cst.ClassDef):
+                inner = Owner(node)
+            elif isinstance(node, cst.FunctionDef):
+                inner = Owner(owner.cls, node)
             waiting.extend((child, inner) for child in children(node))
         return found
 

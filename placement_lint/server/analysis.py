@@ -83,7 +83,8 @@ def absolute(checked: Checked) -> Checked:
         findings=tuple(map(_absolute, checked.findings)),
         provisional=tuple(map(_absolute_proviso, checked.provisional)),
         needed=tuple((os.path.abspath(path), place) for path, place in checked.needed),
-        tended=tuple((os.path.abspath(path), cls, name) for path, cls, name in checked.tended),
+        tended=tuple(map(_absolute_name, checked.tended)),
+        uses=tuple((_absolute_name(function), calls) for function, calls in checked.uses),
     )
 
 
@@ -93,9 +94,14 @@ def _absolute(finding: Finding) -> Finding:
 
 
 def _absolute_proviso(one: Provisional) -> Provisional:
-    reported, tended = one.unless_reported, one.unless_tended
     return Provisional(
         _absolute(one.finding),
-        unless_reported=(os.path.abspath(reported[0]), reported[1]) if reported else None,
-        unless_tended=(os.path.abspath(tended[0]), *tended[1:]) if tended else None,
+        unless_tended=_absolute_name(one.unless_tended) if one.unless_tended else None,
+        at_call=_absolute(one.at_call) if one.at_call else None,
+        function=_absolute_name(one.function) if one.function else None,
     )
+
+
+def _absolute_name(named: tuple[str, str, str]) -> tuple[str, str, str]:
+    path, cls, name = named
+    return (os.path.abspath(path), cls, name)

@@ -199,8 +199,16 @@ def test_code_of_a_module_class_is_reported_in_its_own_file(check: Check) -> Non
     assert {step.path for step in finding.trace} == {"main.py", "net.py"}
 
 
-def test_code_of_a_helper_is_reported_at_the_call(check: Check) -> None:
+def test_code_of_a_helper_is_reported_there_with_the_call(check: Check) -> None:
     (finding,) = check({"helper.py": HELPER.format(comment=""), "main.py": CALLER})
+    assert (finding.name, finding.path, finding.range.line) == ("module-not-on-first-device", "helper.py", 4)
+    assert (finding.trace[-1].path, finding.trace[-1].range.line) == ("main.py", 3)
+
+
+def test_code_of_a_helper_that_another_uses_rightly_is_reported_at_the_call(project: Path, write: Write) -> None:
+    files = [write("helper.py", HELPER.format(comment="")), write("main.py", CALLER)]
+    files.append(write("right.py", CALLER.replace("[1, 0]", "[0, 1]")))
+    (finding,) = check_files(Selection(files), Job(Settings(root=project))).findings
     assert (finding.name, finding.path, finding.range.line) == ("module-not-on-first-device", "main.py", 3)
     assert "helper.py:4" in finding.message
     assert (finding.trace[-1].path, finding.trace[-1].range.line) == ("helper.py", 4)
@@ -254,7 +262,7 @@ def test_processes_make_no_difference(project: Path, write: Write) -> None:
     files += [write("main.py", MAIN), write("caller.py", CALLER)]
     job = Job(Settings(root=project))
     runs = [check_files(Selection(order), job, jobs) for order in (files, files[::-1]) for jobs in (1, 2)]
-    assert [finding.path for finding in runs[0].findings] == ["caller.py", "net.py"]
+    assert [finding.path for finding in runs[0].findings] == ["helper.py", "net.py"]
     assert all(run.findings == runs[0].findings for run in runs)
 
 
