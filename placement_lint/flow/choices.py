@@ -97,13 +97,21 @@ def _option(place: Place | None) -> Symbol | None:
 
 
 def differ(machine: Machine, one: Place, other: Place) -> Condition:
-    """When two places differ, as far as is known: an option that names a device is there to name a GPU."""
+    """When two places differ, as far as is known."""
     verdict = compare(one, other)
-    option = _option(other if one == CPU else one)
-    if verdict is Comparison.UNKNOWN and CPU in (one, other) and option is not None:
-        question = machine.question(("not the CPU", option), text=f'{option.text} != "cpu"')
-        return answered(question, True)
+    if verdict is Comparison.UNKNOWN and CPU in (one, other):
+        return named_away(machine, other if one == CPU else one)
     return ALWAYS if verdict is Comparison.DIFFERENT else NEVER
+
+
+def named_away(machine: Machine, place: Place) -> Condition:
+    """When a place that an option of the command line names is not the CPU: it is there to name a GPU."""
+    option = _option(place)
+    if option is None:
+        return NEVER
+    # as the program asks it itself
+    subject, rivals = (cst.Equal.__name__, option, Const("cpu")), ("equal", option)
+    return answered(machine.question(subject, rivals, text=f'{option.text} == "cpu"'), False)
 
 
 def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:

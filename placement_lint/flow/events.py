@@ -112,6 +112,8 @@ class DevicesMixed(Event):
     home_name: str = ""
     # arguments that were surely tensors where ``stray`` was made or moved: those of the function that did so
     inputs: tuple[str, ...] = ()
+    # whether ``home`` is where an option of the command line says
+    by_option: bool = False
 
     @property
     def holder(self) -> Holder | None:

@@ -49,4 +49,4 @@ def _names_a_card(tensor: Tensor) -> bool:
 def _wherever(event: DevicesMixed) -> bool:
     """A class looked at by itself: its module may well be on the CPU, like the stray."""
     place = event.home.tensor.place
-    return isinstance(place, Symbol) or place.kind == "own"
+    return not event.by_option if isinstance(place, Symbol) else place.kind == "own"

@@ -22,7 +22,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
-from placement_lint.flow.condition import answered
+from placement_lint.flow.condition import ALWAYS, answered
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, default_place, resolve
@@ -252,6 +252,7 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
     if verdict is Comparison.SAME:
         return other if one.tensor.assumed else one
     if verdict is Comparison.UNKNOWN and not _made_here_for_a_moved_module(one.tensor, other.tensor):
+        _meet_an_option(machine, operation, one, other, node)
         return Operand(one.source, replace(one.tensor, place=machine.fresh()))
     stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
     if stray.tensor.place == CPU:
@@ -268,6 +269,20 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         # Once the module is where it belongs, its output may be elsewhere as well.
         return Operand(home.source, replace(home.tensor, place=machine.fresh()))
     return home
+
+
+def _meet_an_option(
+    machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode
+) -> None:
+    """A tensor on the CPU meets one that is where an option of the command line says."""
+    stray, home = (one, other) if one.tensor.place == CPU else (other, one)
+    if stray.tensor.place != CPU or stray.tensor.scalar is not False or stray.tensor.assumed or home.tensor.assumed:
+        return
+    apart = choices.named_away(machine, home.tensor.place)
+    if not machine.path.excludes(apart) and not _blamed_elsewhere(machine, stray.tensor):
+        event = _mixed(machine, operation, stray, home, node)
+        scene = replace(event.scene, when=event.scene.when & apart)
+        machine.emit(replace(event, scene=scene, by_option=True))
 
 
 def _blamed_elsewhere(machine: Machine, stray: Tensor) -> bool:
@@ -457,10 +472,16 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name in ("data", "T", "mT", "H", "real", "imag"):
         derived = derive(tensor, f".{name}", node, tensor.scalar)
         return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
+    if name in _FIELDS and tensor.role is not Role.BATCH:
+        return derive(tensor, _FIELDS[name], node, tensor.scalar)
     if name == "grad":
         machine.asked_for.add(tensor.uid)
         return replace(tensor, role=Role.PLAIN, modules=frozenset(), uid=0)
     return Bound(tensor, name, node=node)
+
+
+# The fields of what ``max``, ``sort``, ``topk`` and their kind return, each with a method that makes the like of it.
+_FIELDS = {"values": "sort", "indices": "argmax"}
 
 
 def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how: str) -> Value:
@@ -694,5 +715,11 @@ def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
     """Something that needs host memory is given the tensor."""
     tensor = operand.tensor
     transfers.read(machine, tensor, operand.source, node)
-    if isinstance(tensor.place, Device) and tensor.place.kind in ("cuda", "replica") and not tensor.assumed:
-        machine.emit(HostRead(node, machine.scene, operand.source, source_text(node), tensor, operand.inside))
+    away = ALWAYS if _on_gpu(tensor.place) else choices.named_away(machine, tensor.place)
+    if not tensor.assumed and not machine.path.excludes(away):
+        scene = replace(machine.scene, when=machine.scene.when & away)
+        machine.emit(HostRead(node, scene, operand.source, source_text(node), tensor, operand.inside))
+
+
+def _on_gpu(place: Place) -> bool:
+    return isinstance(place, Device) and place.kind in ("cuda", "replica")
