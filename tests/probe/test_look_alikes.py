@@ -213,10 +213,12 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "dataset_side": {"place": "cpu"},
         "helper_checks": REPAIRED,
         "host_model": {"place": "cpu"},
+        "option": {"place": "cpu"},
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
         "moved_in_place": {"stray": "cuda"},
+        "option_device": {"stray": "cuda"},
         "tensor_of_tensor": {"stray": "cuda"},
         "copy_and_slices": {"operation": "copy_"},
         "criterion_moved": {"operation": "the weight of a loss", "stray": "cuda"},
