@@ -263,6 +263,8 @@ def _dataclass_fields(machine: Machine, cls: Class) -> list[str]:
 def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.Call) -> Value:
     receiver, name = bound.receiver, bound.name
     if bound.function is not None:
+        if _enters(machine, receiver):
+            arguments = _entering_method(machine, arguments, node)
         return call_function(machine, bound.function, arguments, node, receiver)
     if movables.refuses(machine, receiver, name, node):
         return machine.fresh(node)
@@ -426,6 +428,20 @@ def _entering(machine: Machine, value: Value, place: Value, node: cst.Call, oute
         return option
 
     return machine.lift(enter, value)
+
+
+def _enters(machine: Machine, receiver: Value) -> bool:
+    """Whether a call of a method of ``receiver`` is one of a module from outside of all modules."""
+    inside = machine.in_forward or modules.is_module(machine, machine.frame.receiver or NONE)
+    return isinstance(receiver, Object) and receiver.kind is Kind.MODULE and not inside
+
+
+def _entering_method(machine: Machine, arguments: Arguments, node: cst.Call) -> Arguments:
+    return Arguments(
+        tuple(_entering(machine, value, NONE, node, True) for value in arguments.positional),
+        {name: _entering(machine, value, NONE, node, True) for name, value in arguments.keywords.items()},
+        arguments.spread,
+    )
 
 
 def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Operand], node: cst.Call) -> Value:

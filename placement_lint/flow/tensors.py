@@ -379,6 +379,12 @@ def _is_stray(one: Tensor, other: Tensor) -> bool:
     return bool(other.modules) and not one.modules
 
 
+def _entry(operands: list[Tensor]) -> cst.CSTNode | None:
+    """The call through which all of them came that are from outside; None once a module's own parameters take part."""
+    own = any(tensor.modules and tensor.entered is None for tensor in operands)
+    return None if own else next((tensor.entered for tensor in operands if tensor.entered), None)
+
+
 def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tensor:
     modules = frozenset().union(*(tensor.modules for tensor in operands))
     reductions = {tensor.reduction for tensor in operands if tensor.reduction}
@@ -395,7 +401,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         modules=modules,
         history=home.history,
         holder=home.holder,
-        entered=next((tensor.entered for tensor in operands if tensor.entered), None),
+        entered=_entry(operands),
         split=shapes.joined(operands),
         synced=frozenset().union(*(tensor.synced for tensor in operands)),
         unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),

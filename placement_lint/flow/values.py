@@ -259,7 +259,7 @@ class Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
         moved = replace(self, place=place, history=history, source=source, assumed=False)
-        return replace(moved, holder=None, memory=None, copied=None, unfinished=None, uid=0)
+        return replace(moved, holder=None, memory=None, copied=None, unfinished=None, entered=None, uid=0)
 
 
 class Kind(Enum):

@@ -75,7 +75,7 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     if cause_of(event) is not Cause.NOT_MOVED:
         return
     stray, home = event.stray, event.home
-    entered = (stray.tensor.entered or home.tensor.entered) if event.in_forward else None
+    entered = next((call for call in (stray.tensor.entered, home.tensor.entered) if call in event.scene.calls), None)
     met = (Note(event.node, f"{event.operation} meets both here"),) if entered is not None else ()
     yield Problem(
         entered or event.node,
