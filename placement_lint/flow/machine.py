@@ -469,7 +469,7 @@ class Machine:
         feasible = [(guard, run) for guard, run in branches if not self.path.excludes(guard)]
         path, reach, tested = self.path, self.reach, self.tested
         decided = self.decided
-        exits = []
+        exits, whole = [], True
         for guard, run in feasible:
             self.path = inside = path & guard
             self.reach = reached = reach & guard if asks else reach
@@ -487,11 +487,12 @@ class Machine:
             value = run()
             if not self.dead:
                 exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(depth), value))
+            whole = whole and not self.dead and self.path is inside
             self.store.roll_back()
             self.dead = False
         self.path, self.reach, self.tested = path, reach, tested
         self.decided = decided
-        return self._join(exits, all_alive=len(exits) == len(feasible))
+        return self._join(exits, whole=whole)
 
     def survive(self, condition: Condition) -> None:
         """Past a statement that raises unless the condition holds."""
@@ -501,12 +502,13 @@ class Machine:
         self.path = self.path & condition
         self.reach = self.reach & condition
 
-    def _join(self, exits: list[Exit], all_alive: bool) -> Value:
+    def _join(self, exits: list[Exit], whole: bool) -> Value:
+        """What several ways out leave behind; ``whole`` where all that came in gets out by one of them."""
         base_path = self.path
         if not exits:
             self.dead = True
             return NONE
-        if not all_alive:
+        if not whole:
             self.path = _bounded(any_of(exit.path for exit in exits), self.path)
             self.reach = _bounded(any_of(exit.reach for exit in exits), self.reach)
             self.tested = _bounded(any_of(exit.tested for exit in exits), self.tested)
@@ -595,7 +597,7 @@ class Machine:
         self.store.roll_back()
         self.dead = False
         self.path, self.reach, self.tested = path, reach, tested
-        return self._join(scope.exits, all_alive=False)
+        return self._join(scope.exits, whole=False)
 
     def jump(self, kind: str, value: Value = NONE) -> None:
         """Leave the innermost scope of that kind; code outside any such scope just ends."""
