@@ -412,6 +412,10 @@ def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None
 
 
 def _brings_parameters(machine: Machine, value: Value) -> bool:
+    return all(_is_or_has_parameters(machine, option) for _, option in alternatives(value))
+
+
+def _is_or_has_parameters(machine: Machine, value: Value) -> bool:
     if isinstance(value, Tensor):
         return value.role is Role.PARAMETER
     return (
@@ -422,10 +426,13 @@ def _brings_parameters(machine: Machine, value: Value) -> bool:
 
 
 def _ids(machine: Machine, value: Value) -> Iterator[int]:
-    if isinstance(value, Tensor):
-        yield value.uid
-    elif isinstance(value, (Object, Symbol)):
-        yield from modules.reachable(machine, value)
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor):
+            yield option.uid
+            # the layer of a library that it was read from
+            yield from option.modules
+        elif isinstance(option, (Object, Symbol)):
+            yield from modules.reachable(machine, option)
 
 
 def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: Note) -> Value:
@@ -489,20 +496,19 @@ def _reached(machine: Machine) -> frozenset[int]:
 
 def succeeded(machine: Machine, name: str, before: Value | None, after: Value, node: cst.CSTNode) -> None:
     """``model = copy.deepcopy(model)``: a variable goes from one module to another."""
-    if (
-        isinstance(before, Object)
-        and isinstance(after, Object)
-        and before != after
-        and (
-            modules.is_module(machine, before)
-            and modules.is_module(machine, after)
-            and before.id not in modules.reachable(machine, after)
-        )
-    ):
-        known = machine.successors.get(after.id)
-        if known is None or known[1] != before.id:
-            what = _Stale(node, name, "succeeded", frozenset())
-            machine.successors[after.id] = (after, before.id, what)
+    if not machine.optimizers or before is None or before == after:
+        return
+    for _, old in alternatives(before):
+        for _, new in alternatives(after):
+            if isinstance(old, Object) and isinstance(new, Object) and _takes_the_place(machine, old, new):
+                known = machine.successors.get(new.id)
+                if known is None or known[1] != old.id:
+                    machine.successors[new.id] = (new, old.id, _Stale(node, name, "succeeded", frozenset()))
+
+
+def _takes_the_place(machine: Machine, old: Object, new: Object) -> bool:
+    both = old != new and modules.is_module(machine, old) and modules.is_module(machine, new)
+    return both and old.id not in modules.reachable(machine, new)
 
 
 def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
@@ -512,14 +518,19 @@ def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: 
 
 
 def _report_successor(machine: Machine, optimizer: Object, stepped: Note) -> None:
-    gradients = machine.read(machine.module_frame, _GRADIENTS)
-    if not isinstance(gradients, Const) or not isinstance(gradients.value, frozenset) or not gradients.value:
-        return
     covered = _covered(machine, optimizer)
-    if covered & gradients.value or machine.gradients_by_hand:
+    reached = machine.read(machine.module_frame, _GRADIENTS)
+    if reached is None or machine.gradients_by_hand:
         return
-    for successor, predecessor, what in machine.successors.values():
-        if predecessor in covered and gradients.value & frozenset(modules.reachable(machine, successor)):
-            assert isinstance(what, _Stale)
-            _emit_stale(machine, optimizer, what, stepped)
-            return
+
+    def report(reached: Value) -> Value:
+        parts = reached.value if isinstance(reached, Const) and isinstance(reached.value, frozenset) else frozenset()
+        for successor, predecessor, what in machine.successors.values():
+            held = predecessor in covered and not covered & parts
+            if held and parts & frozenset(modules.reachable(machine, successor)):
+                assert isinstance(what, _Stale)
+                _emit_stale(machine, optimizer, what, stepped)
+                break
+        return NONE
+
+    machine.lift(report, reached)

@@ -276,6 +276,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "folds_rebuilt": REPAIRED,
         "in_place_init": {"how": "filled"},
         "replace_then_build": REPAIRED,
+        "rollback": {"how": "filled"},
         "tied_and_stripped": {"how": "tied"},
     },
     "optimizer-state-before-move": {
