@@ -140,7 +140,7 @@ def _phrase(cube: Cube, reach: Condition) -> str | None:
     machines = 0
     for known in reach.cubes:
         machines |= known.machines
-    decisions = [answer for answer in cube.answers if answer not in given and answer.given is not answer.question.usual]
+    decisions = [answer for answer in cube.answers if answer not in given and not _goes_without_saying(answer)]
     decisions = _without_rivals(decisions)
     if len(decisions) > 1 or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
         return None
@@ -152,6 +152,10 @@ def _phrase(cube: Cube, reach: Condition) -> str | None:
             return None
         parts.append(f"when `{answer.question.text}` is {'true' if answer.given else 'false'}")
     return " and ".join(parts)
+
+
+def _goes_without_saying(answer: Answer) -> bool:
+    return answer.given is answer.question.usual or (answer.given and answer.question.passing)
 
 
 def _without_rivals(decisions: list[Answer]) -> list[Answer]:

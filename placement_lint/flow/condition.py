@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import count
+from operator import or_
 from typing import NamedTuple
 
 import libcst as cst
@@ -37,7 +38,7 @@ class Question:
     Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
     ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``,
     ``mode == "ddp"``. ``usual`` is the answer that goes without saying. ``source`` is how the program words it.
-    ``number`` is higher the later it was first asked.
+    ``number`` is higher the later it was first asked. One that is ``passing`` is answered yes on some pass of a loop.
     """
 
     _numbers = count()
@@ -45,6 +46,7 @@ class Question:
     def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None) -> None:
         self.number = next(Question._numbers)
         self.usual = usual
+        self.passing = False
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
         self.subject: Hashable = None
@@ -136,6 +138,11 @@ class Condition:
     @property
     def possible(self) -> bool:
         return bool(self.cubes)
+
+    @property
+    def machines(self) -> int:
+        """The kinds of machine on which it may hold."""
+        return reduce(or_, (cube.machines for cube in self.cubes), 0)
 
     def excludes(self, other: Condition) -> bool:
         if self is ALWAYS or other is ALWAYS:

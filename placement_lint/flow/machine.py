@@ -487,7 +487,8 @@ class Machine:
             value = run()
             if not self.dead:
                 exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(depth), value))
-            whole = whole and not self.dead and self.path is inside
+            # What else a branch survives is left to what comes after: it would entangle all of that.
+            whole = whole and not self.dead and (self.path is inside or self.path.machines == inside.machines)
             self.store.roll_back()
             self.dead = False
         self.path, self.reach, self.tested = path, reach, tested

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
 from contextlib import AbstractContextManager
 from functools import partial
@@ -163,6 +163,7 @@ def _if(machine: Machine, node: cst.If) -> None:
     holds, saw_gpu = machine.test(lambda: operators.condition(machine, node.test))
     if machine.dead:
         return
+    _note_passing(machine, holds)
     machine.guards.append(node.test)
     with machine.on_gpu(saw_gpu):
         machine.fork(
@@ -170,6 +171,28 @@ def _if(machine: Machine, node: cst.If) -> None:
             asks=True,
         )
     machine.guards.pop()
+
+
+def _note_passing(machine: Machine, holds: Condition) -> None:
+    """What a test asks about the variable of a loop that is running is so on some pass: ``if epoch == 3``."""
+    if not machine.loops:
+        return
+    variables = frozenset(name for loop in machine.loops for name in _bound_by(loop.target))
+    for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
+        if not question.passing and not variables.isdisjoint(_NAMES.findall(question.text)):
+            question.passing = True
+
+
+_NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+def _bound_by(target: cst.CSTNode) -> Iterator[str]:
+    """The names that the target of a loop binds."""
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _bound_by(element.value)
 
 
 def _block(machine: Machine, body: cst.BaseSuite) -> Value:

@@ -259,6 +259,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "group_added": {"added": True},
         "head_only": {"unfrozen": False},
         "perceptual": "it was trained elsewhere",
+        "thawed_with_a_group": {"added": True},
         "two_stages": REPAIRED,
         "rebuilt": {"added": True},
     },
