@@ -32,6 +32,22 @@ MACHINES = {
 MAX_CUBES = 8
 
 
+# A place between numbers: (2, 0) is just below 2, (2, 1) just above.
+Cut = tuple[float, int]
+_NO_BEGINNING, _NO_END = (float("-inf"), 0), (float("inf"), 0)
+
+
+class Range(NamedTuple):
+    """Between which cuts a number lies; ``subject`` says which number."""
+
+    subject: Hashable
+    above: Cut
+    below: Cut
+
+    def excludes(self, other: Range) -> bool:
+        return self.subject == other.subject and (self.above >= other.below or other.above >= self.below)
+
+
 class Question:
     """Something the program asks and the analysis cannot answer.
 
@@ -39,6 +55,7 @@ class Question:
     ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``,
     ``mode == "ddp"``. ``usual`` is the answer that goes without saying. ``source`` is how the program words it.
     ``number`` is higher the later it was first asked. One that is ``passing`` is answered yes on some pass of a loop.
+    What an answer tells of a number's size is its ``range``.
     """
 
     _numbers = count()
@@ -55,6 +72,12 @@ class Question:
         self.yes, self.no = Answer(self, True), Answer(self, False)
         self.yes.opposite, self.no.opposite = self.no, self.yes
 
+    def measure(self, subject: Hashable, above: Cut, below: Cut = _NO_END) -> None:
+        """Yes says that a number lies between two cuts; no, where there is only one, that it lies before it."""
+        self.yes.range = Range(subject, above, below)
+        if below == _NO_END:
+            self.no.range = Range(subject, _NO_BEGINNING, above)
+
     @property
     def text(self) -> str:
         source = self.source
@@ -65,6 +88,7 @@ class Answer:
     """A question together with yes or no."""
 
     opposite: Answer
+    range: Range | None = None
 
     def __init__(self, question: Question, given: bool) -> None:
         self.question = question
@@ -98,6 +122,9 @@ class Cube(NamedTuple):
         mine = self.answers
         for answer in other.answers:
             if answer.opposite in mine:
+                return False
+            extent = answer.range
+            if extent is not None and any(known.range and extent.excludes(known.range) for known in mine):
                 return False
             rivals = answer.question.rivals
             if answer.given and rivals is not None:

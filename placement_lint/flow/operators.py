@@ -202,14 +202,28 @@ def _positive(node: cst.Comparison, operator: type) -> cst.Comparison:
 
 def _question(machine: Machine, left: Value, right: Value, operator: type, node: cst.Comparison) -> Question:
     flag = _as_flag(machine, left, right, operator)
-    if flag is not None:
-        flag.source = flag.source or _positive(node, operator)
-        return flag
     text = _positive(node, operator)
     subject = (operator.__name__, left, right)
-    if operator in (cst.Equal, cst.Is):
-        return machine.question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
-    return machine.question(subject, text=text)
+    if flag is not None:
+        question = flag
+        flag.source = flag.source or text
+    elif operator in (cst.Equal, cst.Is):
+        question = machine.question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
+    else:
+        question = machine.question(subject, text=text)
+    if isinstance(right, Const) and isinstance(right.value, (int, float)) and not isinstance(right.value, bool):
+        _measure(question, left, right.value, operator)
+    return question
+
+
+def _measure(question: Question, left: Value, bound: float, operator: type) -> None:
+    """``n > 1`` is never true together with ``n <= 1``, ``n < 1`` or ``n == 0``."""
+    if operator is cst.GreaterThan:
+        question.measure(left, (bound, 1))
+    elif operator is cst.GreaterThanEqual:
+        question.measure(left, (bound, 0))
+    elif operator is cst.Equal and question.rivals is not None:
+        question.measure(left, (bound, 0), (bound, 1))
 
 
 def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool | None:
