@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -62,6 +63,7 @@ from placement_lint.flow.vocabulary import (
     PARAMETRIC_LAYERS,
     RECURRENT_LAYERS,
     SEQUENCE_LAYERS,
+    TENSOR_ATTRIBUTES,
     WAITING_METHODS,
 )
 
@@ -184,13 +186,27 @@ def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Va
     return expressions.evaluate(machine, parameter.default)
 
 
-def takes_tensors(function: Function) -> list[bool]:
-    """For each positional parameter whether it can be taken for a tensor: it is not annotated as something else."""
-    parameters = function.node.params
-    return [
-        parameter.annotation is None or "Tensor" in Machine.text(parameter.annotation.annotation)
-        for parameter in (*parameters.posonly_params, *parameters.params)
-    ]
+def takes_tensors(machine: Machine, function: Function) -> list[bool]:
+    """For each positional parameter whether it can be taken for a tensor.
+
+    It cannot where it is annotated as something else, or read like something else: no tensor has ``graph.edge_index``.
+    """
+    known = machine.takes_tensors.get(function.node)
+    if known is None:
+        read = set(_ATTRIBUTE_READ.findall(Machine.text(function.node)))
+        others = {name for name, attribute in read if attribute not in TENSOR_ATTRIBUTES}
+        parameters = function.node.params
+        known = machine.takes_tensors[function.node] = [
+            parameter.name.value not in others
+            if parameter.annotation is None
+            else "Tensor" in Machine.text(parameter.annotation.annotation)
+            for parameter in (*parameters.posonly_params, *parameters.params)
+        ]
+    return known
+
+
+# ``graph.edge_index``, and neither ``graph.normalize()`` nor ``self.graph.edge_index``.
+_ATTRIBUTE_READ = re.compile(r"(?<![\w.])(\w+)\.([a-zA-Z]\w*)\b(?!\s*\()")
 
 
 def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
@@ -384,7 +400,11 @@ def _library_class(module: Object | Symbol) -> str:
     if isinstance(module.cls, External):
         return module.cls.name if module.cls.name.startswith("torch.nn.") else ""
     bases = [base.name for base in foreign_bases(module.cls) if isinstance(base, External)]
-    return next((name for name in bases if name in CONTAINERS or name in PARAMETRIC_LAYERS), "")
+    return next((name for name in bases if name in _KNOWN_FORWARDS), "")
+
+
+# Layers of torch.nn whose forward a class of the program may inherit.
+_KNOWN_FORWARDS = CONTAINERS | PARAMETRIC_LAYERS | LOSS_MODULES
 
 
 def _user_forward(machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call) -> Value:
@@ -393,7 +413,7 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
     if machine.standalone and place == OWN and not outermost:
         _check_registered(machine, module, node)
         return Tensor(OWN, None, Role.BATCH, assumed=True)
-    taken = (*takes_tensors(method)[1:], *[True] * len(arguments.positional))
+    taken = (*takes_tensors(machine, method)[1:], *[True] * len(arguments.positional))
     entering = Arguments(
         tuple(
             _entering(machine, value, place if tensor else NONE, node, outermost)
@@ -508,7 +528,8 @@ def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, 
 def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
     weight = machine.read(module.id, "weight")
     operands = inputs[:3]
-    reduction = machine.read(module.id, "#reduction")
+    # What a class of the program hands to the loss that it derives from is not looked at.
+    reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, "#reduction")
     if isinstance(weight, Tensor):
         operands = [*operands, Operand("the criterion's weight", weight)]
     result = tensors.operate(machine, node.func, operands, node)

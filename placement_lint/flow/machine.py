@@ -266,6 +266,8 @@ class Machine:
         self.requests: list[Request] = []
         # by the node that makes or moves a tensor in a forward: the arguments around it that are tensors as well
         self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
+        # by function, for each parameter whether it may be a tensor
+        self.takes_tensors: dict[cst.CSTNode, list[bool]] = {}
         # the wrappers of DistributedDataParallel
         self.in_ddp: list[Object] = []
         # the samplers that ask a process group for the rank, and the DataParallels that believe to be alone

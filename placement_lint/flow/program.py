@@ -230,7 +230,7 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
     if is_forward:
         inputs = tuple(
             Tensor(OWN, None, Role.INPUT, assumed=True) if tensor else unknown
-            for tensor, unknown in zip(calls.takes_tensors(method)[bound:], arguments.positional, strict=True)
+            for tensor, unknown in zip(calls.takes_tensors(machine, method)[bound:], arguments.positional, strict=True)
         )
         arguments = replace(arguments, positional=inputs, spread=False)
     if is_forward or is_step:

@@ -157,6 +157,13 @@ HOST_VALUE_ATTRIBUTES = {
     "is_meta", "itemsize", "nbytes", "is_quantized",
 }  # fmt: skip
 
+# What a tensor has that is no method.
+TENSOR_ATTRIBUTES = {
+    *HOST_VALUE_ATTRIBUTES, "device", "data", "grad", "T", "mT", "H", "mH", "real", "imag", "name", "volatile",
+    "is_cpu", "is_mps", "is_xpu", "is_xla", "is_meta", "is_mkldnn", "is_nested", "is_sparse_csr", "is_mtia",
+    "is_ipu", "is_vulkan", "is_maia", "output_nr", "retains_grad", "grad_dtype",
+}  # fmt: skip
+
 # What gives another tensor on the same memory.
 VIEWS = {
     "data", "detach", "T", "mT", "real", "imag", "indexing", "view", "view_as", "squeeze", "unsqueeze", "select",
