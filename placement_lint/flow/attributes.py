@@ -474,7 +474,7 @@ def hold(machine: Machine, item: Value, holder: Holder) -> None:
         if modules.is_module(machine, option) and isinstance(option, Object):
             for part in modules.reachable(machine, option):
                 machine.unregistered.setdefault(part, replace(holder, content="module"))
-        elif isinstance(option, Tensor) and option.role is Role.PARAMETER:
+        elif isinstance(option, Tensor) and option.role is Role.PARAMETER and option.uid:
             machine.unregistered.setdefault(option.uid, replace(holder, content="parameter"))
         elif isinstance(option, Sequence):
             for inner in option.items:

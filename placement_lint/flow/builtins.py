@@ -127,6 +127,15 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     return machine.lift(test, owner, name)
 
 
+def _callable(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    def test(option: Value) -> Value:
+        if isinstance(option, (Const, Function, Class)):
+            return Const(not isinstance(option, Const))
+        return machine.ask(machine.question(("callable", option), text=node))
+
+    return machine.lift(test, arguments.get(0) or NONE)
+
+
 def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
     if isinstance(owner, Symbol) and name == "module" and owner.id in machine.wraps:
         # The program wraps this very value elsewhere: here it is bare.
@@ -286,10 +295,10 @@ def _listed(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(0)
     if given is None:
         return machine.new_list(Sequence(()), node)
-    if isinstance(given, Parameters):
-        return machine.new_list(Sequence((replace(given, uid=0),), exact=False), node)
 
     def make(value: Value) -> Value:
+        if isinstance(value, Parameters):
+            return machine.new_list(Sequence((replace(value, uid=0),), exact=False), node)
         items = iteration.items_of(machine, value)
         if items is None:
             items = Sequence((iteration.element(machine, value, node),), exact=False)
@@ -351,6 +360,7 @@ def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "isinstance": _isinstance,
     "hasattr": _hasattr,
+    "callable": _callable,
     "getattr": _getattr,
     "setattr": _setattr,
     "super": _super,

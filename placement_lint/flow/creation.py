@@ -50,11 +50,18 @@ def note_use(machine: Machine, identity: int) -> None:
 
 def note_module_use(machine: Machine, module: Object) -> None:
     """A module made here is called; what it contains is used as a part of it."""
-    if module.id in machine.made and modules.learns(machine, module):
+    if module.id in machine.made and _learns_of_its_own(machine, module):
         note_use(machine, module.id)
         for part in modules.reachable(machine, module):
             if part != module.id:
                 machine.made.pop(part, None)
+
+
+def _learns_of_its_own(machine: Machine, module: Object) -> bool:
+    """Whether it has more to learn than the layers that it was given: one around a layer of the model has not."""
+    given = (part for part in modules.reachable(machine, module).values() if isinstance(part, Object))
+    own = (part for part in given if part.id in machine.made or part.id > module.id)
+    return any(modules.learns_itself(machine, part) for part in own)
 
 
 def note_keeping(machine: Machine, value: Value) -> None:

@@ -11,6 +11,7 @@ from placement_lint.flow.copying import replace
 from placement_lint.flow.events import GeneratorExhausted
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
+    NONE,
     TRUE,
     Const,
     Fact,
@@ -97,12 +98,17 @@ def consume(machine: Machine, value: Value, node: cst.CSTNode) -> None:
 
 def take(machine: Machine, value: Value, use: str, written: cst.CSTNode, node: cst.CSTNode) -> None:
     """Something wants parameters out of a value, which may have none left."""
+    machine.lift(lambda option: _take(machine, option, use, written, node), value)
+
+
+def _take(machine: Machine, value: Value, use: str, written: cst.CSTNode, node: cst.CSTNode) -> Value:
     for identity, maker in _generators(machine, value):
         fact = machine.read(identity, _CONSUMED)
         if fact is not None:
             machine.lift(lambda known, maker=maker: _report(machine, known, maker, use, written, node), fact)
             break
     consume(machine, value, node)
+    return NONE
 
 
 def _report(

@@ -295,7 +295,8 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     """A module of torch.nn."""
     module = modules.new_module(machine, External(name), node, arguments.keyword("device"))
     if name in CONTAINERS or name in PARAMETER_CONTAINERS:
-        machine.write(module.id, modules.ITEMS, methods.items_of_container(machine, arguments))
+        items = methods.items_of_container(machine, arguments)
+        machine.write(module.id, modules.ITEMS, modules.as_content(machine, module, items))
         return module
     if name in LOSS_MODULES:
         _criterion(machine, module, name, arguments, node)

@@ -65,6 +65,7 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
     if name == "extend" and added:
         more = content(machine, added[0])
         added = more.items if more is not None else ()
+    added = tuple(modules.as_content(machine, module, value) for value in added)
     for value in added:
         creation.note_keeping(machine, value)
         coverage.registered(machine, value)

@@ -6,7 +6,8 @@ buffers are in its place cell; those of a class of this program are attribute ce
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import libcst as cst
 
@@ -184,10 +185,11 @@ PLAIN = "#plain"
 
 def learns(machine: Machine, root: Object) -> bool:
     """Whether there are, in sight, layers or Parameters with something to learn."""
-    return any(_learns(machine, part) for part in reachable(machine, root).values() if isinstance(part, Object))
+    return any(learns_itself(machine, part) for part in reachable(machine, root).values() if isinstance(part, Object))
 
 
-def _learns(machine: Machine, part: Object) -> bool:
+def learns_itself(machine: Machine, part: Object) -> bool:
+    """Whether a module has something to learn besides what its parts have."""
     if any(isinstance(child, Tensor) and child.role is Role.PARAMETER for _, child in children(machine, part)):
         return True
     if isinstance(part.cls, Class):
@@ -220,12 +222,33 @@ def _fully_known(cls: Class) -> bool:
     )
 
 
+def as_content(machine: Machine, container: Object, value: Value) -> Value:
+    """What a container keeps of a value, or of each in a sequence: a ParameterList makes Parameters of its tensors."""
+    if not isinstance(container.cls, External) or container.cls.name not in PARAMETER_CONTAINERS:
+        return value
+    if isinstance(value, (Sequence, Mapping)):
+        return _each(value, lambda item: as_content(machine, container, item))
+
+    def keep(option: Value) -> Value:
+        plain = isinstance(option, Tensor) and option.role is not Role.PARAMETER
+        return parameter(option, machine, container.node) if plain else option
+
+    return machine.lift(keep, value)
+
+
 def items_of(machine: Machine, module: Object) -> Value | None:
     """What a container holds; in a replica, where the replica has it."""
     items = machine.read(module.id, ITEMS)
-    if isinstance(items, Sequence) and machine.replica and module.id in machine.replicated:
-        return replace(items, items=tuple(machine.lift(_in_replica, item) for item in items.items))
+    if isinstance(items, (Sequence, Mapping)) and machine.replica and module.id in machine.replicated:
+        return _each(items, lambda item: machine.lift(_in_replica, item))
     return items
+
+
+def _each(held: Sequence | Mapping, change: Callable[[Value], Value]) -> Sequence | Mapping:
+    """The content of a container with each item changed."""
+    if isinstance(held, Sequence):
+        return replace(held, items=tuple(change(item) for item in held.items))
+    return replace(held, items=tuple((key, change(item)) for key, item in held.items))
 
 
 def _in_replica(value: Value) -> Value:
@@ -320,21 +343,19 @@ def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:
 
 
 def _move_tensors(machine: Machine, module: Object, place: Place, note: Note) -> None:
+    def moved(option: Value) -> Value:
+        if isinstance(option, Tensor) and option.role in _REGISTERED:
+            return replace(option, place=place, history=(*option.history, note))
+        return option
+
     for name in machine.store.names(module.id):
         value = machine.read(module.id, name)
         if value is None:
             continue
-        if name == ITEMS and isinstance(value, Sequence):
-            items = tuple(machine.lift(lambda item: _moved_tensor(item, place, note), item) for item in value.items)
-            machine.write(module.id, name, replace(value, items=items))
+        if name == ITEMS and isinstance(value, (Sequence, Mapping)):
+            machine.write(module.id, name, _each(value, partial(machine.lift, moved)))
         elif any(isinstance(option, Tensor) for _, option in alternatives(value)):
-            machine.write(module.id, name, machine.lift(lambda option: _moved_tensor(option, place, note), value))
-
-
-def _moved_tensor(value: Value, place: Place, note: Note) -> Value:
-    if isinstance(value, Tensor) and value.role in _REGISTERED:
-        return replace(value, place=place, history=(*value.history, note))
-    return value
+            machine.write(module.id, name, machine.lift(moved, value))
 
 
 def placements(machine: Machine, module: Object | Symbol) -> Iterator[tuple[Object | Symbol, Value]]:

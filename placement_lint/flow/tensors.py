@@ -87,8 +87,11 @@ from placement_lint.rule import Note
 
 def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node: cst.Call) -> Value:
     """A factory's result: ``torch.zeros(3, device=d)``."""
-    given = arguments.keyword("device")
+    given, filled = arguments.keyword("device"), arguments.keyword("out")
     _note_inputs(machine, node)
+    if filled is not None and filled != NONE:
+        # ``torch.arange(n, out=t)`` is ``t``, where that is.
+        return filled
     if given is None or given == NONE:
         if name in FACTORIES_OF_DATA and (data := arguments.get(0, "data")) is not None and _has_place(machine, data):
             return machine.lift(lambda option: _from_data(machine, name, option, node), data)

@@ -65,6 +65,7 @@ print(net(torch.randn(4, 8)).shape)
 """,
     silent="""\
 - The module has no parameters: `nn.ReLU()`, `nn.Softmax(dim=1)`, a loss, a norm with `affine=False`.
+- It is made around layers of the model, and has no weights besides theirs.
 - Its weights are set, loaded or frozen where it is made: a fixed filter.
 - It is made once, before the optimizer takes the parameters, as by a call with a sample, or no optimizer is
   seen to step.

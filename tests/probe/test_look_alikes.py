@@ -97,6 +97,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "index_only": {"operation": "indexing with it"},
         "like_and_new": {"device": "that of the input"},
         "shape_and_python": {"scalar": True},
+        "written_into": {"device": "that of the input"},
     },
     "global-rank-as-ordinal": {
         "local_rank": {"ordinal": "local rank"},
@@ -154,6 +155,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "lazy_layers": "the Parameters are there from the beginning",
         "modules_in_functions": REPAIRED,
         "without_parameters": {"made": "Softmax"},
+        "around_a_layer": {"made": "Softmax"},
     },
     "module-not-on-first-device": {
         "helpers_move": {"place": "cuda:0"},
@@ -162,6 +164,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "nothing_to_move": {"parameters": False},
         "single_id": {"device_ids": [0]},
         "use_cuda": {"place": "cuda:0"},
+        "by_number": {"place": "cuda:0"},
     },
     "move-on-non-movable": {
         "asked_first": REPAIRED,
@@ -172,6 +175,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "own_to": "the object has a `to` of its own",
         "packed": {"kind": "PackedSequence"},
         "unknown_collate": "the object may have a `to` of its own",
+        "asks_for_the_method": REPAIRED,
     },
     "move-result-discarded": {
         "assigned": REPAIRED,
@@ -179,6 +183,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "modules": {"receiver": "module"},
         "unknown_receiver": {"receiver": "module"},
         "walrus_and_nested": REPAIRED,
+        "argument_that_is_no_tensor": {"receiver": "module"},
     },
     "non-batch-argument": {
         "buffer": "the tensor is no argument",
@@ -229,6 +234,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "prefetcher": {"stray": "cuda"},
         "same_flag": {"stray": "cuda"},
         "noise_like_its_scale": {"stray": "cuda:0"},
+        "own_loss": {"stray": "cuda"},
+        "parameter_list_of_tensors": {"stray": "cuda"},
     },
     "optimizer-before-materialize": {
         "built_afterwards": REPAIRED,
@@ -269,6 +276,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "first_of_generator": "the generator is not used up",
         "leaf_on_device": {"asked": "afterwards"},
         "lists": {"how": "empty", "listed": True},
+        "used_up_on_another_path": {"how": "empty", "listed": True},
     },
     "optimizer-stale-after-replacement": {
         "add_param_group": {"added": True},
@@ -354,6 +362,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "nets_in_trainer": "its owner is no module",
         "sequential_from_list": {"container": "ModuleList"},
         "teacher": "what it holds is moved or frozen by others",
+        "list_of_registered": {"registered_too": True},
     },
     "unregistered-tensor-attribute": {
         "apply_overridden": "the module takes the tensor along itself",
