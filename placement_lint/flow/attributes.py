@@ -83,12 +83,13 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
     place = owner.place if isinstance(owner, Tensor) and name == "is_cuda" else owner if name == "type" else None
     if isinstance(place, Device) and place.kind in ("cuda", "replica"):
         machine.saw_gpu = True
-    return machine.lift(lambda option: _read(machine, option, name, node), owner)
+    value = machine.lift(lambda option: _read(machine, option, name, node), owner)
+    ranks.notice_attribute(machine, name, value)
+    return value
 
 
 def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
     _note_other(machine, owner, node)
-    ranks.notice_name(machine, name)
     machine.sets_epoch = machine.sets_epoch or name == "set_epoch"
     if isinstance(owner, External):
         return imports.library(f"{owner.name}.{name}")
@@ -282,7 +283,9 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
         return Bound(owner, name, node=node)
     if name in _METHODS_OF_UNKNOWN:
         return Bound(owner, name, node=node)
-    part = machine.part(owner.id, name, node, owner)
+    if name == "is_cuda" and machine.looks_at_forward:
+        return machine.ask(machine.own_on_gpu)
+    part = machine.part(owner.id, name, node, owner, "torch.dtype" if name == "dtype" else "")
     if modules.is_module(machine, owner):
         modules.treat_as_module(machine, part)
     return part

@@ -81,6 +81,8 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "torch.Tensor"
     if value == ARRAY and isinstance(cls, External):
         return cls.name == "numpy.ndarray"
+    if isinstance(value, Device) and isinstance(cls, External):
+        return cls.name == "torch.device"
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
         if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
             return False
@@ -97,8 +99,8 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "builtins.tuple"
     if isinstance(cls, External) and isinstance(value, (Mapping, StateDict)):
         return _is_dict(cls)
-    if isinstance(value, Const) and isinstance(cls, External) and cls.name.startswith("builtins."):
-        return type(value.value).__name__ == cls.name.partition(".")[2]
+    if isinstance(value, Const) and isinstance(cls, External) and cls.name.startswith(("builtins.", "torch.")):
+        return f"builtins.{type(value.value).__name__}" == cls.name
     return None
 
 

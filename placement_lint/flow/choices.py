@@ -46,6 +46,8 @@ class Chosen:
     text: str
     # the command-line option that names the device, where there is one
     option: Symbol | None = None
+    # another file's code made it, from the machine alone: it would do on any, which says nothing of the program
+    helpful: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Request:
     follows: bool
     # what the program could name its device by, there
     names: frozenset[str]
+    # the program's own file asks
+    at_home: bool
 
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:
@@ -74,10 +78,14 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
         for answer in cube.answers if cube.machines != NO_GPU else ():
             answer.question.chooses_cpu = answer.given
     if on_cpu and len(places) > 1:
-        machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text))
+        machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0])))
     for option in options:
         elsewhere = machine.question(("elsewhere", option), text=f"{option.text or text} names another device")
         machine.chosen.append(Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option))
+
+
+def _is_helpful(machine: Machine, choice: Condition) -> bool:
+    return not machine.at_home and not any(cube.answers for cube in choice.cubes)
 
 
 # What a command line was parsed by.
@@ -123,12 +131,13 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None
     if machine.sure_of_gpu or machine.expects("AssertionError", "RuntimeError"):
         return
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
-    machine.requests.append(Request(node, scene, how, current_is_chosen(machine), visible(machine)))
+    machine.requests.append(Request(node, scene, how, current_is_chosen(machine), visible(machine), machine.at_home))
     guarding = _device_flags(machine.tested)
     if guarding is not None:
         text = _flag_text(machine.tested)
         note = Note(node, f"moved only {text} here")
-        machine.chosen.append(Chosen(guarding.negation, _none_of(guarding), note, text))
+        helpful = _is_helpful(machine, guarding)
+        machine.chosen.append(Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful))
 
 
 def request_literal(
@@ -239,6 +248,8 @@ def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
     if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
+        return False
+    if chosen.helpful and all(asked.at_home for asked in visits):
         return False
     return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import libcst as cst
@@ -25,7 +26,14 @@ def note_parameter(machine: Machine, parameter: Tensor, data: Tensor, node: cst.
         _note(machine, parameter.uid, node, "Parameter")
 
 
+# Decorators that run a function once and keep what it returned.
+_RUN_ONCE = re.compile(r"(?:.*\.)?(?:\w*cached?(?:_\w+)?|memoi[sz]ed?|singleton|\w*once)", re.IGNORECASE)
+
+
 def _note(machine: Machine, identity: int, node: cst.CSTNode, cls: str) -> None:
+    running = [frame.function for frame in machine.frames if frame.function is not None]
+    if any(_RUN_ONCE.fullmatch(name) for function in running for name in function.decorators):
+        return
     machine.made[identity] = Made(node, machine.scene, cls)
     machine.made_in_forward.add(identity)
 

@@ -29,7 +29,7 @@ def device_from_text(text: str) -> Device | None:
 def as_place(value: Value) -> Place | None:
     """The place that a ``device`` argument names; None where it names none (``None``, a dtype)."""
     if isinstance(value, (Device, Symbol)):
-        return value
+        return None if isinstance(value, Symbol) and value.type == "torch.dtype" else value
     if isinstance(value, Tensor):
         return value.place
     if isinstance(value, Const):

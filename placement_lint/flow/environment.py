@@ -7,7 +7,7 @@ import libcst as cst
 from placement_lint.flow import numbering, ranks
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import NONE, Const, External, Kind, Mapping, Object, Value
+from placement_lint.flow.values import ABSENT, NONE, TRUE, Const, External, Kind, Mapping, Object, Value
 
 ENVIRON = External("os.environ")
 
@@ -36,6 +36,14 @@ def write(machine: Machine, key: Value, value: Value, node: cst.CSTNode) -> None
         machine.write(machine.module_frame, _cell(key), value)
     if key == Const("CUDA_VISIBLE_DEVICES"):
         numbering.restrict(machine, value, node)
+
+
+def contains(machine: Machine, key: Const, asked: Value) -> Value:
+    """``"RANK" in os.environ``: surely where the program wrote it, else what nobody knows."""
+    written = machine.store.read(machine.module_frame, _cell(key))
+    if written is None:
+        return asked
+    return machine.lift(lambda option: asked if option is ABSENT else TRUE, machine.restrict(written))
 
 
 def put(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

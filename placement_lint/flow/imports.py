@@ -249,7 +249,8 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     options = []
     for name in names:
         value = attribute(machine, module, name)
-        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the name is {name!r}")
+        # Not all that a module exports is meant to be named here: what holds for one name alone is nothing to say.
+        question = machine.question(("Equal", key, Const(name)), ("equal", key))
         options.append((answered(question, True), value if value is not None else machine.fresh()))
     return machine.either(options)
 

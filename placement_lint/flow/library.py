@@ -218,7 +218,7 @@ def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
 
     def name_device(place: Value) -> Value:
         numbering.name_device(machine, place, node, node)
-        ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node)
+        ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node, works=False)
         return place
 
     given = arguments.get(0, "device") or arguments.keyword("type")

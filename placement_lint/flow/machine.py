@@ -275,6 +275,10 @@ class Machine:
         self.parallels: list[Parallel] = []
         # by class (or object): the attributes that a forward assigns or changes
         self.changed: set[tuple[int, str]] = set()
+        # tests of a tensor's device under which it is moved to that very device, and nothing else
+        self.moving_tests: set[cst.BaseExpression] = set()
+        # the global ranks by whose number something was put on a GPU
+        self.ranks_at_work: set[int] = set()
         # plain tensors that replicas add to: as buffers they would be no better
         self.accumulating: set[tuple[int, str]] = set()
         self.shared_changes: list[tuple[SharedTensorChanged, int, frozenset[str]]] = []
@@ -436,6 +440,11 @@ class Machine:
         self.store.write(owner, name, value)
 
     # --- paths -----------------------------------------------------------------------------------------
+
+    @property
+    def looks_at_forward(self) -> bool:
+        """Whether the forward of a module is looked at by itself: its tensors are taken to be where the module is."""
+        return self.standalone and bool(self.in_forward)
 
     def question(self, subject: Hashable, rivals: Hashable = None, text: str | cst.CSTNode = "") -> Question:
         """The question about ``subject``: the same object each time it is asked."""

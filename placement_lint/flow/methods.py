@@ -92,6 +92,8 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         return _mapping_method(machine, receiver, name, arguments)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "split":
         return _split(machine, receiver.value, arguments, node)
+    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name in _TEXT_METHODS:
+        return _edited(machine, receiver.value, name, arguments, node)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
         values = arguments.positional
         if ":" in receiver.value:
@@ -115,6 +117,21 @@ def _split(machine: Machine, text: str, arguments: Arguments, node: cst.Call) ->
         return machine.fresh(node)
     parts = text.split(separator.value if isinstance(separator.value, str) and separator.value else None)
     return machine.new_list(Sequence(tuple(Const(part) for part in parts)), node)
+
+
+# Methods of a text that return another one.
+_TEXT_METHODS = {"strip", "lstrip", "rstrip", "lower", "upper", "replace", "removeprefix", "removesuffix"}
+
+
+def _edited(machine: Machine, text: str, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``"CUDA:0 ".strip().lower()``"""
+    given = [value.value for value in arguments.positional if isinstance(value, Const)]
+    if len(given) < len(arguments.positional) or arguments.keywords:
+        return machine.fresh(node)
+    try:
+        return Const(getattr(text, name)(*given))
+    except TypeError:
+        return machine.fresh(node)
 
 
 # What reads or changes the keys of a dict.

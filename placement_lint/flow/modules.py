@@ -461,6 +461,9 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
     holder = machine.unregistered.get(identity)
     if holder is None or holder.owner not in machine.in_forward or _cared_for(machine, identity, holder):
         return
+    if holder.content == "parameter" and identity in machine.ever_held:
+        # Somebody has given it to an optimizer by itself.
+        return
     if identity not in registered_below(machine, machine.in_forward[0]):
         machine.emit(
             UnregisteredUsed(

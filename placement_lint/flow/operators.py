@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeGuard
 
 import libcst as cst
 
 from placement_lint.flow import (
+    environment,
     expressions,
     methods,
     replicas,
@@ -35,6 +37,7 @@ from placement_lint.flow.values import (
     Loaded,
     Object,
     Place,
+    Role,
     Sequence,
     StateDict,
     Symbol,
@@ -172,13 +175,23 @@ def _tests_for_none(target: cst.ComparisonTarget) -> bool:
 def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
     operator = type(node.comparisons[0].operator)
     positive = _NEGATED.get(operator, operator)
+    if right == NONE and positive in (cst.Is, cst.Equal) and _may_be_left_out(left):
+        asked = machine.ask(machine.question(("left out", left.uid), text=_positive(node, positive)))
+        return asked if positive is operator else _flipped(machine, asked)
     answer = _decide(machine, left, right, positive)
     if answer is None:
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             return _compared_tensors(machine, left, right, node)
         asked = machine.ask(_question(machine, left, right, positive, node))
+        if positive is cst.In and right == environment.ENVIRON and isinstance(left, Const):
+            asked = environment.contains(machine, left, asked)
         return asked if positive is operator else _flipped(machine, asked)
     return Const(answer if positive is operator else not answer)
+
+
+def _may_be_left_out(value: Value) -> TypeGuard[Tensor]:
+    """Whether a value is only taken for a tensor, as an argument of a forward is: the program asks if it is there."""
+    return isinstance(value, Tensor) and value.assumed and value.role is Role.INPUT and bool(value.uid)
 
 
 def _flipped(machine: Machine, value: Value) -> Value:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from placement_lint.flow import (
+    attributes,
     calls,
     checkpoints,
     choices,
@@ -33,6 +34,7 @@ from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import (
     CudaInWorker,
+    DeviceNeverEqual,
     DevicesMixed,
     Event,
     FirstDeviceMissed,
@@ -99,7 +101,8 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
     events = [
         _settled(machine, event)
         for event in machine.events
-        if not _follows_from(event, ignoring, elsewhere) and (machine.forks or not isinstance(event, CudaInWorker))
+        if not _follows_from(machine, event, ignoring, elsewhere)
+        and (machine.forks or not isinstance(event, CudaInWorker))
     ]
     if log is not None:
         log.ended(machine, events)
@@ -116,7 +119,7 @@ def _settled(machine: Machine, event: Event) -> Event:
     return event
 
 
-def _follows_from(event: Event, ignoring: set[cst.CSTNode], elsewhere: set[cst.CSTNode]) -> bool:
+def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], elsewhere: set[cst.CSTNode]) -> bool:
     """Whether what happens only follows from something that is reported by itself.
 
     Tensors meet because one of them ignored the choice of device, or is shared by replicas; a rank's module is not on
@@ -124,12 +127,22 @@ def _follows_from(event: Event, ignoring: set[cst.CSTNode], elsewhere: set[cst.C
     """
     if isinstance(event, FirstDeviceMissed):
         return event.node in elsewhere
+    if isinstance(event, DeviceNeverEqual):
+        return event.node in machine.moving_tests
     if not isinstance(event, DevicesMixed):
         return False
-    if event.node in elsewhere:
+    if event.node in elsewhere or _may_be_replaced(machine, event):
         return True
     histories = (event.stray.tensor.history, event.home.tensor.history)
     return any(note.node in ignoring for history in histories for note in history)
+
+
+def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
+    """Whether a forward assigns the attribute anew, and uses what ``__init__`` left there under a condition only."""
+    holder = event.stray.tensor.holder
+    if holder is None or not all(cube.answers for cube in event.scene.when.cubes):
+        return False
+    return (attributes.identity(holder.owner), holder.name) in machine.changed
 
 
 @contextmanager
@@ -229,7 +242,7 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
         arguments = frameworks.trainer_arguments(machine, arguments, method.node)
     if is_forward:
         inputs = tuple(
-            Tensor(OWN, None, Role.INPUT, assumed=True) if tensor else unknown
+            Tensor(OWN, None, Role.INPUT, assumed=True, uid=machine.new_id()) if tensor else unknown
             for tensor, unknown in zip(calls.takes_tensors(machine, method)[bound:], arguments.positional, strict=True)
         )
         arguments = replace(arguments, positional=inputs, spread=False)

@@ -13,7 +13,7 @@ from placement_lint.flow.devices import current
 from placement_lint.flow.events import CurrentDeviceUnset, GlobalRankUsed, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import spelled
-from placement_lint.flow.values import NONE, Const, Device, Fact, Place, Symbol, Value
+from placement_lint.flow.values import NONE, Const, Device, Fact, Place, Symbol, Value, alternatives
 from placement_lint.rule import Note
 
 # A cell of the module frame: the process group of this process.
@@ -105,6 +105,16 @@ _SEVERAL_NODES = re.compile(
 )
 
 
+def _is_global(value: Value) -> bool:
+    return isinstance(value, Symbol) and _GLOBAL_RANK.search(value.text) is not None
+
+
+def notice_attribute(machine: Machine, name: str, value: Value) -> None:
+    """``args.local_rank`` is read; where that is the rank among all, or 0, nothing tells of several nodes."""
+    if not any(isinstance(option, Const) or _is_global(option) for _, option in alternatives(value)):
+        notice_name(machine, name)
+
+
 def notice_name(machine: Machine, name: object) -> None:
     """An option, attribute or variable that only programs for several nodes have."""
     if isinstance(name, str) and _SEVERAL_NODES.fullmatch(name):
@@ -117,15 +127,19 @@ def notice_option(machine: Machine, arguments: Arguments) -> None:
         notice_name(machine, option.value if isinstance(option, Const) else None)
 
 
-def name_gpu(machine: Machine, index: object, node: cst.CSTNode) -> None:
-    """A number that nobody knows names a GPU."""
-    if isinstance(index, Symbol) and _GLOBAL_RANK.search(index.text):
+def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = True) -> None:
+    """A number that nobody knows names a GPU; ``works`` unless it only does that, and puts nothing there."""
+    if isinstance(index, Symbol) and _is_global(index):
+        if works:
+            machine.ranks_at_work.add(index.id)
         note = Note(node, f"`{machine.text(node)}` takes the rank among all processes")
         machine.global_ranks.setdefault(index.id, []).append(Use(machine.scene, note, root(machine)))
 
 
 def _report_global_ranks(machine: Machine) -> None:
-    for uses in machine.global_ranks.values() if machine.several_nodes else ():
+    for rank, uses in machine.global_ranks.items() if machine.several_nodes else ():
+        if rank not in machine.ranks_at_work:
+            continue
         first, *others = {used.note.node: used for used in uses}.values()
         trace = tuple(used.note for used in others)
         label = machine.text(first.note.node)

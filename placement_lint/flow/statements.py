@@ -164,6 +164,8 @@ def _if(machine: Machine, node: cst.If) -> None:
     if machine.dead:
         return
     _note_passing(machine, holds)
+    if _moves_anyway(machine, node):
+        machine.moving_tests.add(node.test)
     machine.guards.append(node.test)
     with machine.on_gpu(saw_gpu):
         machine.fork(
@@ -193,6 +195,12 @@ def _bound_by(target: cst.CSTNode) -> Iterator[str]:
     elif isinstance(target, (cst.Tuple, cst.List)):
         for element in target.elements:
             yield from _bound_by(element.value)
+
+
+def _moves_anyway(machine: Machine, node: cst.If) -> bool:
+    """``if t.device != d: t = t.to(d)``: what does the same where the test is always true."""
+    tensor, _, device = machine.text(node.test).partition(".device != ")
+    return bool(device) and machine.text(node.body).strip() == f"{tensor} = {tensor}.to({device})"
 
 
 def _block(machine: Machine, body: cst.BaseSuite) -> Value:

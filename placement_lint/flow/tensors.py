@@ -54,6 +54,7 @@ from placement_lint.flow.values import (
     Lost,
     Object,
     Place,
+    Placed,
     Role,
     Sequence,
     Source,
@@ -433,8 +434,10 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         named = isinstance(key, Const) and isinstance(key.value, str)
         return replace(tensor, uid=0) if named else shapes.after_index(tensor, replace(tensor, uid=0), key)
     if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
-        # It may as well be a tuple of anything.
-        return machine.fresh(node)
+        # It may as well be a tuple of anything: tensors, of which nobody knows where they are.
+        part = machine.fresh(node)
+        machine.write(part.id, modules.PLACE, Placed(machine.fresh()))
+        return part
     for item in key.items if isinstance(key, Sequence) else (key,):
         if isinstance(item, Tensor) and _may_not_index(tensor, item):
             stray, home = Operand(node.value, tensor), Operand(node.slice[0], item)
@@ -470,7 +473,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name == "grad" and tensor.copied is not None and tensor.copied not in machine.retained:
         label = machine.text(node).removesuffix(".grad")
         machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
-    if name == "is_cuda" and tensor.place == OWN:
+    if name == "is_cuda" and (tensor.place == OWN or (isinstance(tensor.place, Symbol) and machine.looks_at_forward)):
         return machine.ask(machine.own_on_gpu)
     if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda", "replica"):
         return Const(tensor.place.kind != "cpu")

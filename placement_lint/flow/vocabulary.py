@@ -136,7 +136,8 @@ HOST_VALUE_METHODS = {
 
 # The types of what some of them return.
 HOST_VALUE_TYPES = {
-    "size": "torch.Size", "shape": "torch.Size", "item": "number", "tolist": "list", "numpy": "numpy.ndarray",
+    "size": "torch.Size", "shape": "torch.Size", "dtype": "torch.dtype",
+    "item": "number", "tolist": "list", "numpy": "numpy.ndarray",
     **dict.fromkeys(("dim", "ndimension", "numel", "nelement", "get_device", "ndim", "itemsize", "nbytes"), "int"),
     **dict.fromkeys(("is_contiguous", "is_floating_point", "is_complex", "is_cuda", "is_pinned"), "bool"),
 }  # fmt: skip
@@ -498,6 +499,7 @@ PROCESS_STARTERS = {
     *(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen")),
     *(f"{package}.{name}" for package in ("multiprocessing", "torch.multiprocessing") for name in ("Process", "Pool")),
     "os.system", "os.execv", "os.execvp", "os.execve",
+    "vllm.LLM",  # its engine is a process of its own
 }  # fmt: skip
 
 # What gives each process its GPU.

@@ -98,12 +98,15 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "like_and_new": {"device": "that of the input"},
         "shape_and_python": {"scalar": True},
         "written_into": {"device": "that of the input"},
+        "item_of_arguments": {"device": "that of the input"},
     },
     "global-rank-as-ordinal": {
         "local_rank": {"ordinal": "local rank"},
         "modulo": {"ordinal": "rank % count"},
         "one_rank": "nothing says that there is another node",
         "single_node": {"ordinal": "local rank"},
+        "only_compared": "nothing is put there",
+        "local_by_name": {"ordinal": "local rank"},
     },
     "hardcoded-device-in-replica": {
         "current_device": {"stray": "cuda"},
@@ -156,6 +159,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "modules_in_functions": REPAIRED,
         "without_parameters": {"made": "Softmax"},
         "around_a_layer": {"made": "Softmax"},
+        "made_once": {"kept": "once", "called_before": True},
     },
     "module-not-on-first-device": {
         "helpers_move": {"place": "cuda:0"},
@@ -184,6 +188,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_receiver": {"receiver": "module"},
         "walrus_and_nested": REPAIRED,
         "argument_that_is_no_tensor": {"receiver": "module"},
+        "only_the_type": "nothing is moved",
     },
     "non-batch-argument": {
         "buffer": "the tensor is no argument",
@@ -203,6 +208,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "moved-leaf-or-device-comparison": {
         "leaf_kept": "it reads the gradient of the leaf",
         "made_there": {"target": "cpu"},
+        "moves_anyway": "it moves where it is already",
         "own_device": "its device is a text",
         "retained": {"retained": True},
         "type_of_device": {"fault": "comparison", "index": True},
@@ -363,6 +369,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "sequential_from_list": {"container": "ModuleList"},
         "teacher": "what it holds is moved or frozen by others",
         "list_of_registered": {"registered_too": True},
+        "given_to_an_optimizer": "what it holds is optimized by others",
     },
     "unregistered-tensor-attribute": {
         "apply_overridden": "the module takes the tensor along itself",
@@ -371,6 +378,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "registered": {"role": "buffer"},
         "same_device": {"stray": "cuda"},
         "zero_dim": {"scalar": True},
+        "replaced_in_first_call": {"stray": "cuda"},
     },
     "visible-devices-misuse": {
         "after_import": REPAIRED,
@@ -380,6 +388,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "own_environment_then_child": "another process reads the variable",
         "renumbered": {"visible": "1", "device": "cuda:0"},
         "setdefault": "it does nothing where the variable is set",
+        "set_once": REPAIRED,
+        "no_device_named": "the variable is not set",
     },
     "wrapped-twice": {
         "first_epoch_only": REPAIRED,
