@@ -78,6 +78,8 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         # What begins as ``[]`` may be filled where nobody looks.
         if size is not None and not (size == Const(0) and isinstance(value.node, cst.List)):
             return truth(machine, size, node)
+    if isinstance(value, (Device, Function)):
+        return ALWAYS
     if isinstance(value, Object) and value.kind not in (Kind.LIST, Kind.DICT):
         return ALWAYS
     if isinstance(value, Symbol):

@@ -39,6 +39,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "ddp-device-arguments": {
         "conditional_ids": {"place": "cpu", "device_ids": None},
+        "device_given": {"place": "cuda:1", "device_ids": [1]},
         "cpu_gloo": {"place": "cpu", "device_ids": []},
         "local_rank": {"place": "cuda:1", "device_ids": [1], "output_device": 1},
         "model_parallel": "its module is on two GPUs, and no ids are given",
