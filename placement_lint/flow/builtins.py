@@ -129,6 +129,17 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     return machine.lift(test, owner, name)
 
 
+def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    def of(value: Value) -> Value:
+        if isinstance(value, Tensor) and not value.assumed and value.role is Role.PLAIN:
+            return External("torch.Tensor")
+        if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT):
+            return value.cls
+        return machine.fresh(node)
+
+    return machine.lift(of, arguments.get(0) or NONE)
+
+
 def _callable(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     def test(option: Value) -> Value:
         if isinstance(option, (Const, Function, Class)):
@@ -363,6 +374,7 @@ _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "isinstance": _isinstance,
     "hasattr": _hasattr,
     "callable": _callable,
+    "type": _type,
     "getattr": _getattr,
     "setattr": _setattr,
     "super": _super,

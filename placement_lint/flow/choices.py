@@ -27,6 +27,7 @@ from placement_lint.flow.values import (
     Object,
     Place,
     Symbol,
+    Tensor,
     Value,
     alternatives,
     compare,
@@ -67,7 +68,9 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     """Something is moved to ``target``: if that is the CPU on some machines, the program chooses."""
     if machine.standalone:
         return
-    places = [(guard, as_place(option)) for guard, option in alternatives(target)]
+    # Where another tensor is says nothing of what the program would choose.
+    named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
+    places = [(guard, as_place(option)) for guard, option in named]
     on_cpu = [guard for guard, place in places if place == CPU]
     options = [option for _, place in places if (option := _option(place)) is not None]
     if not options and not (on_cpu and len(places) > 1):

@@ -32,6 +32,7 @@ from placement_lint.flow.values import (
     Choice,
     Const,
     Device,
+    External,
     Function,
     Kind,
     Loaded,
@@ -245,6 +246,8 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
     if operator in (cst.Is, cst.Equal):
         if isinstance(left, Const) and isinstance(right, Const):
             return left.value == right.value
+        if isinstance(left, External) and isinstance(right, External):
+            return True if left == right else False if _are_other_types(left, right) else None
         if isinstance(left, (Device, Symbol)) and isinstance(right, (Device, Symbol)):
             return True if left == right else _same_device(left, right)
         if NONE in (left, right):
@@ -266,6 +269,11 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
     return None
+
+
+def _are_other_types(left: External, right: External) -> bool:
+    """A list is no tensor; of names of one library one may be another's alias."""
+    return (left.name.partition(".")[0] == "builtins") is not (right.name.partition(".")[0] == "builtins")
 
 
 def _may_name_the_wrapped(key: Value) -> bool:

@@ -519,7 +519,7 @@ COLLECTIVES_ON_THE_CURRENT_DEVICE = {
 HOST_READERS = re.compile(
     r"numpy\.(?:asarray|array|ascontiguousarray|asanyarray|concatenate|stack|vstack|hstack|save)"
     r"|sklearn\.metrics\.\w+|matplotlib\.pyplot\.(?:plot|imshow|scatter|hist|bar)"
-    r"|scipy\.\w+(?:\.\w+)*"
+    r"|scipy\.(?!(?:\w+\.)*is[a-z_]+$)\w+(?:\.\w+)*"  # ``scipy.sparse.issparse`` looks at the type alone
 )
 
 # Every name that the tables know, for ``from torch.nn import *``.

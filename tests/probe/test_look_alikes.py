@@ -79,6 +79,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
         "guarded": {"choice": "cuda"},
+        "type_of_labels": "nothing else is ever chosen",
         "lightning_on_gpu": {"choice": "cuda"},
         "no_choice": {"choice": "cuda"},
         "seed_and_amp": {"asked": "cpu"},
@@ -221,6 +222,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "asks_for_the_type": "nothing is copied to the host",
+        "type_of_tensor": "nothing is copied to the host",
         "cpu_first": {"place": "cpu"},
         "dataset_side": {"place": "cpu"},
         "helper_checks": REPAIRED,
