@@ -64,6 +64,8 @@ class Question:
         self.number = next(Question._numbers)
         self.usual = usual
         self.passing = False
+        # it tells one of the names that a module exports from the others, of which not all are meant
+        self.by_name = False
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
         self.subject: Hashable = None

@@ -249,8 +249,8 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     options = []
     for name in names:
         value = attribute(machine, module, name)
-        # Not all that a module exports is meant to be named here: what holds for one name alone is nothing to say.
-        question = machine.question(("Equal", key, Const(name)), ("equal", key))
+        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the name is {name!r}")
+        question.by_name = True
         options.append((answered(question, True), value if value is not None else machine.fresh()))
     return machine.either(options)
 
