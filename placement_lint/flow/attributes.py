@@ -72,6 +72,7 @@ from placement_lint.flow.vocabulary import (
     ITEM_TYPES,
     MODEL_OUTPUTS,
     MODULE_ATTRIBUTES,
+    PARTS_OF_MODELS,
 )
 from placement_lint.rule import Note
 
@@ -216,7 +217,7 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         return modules.place_of(machine, module)
     part = machine.part(module.id, name, node, module)
     if isinstance(module.cls, External):
-        modules.treat_as_module(machine, part)
+        modules.treat_as_module(machine, part, surely=name in PARTS_OF_MODELS)
     return part
 
 
@@ -371,6 +372,7 @@ def _write(
 def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode) -> None:
     """Assigning ``requires_grad`` is right for tensors; a module that does not define it just gets an attribute."""
     on_module = isinstance(owner, Object) and owner.kind in (Kind.MODULE, Kind.WRAPPER)
+    on_module = on_module or (isinstance(owner, Symbol) and owner.id in machine.modules_by_name)
     if not on_module and not isinstance(owner, Tensor):
         return
     if isinstance(owner, Object) and (machine.constructing(owner) or _defines(machine, owner, name)):

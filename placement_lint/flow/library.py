@@ -51,6 +51,7 @@ from placement_lint.flow.values import (
     NONE,
     TRUE,
     AtLeast,
+    Class,
     Const,
     Device,
     External,
@@ -477,11 +478,16 @@ def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
 
 def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call) -> Value:
     """Iterating over the parts of a module."""
-    if not isinstance(module, Object):
-        return machine.fresh()
-    parts: list[Value] = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
-    if name in ("modules", "named_modules"):
+    parts: list[Value] = []
+    if isinstance(module, Object):
+        parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
+    if isinstance(module, Object) and name in ("modules", "named_modules"):
         parts = list(_parts(machine, module))
+    own = isinstance(module, Object) and isinstance(module.cls, Class)
+    if not parts and name in ("children", "named_children") and not own:
+        part = machine.part(module.id, "a child", node, module)
+        modules.treat_as_module(machine, part, surely=True)
+        parts = [part]
     if name in ("items", "named_children", "named_modules"):
         parts = [Sequence((machine.fresh("name"), part)) for part in parts]
     return Sequence(tuple(parts), exact=False) if parts and name != "keys" else machine.fresh()

@@ -228,6 +228,8 @@ class Machine:
         self.optimizers: list[Object] = []
         # unknown values that are used as only modules can be
         self.modules_by_use: set[int] = set()
+        # parts of a library's model that are modules by how they are come by
+        self.modules_by_name: set[int] = set()
         # by the id of a module or class: where one was first moved to CUDA or wrapped
         self.moved: dict[int, Note] = {}
         self.wraps: dict[int, list[Note]] = {}

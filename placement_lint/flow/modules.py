@@ -69,10 +69,12 @@ def is_module(machine: Machine, value: Value) -> bool:
     return isinstance(value, Symbol) and value.id in machine.modules_by_use
 
 
-def treat_as_module(machine: Machine, value: Value) -> None:
-    """The program uses an unknown value as only a module can be used."""
+def treat_as_module(machine: Machine, value: Value, surely: bool = False) -> None:
+    """The program uses an unknown value as only a module can be used, or it is ``surely`` one."""
     if isinstance(value, Symbol):
         machine.modules_by_use.add(value.id)
+        if surely:
+            machine.modules_by_name.add(value.id)
 
 
 def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, device: Value | None = None) -> Object:

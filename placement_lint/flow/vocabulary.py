@@ -182,6 +182,13 @@ SAME_SHAPE = {
 # What comes out of a tensor without its past: no backward goes through.
 SEVERING = {"data", "detach", "numpy", "long", "int", "bool", "argmax", "argmin", "sign", "comparison"}
 
+# What library models call their parts; what else one has may be a Parameter.
+PARTS_OF_MODELS = {
+    "features", "classifier", "fc", "head", "heads", "layer1", "layer2", "layer3", "layer4", "conv1", "bn1", "stem",
+    "encoder", "decoder", "backbone", "blocks", "trunk", "avgpool", "maxpool", "embeddings", "transformer", "bert",
+    "roberta", "base_model", "vision_model", "text_model", "visual", "patch_embed", "AuxLogits",
+}  # fmt: skip
+
 # Reductions: 0-dim without a ``dim`` argument.
 REDUCTIONS = {
     "sum", "mean", "max", "min", "prod", "norm", "std", "var", "median", "all", "any", "argmax", "argmin",

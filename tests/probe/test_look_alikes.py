@@ -332,6 +332,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "other_objects": "its objects are neither modules nor tensors",
         "own_attribute": "the module reads the attribute itself",
         "parameters": {"module": False},
+        "parts_of_a_library_model": {"module": False},
     },
     "shared-state-in-replica": {
         "collected_outside": REPAIRED,
