@@ -642,11 +642,11 @@ def _write_item(
     replicas.change_item(machine, owner, key, value, node)
     if isinstance(owner, (Loaded, StateDict)):
         wrappers.keys_used(machine, owner)
+    if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):
+        optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     if not isinstance(owner, Object):
         return NONE
     creation.note_keeping(machine, value)
-    if owner.kind is Kind.MODULE:
-        optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
         machine.write(owner.id, "#map", _with_key(machine, mapping, key, value))

@@ -403,9 +403,10 @@ def _touched(fact: Value) -> frozenset[int]:
 
 
 def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None:
+    concerned = {one for part in touched for one in coverage.around(machine, part)}
     for optimizer in machine.optimizers:
         covered = _covered(machine, optimizer)
-        if covered & touched and not what.fresh & covered:
+        if covered & concerned and not what.fresh & covered:
             known = machine.read(optimizer.id, _STALE)
             earlier = known.items if isinstance(known, Sequence) else ()
             machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"stale {id(what.node)}", what))))

@@ -649,7 +649,7 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
         moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
         moved = transfers.copied(machine, tensor, moved, arguments, node)
         named = as_place(place)
-        if machine.statement is node and named is not None and _could_be_assigned(node):
+        if machine.statement is node and named is not None and _could_be_assigned(machine, node):
             machine.discarded.add(tensor.created or tensor.uid)
             receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
             assignable = not isinstance(receiver, cst.Name) or _would_be_seen(machine, receiver.value, node)
@@ -671,14 +671,17 @@ def _mentions(text: str, name: str) -> bool:
     return re.search(rf"\b{name}\b", text) is not None
 
 
-def _could_be_assigned(node: cst.Call) -> bool:
+def _could_be_assigned(machine: Machine, node: cst.Call) -> bool:
     """Whether a statement ``x.to(d)`` was meant to change ``x``: warming a GPU up with a temporary is not."""
     method = node.func
-    return (
-        isinstance(method, cst.Attribute)
-        and method.attr.value != "type_as"
-        and isinstance(method.value, (cst.Name, cst.Attribute, cst.Subscript))
-    )
+    if not isinstance(method, cst.Attribute) or method.attr.value == "type_as":
+        return False
+    receiver: cst.BaseExpression = method.value
+    while isinstance(receiver, cst.Call) and isinstance(receiver.func, cst.Attribute):
+        receiver = receiver.func.value
+    if receiver is method.value:
+        return isinstance(receiver, (cst.Name, cst.Attribute, cst.Subscript))
+    return isinstance(value_of(machine, receiver), Tensor)
 
 
 def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Value:
