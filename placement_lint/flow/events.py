@@ -60,6 +60,8 @@ class MoveDiscarded(Event):
     target: Place
     # an assignment to the receiver, at this statement, would be seen by whoever reads it afterwards
     assignable: bool
+    # whether what is moved is more than the result of another call
+    named: bool = True
 
 
 @dataclass(frozen=True)

@@ -654,7 +654,8 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
             receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
             assignable = not isinstance(receiver, cst.Name) or _would_be_seen(machine, receiver.value, node)
             label = machine.text(receiver)
-            machine.emit(MoveDiscarded(node, machine.scene, label, name, tensor, named, assignable))
+            event = MoveDiscarded(node, machine.scene, label, name, tensor, named, assignable)
+            machine.emit(replace(event, named=not isinstance(receiver, cst.Call)))
         return moved
 
     return machine.lift(apply, target)

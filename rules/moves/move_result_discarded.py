@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import libcst as cst
-
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MoveDiscarded
 from placement_lint.flow.facts import place_fact
@@ -70,17 +68,16 @@ an item that a loop only hands out.
 def check(event: MoveDiscarded) -> Iterator[Problem]:
     label, method = event.label, event.method
     # A Parameter's copy is none; what a container or a foreign object keeps may not be replaced.
-    target = not isinstance(receiver(event.node), cst.Call)
-    fixable = target and event.assignable and event.tensor.role is not Role.PARAMETER
+    fixable = event.named and event.assignable and event.tensor.role is not Role.PARAMETER
     fix = safe if is_path(receiver(event.node)) else unsafe
     yield Problem(
         event.node,
         f"`{label}.{method}(…)` returns the moved tensor and leaves `{label}` where it is: the statement has no effect",
         event.tensor.history,
-        advice=f"assign the result, `{label} = {label}.{method}(…)`" if target else "assign the result",
+        advice=f"assign the result, `{label} = {label}.{method}(…)`" if event.named else "assign the result",
         rewrite=fix("assign the moved tensor", assigned_to_itself(event.node)) if fixable else None,
         facts={"method": method, "place": place_fact(event.tensor.place), "target": place_fact(event.target)},
-        replay=Replay(watch=(_watch(event),), repairs=(assigned_to_itself(event.node),) if target else ()),
+        replay=Replay(watch=(_watch(event),), repairs=(assigned_to_itself(event.node),) if event.named else ()),
     )
 
 
