@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from placement_lint.flow import ddp, modules, optimizers
+from placement_lint.flow.containers import content
 from placement_lint.flow.events import OptimizerMisses
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
@@ -95,12 +96,20 @@ def note_call(machine: Machine, module: Object, inputs: Iterable[Value], result:
     """A module is called that may be a criterion: it takes what other modules compute and gives a number."""
     if machine.in_forward or module.id in machine.criteria:
         return
-    options = [option for value in inputs for _, option in alternatives(value)]
+    options = [option for value in inputs for option in _handed(machine, value)]
     given = any(isinstance(option, Tensor) and option.modules for option in options)
     number = any(isinstance(option, Tensor) and option.scalar is True for _, option in alternatives(result))
     named = _CRITERION.search(module.cls.name) is not None
     if given and (number or named) and _has_own_parameters(machine, module):
         machine.criteria[module.id] = module
+
+
+def _handed(machine: Machine, value: Value) -> Iterator[Value]:
+    """A value's alternatives, and what the lists among them hold."""
+    for _, option in alternatives(value):
+        items = content(machine, option)
+        for item in items.items if items is not None else (option,):
+            yield from (inner for _, inner in alternatives(item))
 
 
 def _has_own_parameters(machine: Machine, module: Object) -> bool:

@@ -68,6 +68,7 @@ from placement_lint.flow.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
 )
 from placement_lint.flow.vocabulary import (
     ARRAY_MAKERS,
@@ -571,6 +572,11 @@ def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
 
 def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     value = arguments.get(0, "obj")
+    for _, option in alternatives(value or NONE):
+        items = content(machine, option)
+        for written in items.items if items is not None else (option,):
+            if isinstance(written, Tensor):
+                transfers.read(machine, written, node.args[0].value, node)
     if value is not None and len(node.args) > 1:
         wrappers.save(machine, value, _file(machine, arguments.get(1, "f"), node.args[1].value), node)
     return NONE

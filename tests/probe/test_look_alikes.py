@@ -220,6 +220,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "blocking": "its copies wait by themselves",
         "host_to_gpu": "it copies to the GPU",
         "never_read": "nothing reads the copy",
+        "saved": {"waits": True},
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
@@ -281,6 +282,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "thawed_with_a_group": {"added": True},
         "two_stages": REPAIRED,
         "rebuilt": {"added": True},
+        "weighted_losses": {"how": "a criterion", "added": True},
     },
     "optimizer-non-leaf-or-empty": {
         "asked_again": {"how": "clipped", "listed": True},
