@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import libcst as cst
 
@@ -24,6 +25,7 @@ from placement_lint.flow import (
     optimizers,
     ranks,
     relevance,
+    repetition,
     statements,
     tensors,
     transfers,
@@ -426,10 +428,15 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
     machine.in_forward.append(module)
     written, machine.written = machine.written, machine.written if not outermost else set()
     try:
+
+        def run() -> Value:
+            return call_function(machine, method, entering, node, module)
+
         if outermost:
-            result = creation.run_forward(machine, lambda: call_function(machine, method, entering, node, module))
+            outer = partial(creation.run_forward, machine, run)
+            result = repetition.once(machine, module, method, entering, node, outer)
         else:
-            result = call_function(machine, method, entering, node, module)
+            result = run()
     finally:
         machine.in_forward.pop()
         machine.written = written

@@ -26,7 +26,7 @@ from placement_lint.flow.events import (
     SharedTensorChanged,
     VisibleDevicesLate,
 )
-from placement_lint.flow.store import Delta, Store
+from placement_lint.flow.store import Delta, Store, Watch
 from placement_lint.flow.values import (
     ABSENT,
     NONE,
@@ -154,6 +154,8 @@ class Machine:
         # whether a module that is looked at by itself is on a GPU
         self.own_on_gpu = Question(None, "the module is on a GPU")
         self._note_registries()
+        # forwards that left nothing behind: what they saw of the store, and their value
+        self.forwards: dict[Hashable, tuple[Watch, Value]] = {}
 
     def _note_moment(self) -> None:
         """Where the program is: at its beginning."""
@@ -330,10 +332,17 @@ class Machine:
         self._last_id += 1
         return self._last_id
 
+    @property
+    def newest(self) -> int:
+        """The last id that was given."""
+        return self._last_id
+
     def new_frame(self, parent: int | None) -> int:
         frame = self.new_id()
         self.parents[frame] = parent
         self._roots[frame] = frame if parent is None else self._roots[parent]
+        if parent is not None:
+            self.store.passing.add(frame)
         return frame
 
     def root(self, frame: int) -> int:
@@ -675,6 +684,28 @@ class Machine:
             self.standalone,
             self.replica_ids,
             tuple(self.calls),
+        )
+
+    def circumstances(self) -> Hashable:
+        """All that events and values may depend on here, besides the store and the values at hand."""
+        return (
+            self.path,
+            self.reach,
+            self.tested,
+            self.decided,
+            tuple(self.calls),
+            tuple(self.guards),
+            tuple(self.tried),
+            self.standalone,
+            self.replica,
+            self.replica_ids,
+            self.replica_dim,
+            self.through,
+            self.without_grad,
+            self.expecting_attribute_errors,
+            self.sure_of_gpu,
+            self.in_default_context,
+            self.worker,
         )
 
     def emit(self, event: Event) -> None:

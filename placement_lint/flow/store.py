@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from placement_lint.flow.values import Value
 
 Cell = tuple[int, str]
 Delta = dict[Cell, "Value | None"]
+
+
+@dataclass
+class Watch:
+    """What was seen of the cells of owners with an id up to ``newest``, and whether one of them was changed.
+
+    ``names`` are those under which an owner had values when somebody asked.
+    """
+
+    newest: int
+    seen: dict[Cell, Value | None] = field(default_factory=dict)
+    names: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    changed: bool = False
 
 
 class Store:
@@ -22,21 +36,35 @@ class Store:
         self._cells: dict[Cell, Value | None] = {}
         self._names: dict[int, dict[str, None]] = {}
         self._journals: list[Delta] = []
+        # the frames of functions: what is written there goes when they return
+        self.passing: set[int] = set()
+        self._watch: Watch | None = None
 
     def read(self, owner: int, name: str) -> Value | None:
-        return self._cells.get((owner, name))
+        value = self._cells.get((owner, name))
+        watch = self._watch
+        if watch is not None and owner <= watch.newest and owner not in self.passing:
+            watch.seen.setdefault((owner, name), value)
+        return value
 
     def write(self, owner: int, name: str, value: Value | None) -> None:
         cell = (owner, name)
+        before = self._cells.get(cell)
+        watch = self._watch
+        if watch is not None and owner <= watch.newest and owner not in self.passing and before != value:
+            watch.changed = True
         if self._journals and cell not in self._journals[-1]:
-            self._journals[-1][cell] = self._cells.get(cell)
+            self._journals[-1][cell] = before
         if cell not in self._cells:
             self._names.setdefault(owner, {})[name] = None
         self._cells[cell] = value
 
     def names(self, owner: int) -> Iterator[str]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
-        return (name for name in tuple(self._names.get(owner, ())) if self._cells.get((owner, name)) is not None)
+        names = tuple(name for name in self._names.get(owner, ()) if self._cells.get((owner, name)) is not None)
+        if self._watch is not None and owner <= self._watch.newest:
+            self._watch.names.setdefault(owner, names)
+        return iter(names)
 
     @property
     def depth(self) -> int:
@@ -71,3 +99,18 @@ class Store:
             yield
         finally:
             self._journals = journals
+
+    @contextmanager
+    def watched(self, newest: int) -> Iterator[Watch]:
+        """Note what is read and changed meanwhile of all that is there already."""
+        before, self._watch = self._watch, Watch(newest)
+        try:
+            yield self._watch
+        finally:
+            self._watch = before
+
+    def is_as_seen(self, watch: Watch) -> bool:
+        """Whether all that was read is still the same."""
+        return all(self._cells.get(cell) == value for cell, value in watch.seen.items()) and all(
+            tuple(self.names(owner)) == names for owner, names in watch.names.items()
+        )
