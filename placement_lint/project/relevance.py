@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,10 +25,8 @@ _CONCERNING = re.compile(
 )
 # The libraries for these.
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
-# Where names lead to more definitions than this, one of them will matter.
-_MOST = 150
-# A file that brings more than that by ``import *`` may bring anything.
-_MOST_STARS = 20
+# Where more names than these have to be followed, one of them will matter.
+_MOST = 1_000
 # Of how many definitions a process keeps the words.
 _REMEMBERED = 16_384
 
@@ -86,77 +84,70 @@ class Relevance:
         """Whether the statement, or something that its names lead to, speaks of devices, tensors or processes."""
         definition = (unit, lines)
         if definition not in self._known:
-            found, matters = self._reached(definition)
+            search = _Search(self.surroundings, self._known)
+            matters = search.meets_concern(definition)
             # What is reached from a definition that does not matter does not matter either.
-            self._known.update(dict.fromkeys((definition,) if matters else found, matters))
+            self._known.update(dict.fromkeys((definition,) if matters else search.definitions, matters))
         return self._known[definition]
 
-    def _reached(self, first: Definition) -> tuple[set[Definition], bool]:
-        """The definitions that one leads to, itself included, up to the first that speaks of such things."""
-        seen = {first}
-        waiting = [first]
-        while waiting:
-            definition = waiting.pop()
-            known = self._known.get(definition)
-            said = mentions(*definition)
-            if known or said.concerning or len(seen) > _MOST:
-                return seen, True
-            if known is None:
-                for found in self._named(definition[0], said):
-                    if found is None:
-                        return seen, True
-                    if found not in seen:
-                        seen.add(found)
-                        waiting.append(found)
-        return seen, False
 
-    def _named(self, unit: Unit, said: Mentions) -> Iterator[Definition | None]:
-        """What the names in a definition mean; None for something of a library that matters."""
-        for name in said.names:
-            yield from self._bound(unit, name, said, frozenset())
-        for line in said.imports:
-            yield from self._imported(unit, line, said, frozenset())
+class _Search:
+    """Goes from one definition to all that its names lead to, each once."""
 
-    def _bound(self, unit: Unit, name: str, said: Mentions, via: frozenset[object]) -> Iterator[Definition | None]:
+    def __init__(self, surroundings: Surroundings, known: Mapping[Definition, bool]) -> None:
+        self.surroundings = surroundings
+        self.known = known
+        self.definitions: set[Definition] = set()
+        self.asked: set[tuple[str, str]] = set()
+        self.waiting: list[Definition] = []
+
+    def meets_concern(self, first: Definition) -> bool:
+        self._found(first)
+        while self.waiting:
+            definition = self.waiting.pop()
+            unit, said = definition[0], mentions(*definition)
+            if self.known.get(definition) or said.concerning or len(self.asked) > _MOST:
+                return True
+            names = (self._is_concern(unit, name, said) for name in said.names)
+            imports = (self._leads_to_concern(unit, line, said) for line in said.imports)
+            if definition not in self.known and (any(names) or any(imports)):
+                return True
+        return False
+
+    def _found(self, definition: Definition) -> None:
+        if definition not in self.definitions:
+            self.definitions.add(definition)
+            self.waiting.append(definition)
+
+    def _is_concern(self, unit: Unit, name: str, said: Mentions) -> bool:
+        """Whether a name at the top level of a file is of a library that matters; else what it means is to be seen."""
+        if (unit.path, name) in self.asked:
+            return False
+        self.asked.add((unit.path, name))
         bindings = unit.index.bindings.get(name, ())
         for binding in bindings:
             if isinstance(binding, Lines):
-                yield unit, binding
-            else:
-                yield from self._imported(unit, binding, said, via)
-        if not bindings and len(unit.index.stars) > _MOST_STARS:
-            yield None
-        elif not bindings:
-            for line in unit.index.stars:
-                yield from self._imported(unit, Import(line.level, line.module, name), said, via)
+                self._found((unit, binding))
+        imports = [binding for binding in bindings if isinstance(binding, Import)]
+        if not bindings:
+            imports = [Import(line.level, line.module, name) for line in unit.index.stars]
+        return any(self._leads_to_concern(unit, line, said) for line in imports)
 
-    def _imported(
-        self, unit: Unit, wanted: Import, said: Mentions, via: frozenset[object]
-    ) -> Iterator[Definition | None]:
+    def _leads_to_concern(self, unit: Unit, wanted: Import, said: Mentions) -> bool:
         place = self.surroundings.find(wanted, unit.path)
         if place is None:
-            yield from [None] if is_of_tensors(wanted.module or wanted.name or "") else []
-        elif (unit.path, wanted) not in via:
-            via = via | {(unit.path, wanted)}
-            module = self._unit(place)
-            if wanted.name is None:
-                yield from self._asked_for(place, said, via)
-            elif module is not None and (wanted.name in module.index.bindings or module.index.stars):
-                yield from self._bound(module, wanted.name, said, via)
-            elif (inner := self.surroundings.submodule(place, wanted.name)) is not None:
-                yield from self._asked_for(inner, said, via)
-
-    def _asked_for(self, place: Place, said: Mentions, via: frozenset[object]) -> Iterator[Definition | None]:
-        """What a definition that names a module may ask it for, and modules below it."""
-        modules = [place]
-        while modules:
-            place = modules.pop()
-            module = self._unit(place)
-            for name in said.attributes:
-                if module is not None and name in module.index.bindings:
-                    yield from self._bound(module, name, said, via)
-                elif (inner := self.surroundings.submodule(place, name)) is not None:
-                    modules.append(inner)
+            return is_of_tensors(wanted.module or wanted.name or "")
+        module = self._unit(place)
+        if wanted.name is not None and module is not None and wanted.name in module.index.bindings:
+            return self._is_concern(module, wanted.name, said)
+        inner = self.surroundings.submodule(place, wanted.name) if wanted.name is not None else place
+        if inner is None:
+            return module is not None and self._is_concern(module, wanted.name or "", said)
+        asked = self._unit(inner)
+        # Through a package a definition may ask for all that is below it.
+        if asked is None or inner.folder is not None:
+            return True
+        return any(self._is_concern(asked, name, said) for name in said.attributes & asked.index.bindings.keys())
 
     def _unit(self, place: Place) -> Unit | None:
         return self.surroundings.unit(place.path) if place.is_file else None
