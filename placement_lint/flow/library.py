@@ -540,12 +540,20 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         split = result.split if short in ELEMENTWISE or short in ("cat", "concat") else None
         if short == "stack":
             split = shapes.stacked(result.split, arguments.get(1, "dim"))
+            result = replace(result, rows=_rows_of_stack(machine, arguments))
         scalar = False if short in ("cat", "stack", "concat") else result.scalar
         return replace(result, scalar=scalar, split=split, lost=_lost_by_joining(name, operands, node))
     first = operands[0][1].tensor
     derived = tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
     derived = replace(derived, scattered=replicas.depends(machine, *arguments.values()))
     return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
+
+
+def _rows_of_stack(machine: Machine, arguments: Arguments) -> frozenset[int]:
+    """As many rows as tensors were written down, if they become rows."""
+    listed = content(machine, arguments.get(0, "tensors") or NONE)
+    first = arguments.get(1, "dim") in (None, Const(0))
+    return frozenset({len(listed.items)}) if first and listed is not None and listed.exact else frozenset()
 
 
 def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | None:

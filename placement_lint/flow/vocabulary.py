@@ -177,7 +177,7 @@ SAME_SHAPE = {
     "detach", "data", "requires_grad_", "relu", "gelu", "elu", "selu", "silu", "mish", "leaky_relu", "sigmoid",
     "tanh", "softplus", "logsigmoid", "dropout", "alpha_dropout", "abs", "neg", "exp", "log", "log1p", "sqrt",
     "rsqrt", "square", "pow", "sin", "cos", "clamp", "clip", "round", "floor", "ceil", "sign", "erf", "layer_norm",
-    "normalize", "masked_fill", "pin_memory", "negation", "flip",
+    "normalize", "masked_fill", "pin_memory", "negation", "flip", "triu", "tril",
 }  # fmt: skip
 # What comes out of a tensor without its past: no backward goes through.
 SEVERING = {"data", "detach", "numpy", "long", "int", "bool", "argmax", "argmin", "sign", "comparison"}

@@ -196,6 +196,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "non-batch-argument": {
         "buffer": "the tensor is no argument",
         "expanded": {"rows": 8},
+        "made_by_helpers": {"rows": 8},
         "same_rows": {"rows": 8},
         "python_numbers": "it is no tensor",
         "single_id": {"device_ids": [0]},
