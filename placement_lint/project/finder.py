@@ -217,12 +217,13 @@ class Surroundings:
             for _ in range(wanted.level - 1):
                 folder = os.path.dirname(folder)
             return self._within(folder, parts, wanted.name)
-        if parts[0] in _KNOWN or not EXCLUDED_FOLDERS.isdisjoint(parts):
+        if parts[0] in _KNOWN or not EXCLUDED_FOLDERS.isdisjoint(parts[:-1]):
             return None
         for root in self._roots(importer, parts[0]):
             found = self._root_of(root, parts) if wanted.root else self._within(root, parts, wanted.name)
             if found is not None and found.path != importer:
-                return found
+                # A file may be called as a folder that is left out: ``build.py``.
+                return None if parts[-1] in EXCLUDED_FOLDERS and found.folder is not None else found
         return None
 
     def submodule(self, package: Place, name: str) -> Place | None:
