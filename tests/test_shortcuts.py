@@ -1,0 +1,44 @@
+"""What the analysis leaves out to be fast costs no finding: it says the same of all fixtures without its shortcuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_fixtures import FIXTURES, PROJECTS, SINGLE
+
+from placement_lint.checker import Job
+from placement_lint.config import Settings
+from placement_lint.engine import check_files
+from placement_lint.files import Selection
+from placement_lint.finding import Finding
+from placement_lint.flow import machine, repetition
+
+
+def findings(files: Sequence[Path], root: Path) -> Sequence[Finding]:
+    return check_files(Selection(files), Job(Settings(root=root)), jobs=1).findings
+
+
+def run_each_time(*call: Any) -> Any:
+    """What ``repetition.once`` stands for."""
+    run: Callable[[], Any] = call[-1]
+    return run()
+
+
+def test_a_forward_that_repeats_says_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = SINGLE[::3]
+    shortened = findings(files, FIXTURES)
+    monkeypatch.setattr(repetition, "once", run_each_time)
+    assert findings(files, FIXTURES) == shortened
+
+
+@pytest.mark.parametrize("project", sorted(PROJECTS.iterdir()), ids=lambda project: project.name)
+def test_code_without_tensors_says_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    files = sorted(Path(".").rglob("*.py"))
+    monkeypatch.setattr(machine, "PLAIN", 10**9)
+    at_leisure = findings(files, project)
+    monkeypatch.setattr(machine, "PLAIN", 0)
+    assert findings(files, project) == at_leisure
