@@ -19,6 +19,7 @@ from . import (
     optimizers,
     rnn,
     scripting,
+    sharing,
     storages,
     tensors,
     threads,
@@ -29,6 +30,7 @@ from .patches import Patches
 
 ROOMS = (
     storages,
+    sharing,
     tensors,
     legacy,
     losses,

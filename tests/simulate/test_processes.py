@@ -67,6 +67,43 @@ def test_a_spawned_worker_may_use_cuda():
         assert len(list(DataLoader(Touches(), num_workers=1, multiprocessing_context="spawn"))) == 2
 
 
+class OnGpu(Touches):
+    """A dataset whose items stay on a GPU; one of them has nothing in it."""
+
+    def __getitem__(self, index):
+        items = torch.arange(4.0, device="cuda:1")
+        return items[index:], items[0], torch.empty(0, device="cuda:1")
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_what_a_worker_has_on_a_gpu_arrives_there(context):
+    with gpus(2) as machine:
+        loader = DataLoader(OnGpu(), batch_size=None, num_workers=1, multiprocessing_context=context)
+        (all_items, first, nothing), (rest, _, _) = list(loader)
+        assert {str(one.device) for one in (all_items, first, nothing, rest)} == {"cuda:1"}
+        assert all_items.tolist() == [0.0, 1.0, 2.0, 3.0]
+        assert rest.sum().item() == 6.0
+        assert all_items.untyped_storage() is first.untyped_storage()
+        assert machine.allocated == [0, 0]  # it is the worker's memory
+        assert torch.cuda.is_initialized()
+
+
+def write_and_say(tensor, answers):
+    tensor.fill_(7)
+    answers.put((str(tensor.device), torch.cuda.memory_allocated("cuda:0")))
+
+
+def test_a_spawned_process_writes_into_its_parents_memory():
+    context = torch.multiprocessing.get_context("spawn")
+    with gpus(1):
+        tensor, answers = torch.zeros(3, device="cuda"), context.SimpleQueue()
+        process = context.Process(target=write_and_say, args=(tensor, answers))
+        process.start()
+        assert answers.get() == ("cuda:0", 0)
+        process.join()
+        assert tensor.tolist() == [7.0, 7.0, 7.0]
+
+
 # --- ranks ----------------------------------------------------------------------------------------
 
 EXPECTED = {
