@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ ITERATIONS = 2  # of a training loop
 MOST_ROUNDS = 20
 EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 MARK = "# <-- "
+WATCHED = {"watched"}  # the list that all lines of a replay share
 
 # A process group of this process alone.
 ALONE = """\
@@ -40,6 +42,11 @@ class Additions:
     after: dict[Unit, list[Line]] = field(default_factory=lambda: defaultdict(list))
     marks: dict[Unit, str] = field(default_factory=dict)
 
+    @property
+    def texts(self) -> Iterator[str]:
+        for lines in (*self.before.values(), *self.after.values()):
+            yield from (line.text for line in lines)
+
 
 def rendered(piece: Slice, edits: Edits, additions: Additions, header: Sequence[str] = ()) -> str:
     """The text of a slice. ``header`` are lines that go before everything but imports from the future."""
@@ -48,7 +55,7 @@ def rendered(piece: Slice, edits: Edits, additions: Additions, header: Sequence[
     body = list(module.body)
     future = sum(1 for line in body if _is_future(line))
     text = module.with_changes(header=[], footer=[], body=body[future:]).code
-    needed = [line for line in _imports(text) if line not in text.splitlines()]
+    needed = [line for line in _imports(text, piece.program.names) if line not in text.splitlines()]
     first = [module.code_for_node(line).strip() for line in body[:future]]
     return "\n".join([*first, *needed, *header, text.lstrip("\n")])
 
@@ -77,34 +84,46 @@ def _is_python(text: str) -> bool:
     return True
 
 
-def _imports(text: str) -> list[str]:
+def shadowed(program: Program, edits: Edits, additions: Additions) -> set[str]:
+    """Names that the program has for something of its own, and what is added to it for an observer."""
+    texts = [*edits.values(), *additions.texts]
+    return {*_called_observers(texts), *(WATCHED & _names_in(texts))} & program.names
+
+
+def _imports(text: str, own: set[str]) -> list[str]:
+    """``own`` are the program's names for other things."""
     lines = ["import torch"]
     if "islice(" in text:
         lines.append("from itertools import islice")
-    if "watched" in text:
+    if "watched" in text and "watched" not in own:
         lines.append("watched = []")
     if re.search(r"\b(init_process_group|init_device_mesh)\(", text):
         lines.append(ALONE)
-    return [*lines, *_called_observers(text)]
+    return [*lines, *(source for name, source in _called_observers([text]).items() if name not in own)]
 
 
-def _called_observers(text: str) -> list[str]:
-    """The source of the observers that a text calls, and of those that they call."""
-    found: dict[str, str] = {}
-    waiting = [text]
+def _called_observers(texts: Iterable[str]) -> dict[str, str]:
+    """By name the source of the observers that texts call, and of those that they call."""
+    found: set[str] = set()
+    waiting = [*texts]
     while waiting:
-        for name in _names(waiting.pop()):
-            if name in _observers() and name not in found:
-                found[name] = _observers()[name]
-                waiting.append(found[name])
-    return [source for name, source in _observers().items() if name in found]
+        new = (_names_in([waiting.pop()]) & _observers().keys()) - found
+        found |= new
+        waiting += [_observers()[name] for name in new]
+    return {name: source for name, source in _observers().items() if name in found}
 
 
-def _names(text: str) -> set[str]:
-    try:
-        return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-    except SyntaxError:
-        return set()
+def _names_in(texts: Iterable[str]) -> set[str]:
+    trees = [_parsed(text) for text in texts]
+    return {node.id for tree in trees if tree for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _parsed(text: str) -> ast.AST | None:
+    """A program, or some of the arguments of a call."""
+    for form in (text, f"_({text})"):
+        with contextlib.suppress(SyntaxError):
+            return ast.parse(form)
+    return None
 
 
 @cache

@@ -18,7 +18,7 @@ from placement_lint.probe import synthesis
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds
 from placement_lint.probe.experiment import Experiment, Raises
 from placement_lint.probe.prober import Prober
-from placement_lint.probe.rendering import MARK, Additions, filled, rendered
+from placement_lint.probe.rendering import MARK, Additions, filled, rendered, shadowed
 from placement_lint.probe.sandbox import ArmLost, Script
 from placement_lint.probe.slicing import Slice, slice_of
 from placement_lint.probe.units import Program, Unit
@@ -46,7 +46,10 @@ class Repair:
 
 @dataclass(frozen=True)
 class Scripted:
-    """A slice as a program: the line of the finding, those of its claims, and those at which the symptom may show."""
+    """A slice as a program: the line of the finding, those of its claims, and those at which the symptom may show.
+
+    ``shadowed`` are the names for what a replay brings that mean something else in this program.
+    """
 
     text: str
     line: int
@@ -54,6 +57,7 @@ class Scripted:
     places: frozenset[int]
     crew: Crew = ALONE
     entry: Entry | None = None
+    shadowed: frozenset[str] = frozenset()
 
     @property
     def length(self) -> int:
@@ -84,11 +88,19 @@ class Entry:
 
     @cached_property
     def text(self) -> str:
+        return rendered(Slice.whole(self.program, ()), *self._supply)
+
+    @property
+    def shadowed(self) -> set[str]:
+        return shadowed(self.program, *self._supply)
+
+    @cached_property
+    def _supply(self) -> tuple[Mapping[cst.CSTNode, str], Additions]:
         supply = next(iter(synthesis.supplies(self.program, frozenset(), Replay())))
         additions = Additions()
         for line in supply.lines:
             additions.before[self.program.unit_of[line.node]].append(line)
-        return rendered(Slice.whole(self.program, ()), supply.edits, additions)
+        return supply.edits, additions
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -222,7 +234,8 @@ class Case:
                 if line.before is place and line.node in units and filled(line, self.program, edits):
                     (additions.before if place else additions.after)[units[line.node]].append(line)
         text = rendered(piece.units, edits, additions)
-        return replace(self._numbered(text, edits), crew=self.replay.crew, entry=piece.entry)
+        own = shadowed(self.program, edits, additions) | (piece.entry.shadowed if piece.entry else set())
+        return replace(self._numbered(text, edits), crew=self.replay.crew, entry=piece.entry, shadowed=frozenset(own))
 
     def _repairs_of_others(self) -> Iterator[Repair]:
         """Those that leave this problem as it is."""
@@ -432,6 +445,11 @@ class Replayer:
         return Verdict(outcome, self._device(flagged.ground), told, " or ".join(map(str, case.symptoms)))
 
     def _played(self, script: Scripted, ground: Ground) -> Played:
+        if script.shadowed:
+            names = " and ".join(f"`{name}`" for name in sorted(script.shadowed))
+            return Played(
+                script, ground, Sight.of({"unable": f"{names} would have to be the replay's, not the program's"})
+            )
         try:
             crew, entry = script.crew, script.entry
             played = Script(script.text, (script.line, *script.claims), self.roots, ranks=crew.ranks, nodes=crew.nodes)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
-from libcst.metadata import Assignment, MetadataWrapper, ScopeProvider
+from libcst.metadata import Assignment, ClassScope, MetadataWrapper, ScopeProvider
 
 from placement_lint.flow.values import source_text
 
@@ -130,6 +130,7 @@ class Program:
                 self.callers[called(call)].append((unit, call))
         self.numbers: dict[str, int] = reader.numbers
         self.imports: dict[str, str] = reader.imports
+        self.names: set[str] = set()  # that it gives a meaning of its own, somewhere
         self.binder: dict[Assignment, Unit] = {}
         self.changers: dict[Assignment, list[Unit]] = defaultdict(list)
         self._resolve()
@@ -140,6 +141,8 @@ class Program:
         by_node: dict[cst.CSTNode, Assignment] = {}
         for scope in {id(scope): scope for scope in scopes.values() if scope is not None}.values():
             for assignment in scope.assignments:
+                if isinstance(assignment, Assignment) and not isinstance(scope, ClassScope):
+                    self.names.add(assignment.name)
                 if isinstance(assignment, Assignment) and assignment.node in self.unit_of:
                     self.binder[assignment] = self.unit_of[assignment.node]
                     by_node[assignment.node] = assignment

@@ -102,23 +102,52 @@ def test_a_line_that_is_not_reached_is_no_refutation(replayer: Replayer) -> None
     assert "`print(model(x))` is not reached" in verdict.observed
 
 
-def test_a_claim_that_is_not_made_is_no_refutation(replayer: Replayer) -> None:
-    text = """
+TRAINED = """
 import torch
 from torch import nn
 
 model = nn.Linear(4, 4)
 centre = nn.Parameter(torch.zeros(4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x in torch.randn(COUNT, 8, 4):
+for x in torch.randn(2, 8, 4):
     (model(x) - centre).square().mean().backward()
     optimizer.step()
 """
-    shown, _ = replayer.replayed(case_of(text.replace("COUNT", "2"), "DPL206"))
+
+
+def test_a_claim_that_is_not_made_is_no_refutation(replayer: Replayer) -> None:
+    shown, _ = replayer.replayed(case_of(TRAINED, "DPL206"))
     assert shown.outcome is Outcome.CONFIRMED, shown.observed
-    verdict, _ = replayer.replayed(case_of(text.replace("COUNT", "0"), "DPL206"))
+    verdict, _ = replayer.replayed(case_of(TRAINED.replace("2, 8", "0, 8"), "DPL206"))
     assert verdict.outcome is Outcome.INCONCLUSIVE, verdict.observed
     assert "is not reached" in verdict.observed
+
+
+@pytest.mark.parametrize(
+    ("own", "outcome"),
+    [
+        ("def moved(value):\n    return value", Outcome.CONFIRMED),  # no line of this replay calls it
+        ("class Net:\n    def trains(self):\n        return self", Outcome.CONFIRMED),  # that is called in another way
+        ("def trains(model):\n    return model.training", Outcome.INCONCLUSIVE),
+        ("from torch.nn.utils import parameters_to_vector as parameters_of", Outcome.INCONCLUSIVE),
+        ("watched = 0", Outcome.INCONCLUSIVE),
+    ],
+)
+def test_names_that_mean_something_else_in_the_program(own: str, outcome: Outcome, replayer: Replayer) -> None:
+    case = case_of(f"{own}\n{TRAINED}", "DPL206")
+    verdict, _ = replayer.replayed(case)
+    assert verdict.outcome is outcome, verdict.observed
+    assert ("would have to be the replay's" in verdict.observed) is (outcome is Outcome.INCONCLUSIVE)
+
+
+def test_a_function_of_the_program_is_no_observer(replayer: Replayer) -> None:
+    text = MOVED.replace("print(model(x))", "print(model(moved(x)))").replace(
+        "x = torch", "def moved(value):\n    return value + 1\n\n\nx = torch"
+    )
+    verdict, script = replayer.replayed(case_of(text, "DPL503"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert script is not None
+    assert script.text.count("def moved(") == 1
 
 
 IMPORTED = """
