@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_index
-from placement_lint.project.relevance import Relevance, mentions
+from placement_lint.project.relevance import Mentions, Relevance, read_mentions
 from placement_lint.source.parsing import parse
 from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable, decode
@@ -52,6 +52,7 @@ class Unit:
     path: str
     text: str
     index: Index
+    _mentions: dict[Lines, Mentions] = field(default_factory=dict)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -59,6 +60,12 @@ class Unit:
 
     def source(self, lines: Lines) -> str:
         return "".join(self.lines[lines.first - 1 : lines.last])
+
+    def mentions(self, lines: Lines) -> Mentions:
+        """The words of a statement of the top level."""
+        if lines not in self._mentions:
+            self._mentions[lines] = read_mentions(self.source(lines))
+        return self._mentions[lines]
 
     def statement(self, lines: Lines) -> Statement:
         return _statement(self, lines)
@@ -122,7 +129,6 @@ def forget() -> None:
     """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
     _index.cache_clear()
     _unit.cache_clear()
-    mentions.cache_clear()
     _statement.cache_clear()
 
 

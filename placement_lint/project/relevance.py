@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from placement_lint.project.index import Import, Lines, imported, walk
@@ -27,8 +26,6 @@ _CONCERNING = re.compile(
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
 # Where more names than these have to be followed, one of them will matter.
 _MOST = 1_000
-# Of how many definitions a process keeps the words.
-_REMEMBERED = 16_384
 
 
 def concerns(word: str) -> bool:
@@ -54,11 +51,11 @@ class Mentions:
     imports: tuple[Import, ...] = ()
 
 
-@lru_cache(_REMEMBERED)
-def mentions(unit: Unit, lines: Lines) -> Mentions:
+def read_mentions(text: str) -> Mentions:
+    """The words of the text of a definition, which Python can parse."""
     names, attributes, words = set(), set(), set()
     imports: list[Import] = []
-    for node in walk(python_tree(unit.source(lines))):
+    for node in walk(python_tree(text)):
         if isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.Attribute):
@@ -105,7 +102,8 @@ class _Search:
         self._found(first)
         while self.waiting:
             definition = self.waiting.pop()
-            unit, said = definition[0], mentions(*definition)
+            unit, lines = definition
+            said = unit.mentions(lines)
             if self.known.get(definition) or said.concerning or len(self.asked) > _MOST:
                 return True
             names = (self._is_concern(unit, name, said) for name in said.names)
