@@ -649,7 +649,8 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
         moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
         moved = transfers.copied(machine, tensor, moved, arguments, node)
         named = as_place(place)
-        if machine.statement is node and named is not None and _could_be_assigned(machine, node):
+        is_dropped = machine.statement is node and _could_be_assigned(machine, node)
+        if is_dropped and named is not None and (named != tensor.place or name == "pin_memory"):
             machine.discarded.add(tensor.created or tensor.uid)
             receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
             assignable = not isinstance(receiver, cst.Name) or _would_be_seen(machine, receiver.value, node)

@@ -54,6 +54,7 @@ print(model(batch).sum().item())
 - The receiver moves itself in place, as `BatchEncoding`, PyG's `Data` and classes of the program's own may.
 - What the receiver is cannot be told.
 - The result is assigned, passed on, returned or read.
+- The tensor is where it would go already: there is nothing to move.
 - Only the type changes, `t.to(torch.float64)`: that is no move.
 """,
     fix="""\
