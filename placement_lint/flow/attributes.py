@@ -15,6 +15,7 @@ from placement_lint.flow import (
     gradients,
     imports,
     library,
+    loaders,
     methods,
     modules,
     movables,
@@ -91,7 +92,8 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
 
 def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
     _note_other(machine, owner, node)
-    machine.sets_epoch = machine.sets_epoch or name == "set_epoch"
+    if name == "set_epoch":
+        loaders.note_set_epoch(machine, owner)
     if isinstance(owner, External):
         return imports.library(f"{owner.name}.{name}")
     if isinstance(owner, Imported):

@@ -19,6 +19,7 @@ from placement_lint.flow import (
     ddp,
     expressions,
     library,
+    loaders,
     methods,
     modules,
     movables,
@@ -340,6 +341,8 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
         checkpoints.kept(machine, value)
         if isinstance(value, Tensor):
             machine.asked_for.add(value.uid)
+        if isinstance(value, Object):
+            loaders.given_away(machine, value)
         if isinstance(value, Parameters) and isinstance(value.module, Object):
             coverage.given_away(machine, value.module)
         if isinstance(value, Object) and modules.is_module(machine, value):

@@ -121,7 +121,7 @@ def check_distributed(machine: Machine, inner: Object | Symbol, ids: Value, outp
     """``DistributedDataParallel(module, ids, output)``"""
     items = content(machine, ids)
     if items is not None and any(isinstance(item, Symbol) for item in items.items):
-        machine.pinned = True
+        ranks.pin(machine)
         ranks.name_gpu(machine, items.items[0], node)
     if _not_a_list(ids) == "number":
         _refuse(machine, "number", inner, ids, output, node)

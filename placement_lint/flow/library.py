@@ -246,7 +246,8 @@ def _set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
     given = arguments.get(0, "device") or machine.fresh()
     choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
     numbering.touch(machine, node)
-    machine.pinned = machine.pinned or not isinstance(given, Const)
+    if not isinstance(given, Const):
+        ranks.pin(machine)
     ranks.name_gpu(machine, given.index if isinstance(given, Device) else given, node)
     devices.set_current(machine, given)
     return NONE
@@ -256,7 +257,8 @@ def _device_context(machine: Machine, name: str, arguments: Arguments, node: cst
     """``with torch.cuda.device(1):``"""
     given = arguments.get(0, "device") or machine.fresh()
     choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node)
-    machine.pinned = machine.pinned or not isinstance(given, Const)
+    if not isinstance(given, Const):
+        ranks.pin(machine)
     return given
 
 
@@ -773,7 +775,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.distributed.is_initialized": processes.is_initialised,
         "torch.distributed.get_rank": processes.asked,
         "torch.distributed.get_world_size": processes.asked,
-        "torch.utils.data.DistributedSampler": processes.sampler,
+        loaders.DISTRIBUTED_SAMPLER: processes.sampler,
         **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
         "sys.exit": _exit,
         "os._exit": _exit,

@@ -35,12 +35,14 @@ from placement_lint.flow.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
     compare,
     describe,
     source_text,
 )
 from placement_lint.rule import Note
 
+DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
 WORKERS = "#workers"
 _TARGET = "#moves to"
 
@@ -154,25 +156,46 @@ def _check_order(machine: Machine, shuffle: Value, given: Value, node: cst.Call)
     return NONE
 
 
+def note_set_epoch(machine: Machine, owner: Value) -> None:
+    """``owner.set_epoch``: of a sampler made in sight, or of what may lead to any."""
+    machine.loops_setting.update(machine.loops)
+    if isinstance(owner, Object) and owner.cls == External(DISTRIBUTED_SAMPLER):
+        machine.samplers_set.add(owner.id)
+    elif owner != NONE:
+        machine.sets_any_epoch = True
+
+
+def given_away(machine: Machine, given: Object) -> None:
+    """A sampler, or a loader with one, is given to a call that cannot be looked into: that may set its epoch."""
+    for _, option in alternatives(machine.read(given.id, "sampler") or given):
+        if isinstance(option, Object):
+            machine.samplers_set.add(option.id)
+
+
 def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
-    """A loader is iterated: in another loop, and after a DistributedSampler, that is an epoch."""
+    """A loader is iterated: in another loop, after a DistributedSampler, and to train on it, that is an epoch."""
     made = machine.read(loader.id, "sampler")
     outside = machine.read(made.id, _LOOPS) if isinstance(made, Object) else None
     around = [loop for loop in machine.loops if loop.iter is not node and source_text(loop.iter) != "range(1)"]
     if not around or not isinstance(outside, Const) or machine.read(loader.id, _TARGET) is not None:
+        return
+    if machine.without_grad:
+        # Whoever only evaluates gets the same in any order.
         return
     assert isinstance(made, Object)
     assert isinstance(outside.value, frozenset)
     epoch = next((loop for loop in around if "epoch" in source_text(loop.target)), around[-1])
     if epoch not in outside.value:
         notes = (Note(made.node, "the sampler is made here"), Note(node, "each process goes through its share here"))
-        machine.sampled.setdefault(epoch, notes)
+        machine.sampled.setdefault(epoch, {}).setdefault(made.id, notes)
 
 
 def report_epochs(machine: Machine) -> None:
-    """Once it is known whether anybody sets the epoch."""
-    for loop, notes in machine.sampled.items() if not machine.sets_epoch else ():
-        machine.emit(SamplerMisused(loop, machine.scene, "no epoch", notes))
+    """Once it is known whose epoch is set; a loop that sets one sampler's knows why, and of which it need not."""
+    for loop, samplers in machine.sampled.items() if not machine.sets_any_epoch else ():
+        left = [notes for identity, notes in samplers.items() if identity not in machine.samplers_set]
+        if left and loop not in machine.loops_setting:
+            machine.emit(SamplerMisused(loop, machine.scene, "no epoch", left[0]))
 
 
 # --- worker processes ----------------------------------------------------------------------------------------

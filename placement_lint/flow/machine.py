@@ -299,8 +299,11 @@ class Machine:
         # process groups of several processes, and what uses the current device although nobody set it
         self.groups: list[Group] = []
         self.uses_of_current: list[Use] = []
-        # somewhere a process is given a GPU of its own
+        # what uses the current device after somebody set it
+        self.uses_of_own: set[cst.CSTNode] = set()
+        # all processes are given GPUs of their own, by a framework or from outside; those that choose theirs
         self.pinned = False
+        self.pinned_processes: set[cst.CSTNode | None] = set()
         # the program leaves it at forking the workers of its loaders; it uses CUDA outside of them
         self.forks = True
         self.uses_cuda = False
@@ -311,9 +314,12 @@ class Machine:
         # the program is made for several nodes; what uses the rank among all processes as the number of a GPU
         self.several_nodes = False
         self.global_ranks: dict[int, list[Use]] = {}
-        # iterations over what a DistributedSampler shuffles, by the loop around them; somebody sets its epoch
-        self.sampled: dict[cst.For, tuple[Note, ...]] = {}
-        self.sets_epoch = False
+        # iterations over what a DistributedSampler shuffles, by the loop around them and the id of the sampler
+        self.sampled: dict[cst.For, dict[int, tuple[Note, ...]]] = {}
+        # the ids of the samplers whose epoch is set, the loops in which one is, and whether it may be any sampler's
+        self.samplers_set: set[int] = set()
+        self.loops_setting: set[cst.For] = set()
+        self.sets_any_epoch = False
         # where ``.device`` of a tensor is read, and moves of leaves whose copies were told to keep their gradients
         self.devices_read: set[cst.CSTNode] = set()
         self.retained: set[cst.CSTNode] = set()

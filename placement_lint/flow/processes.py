@@ -24,7 +24,7 @@ class Parallel:
 
     node: cst.Call
     scene: Scene
-    root: cst.CSTNode | None
+    process: cst.CSTNode | None
     label: str
     ddp: str
     rank: str
@@ -44,17 +44,19 @@ def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     """``DistributedSampler(dataset)`` asks the process group for the rank, unless it is told."""
     if not arguments.has(1, "num_replicas"):
         note = Note(node, "DistributedSampler gives this process its share of the data here")
-        machine.sharing.append(ranks.Group(machine.scene, note, ranks.root(machine)))
+        machine.sharing.append(ranks.Group(machine.scene, note, ranks.process(machine)))
     return loaders.distributed_sampler(machine, name, arguments, node)
 
 
 @contextmanager
 def spawned(machine: Machine, arguments: Arguments, node: cst.Call) -> Iterator[None]:
-    """While the function runs that ``mp.spawn`` starts in each process."""
+    """While the function runs that ``mp.spawn`` starts in each process: nothing of what it leaves there comes back."""
     several = arguments.get(2, "nprocs") not in (None, Const(1))
     if several:
         machine.spawned.append(Note(node, "started in several processes here"))
+    machine.store.begin()
     yield
+    machine.store.roll_back()
     if several:
         machine.spawned.pop()
 
@@ -63,7 +65,7 @@ def parallel_built(machine: Machine, module: Object | Symbol, node: cst.Call) ->
     """``DataParallel(module)`` over all GPUs, or over several: is this process the only one?"""
     ddp = spelled(machine, "torch.nn.parallel.DistributedDataParallel")
     what = Parallel(
-        node, machine.scene, ranks.root(machine), machine.label(module, "the model"), ddp, _rank(machine, module)
+        node, machine.scene, ranks.process(machine), machine.label(module, "the model"), ddp, _rank(machine, module)
     )
     if ranks.is_one_of_them(machine):
         return
@@ -92,8 +94,8 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
 
 def _belong_together(parallel: Parallel, group: ranks.Group) -> bool:
     """Whether the two happen in one run, and neither under a condition that has nothing to do with the other's."""
-    plain = group.root is parallel.root and not any(cube.answers for cube in parallel.scene.reach.cubes)
-    same_run = group.root is None or group.root is parallel.root
+    plain = group.process is parallel.process and not any(cube.answers for cube in parallel.scene.reach.cubes)
+    same_run = group.process is None or group.process is parallel.process
     return same_run and (plain or parallel.scene.when.implies(group.scene.reach))
 
 

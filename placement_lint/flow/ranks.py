@@ -22,11 +22,11 @@ _GROUP = "#process group"
 
 @dataclass(frozen=True)
 class Group:
-    """A process group of several processes, and the function that set it up."""
+    """A process group of several processes, and which of them set it up."""
 
     scene: Scene
     note: Note
-    root: cst.CSTNode | None
+    process: cst.CSTNode | None
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Use:
 
     scene: Scene
     note: Note
-    root: cst.CSTNode | None
+    process: cst.CSTNode | None
 
 
 def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``dist.init_process_group("nccl", rank=rank, world_size=n)``"""
     if arguments.keyword("device_id") is not None:
-        machine.pinned = True
+        pin(machine)
     alone = Const(1) in (arguments.keyword("world_size"), arguments.get(3, "world_size"))
     backend = arguments.get(0, "backend") or NONE
 
@@ -51,7 +51,7 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         note = Note(node, "each rank joins the process group here")
         if not alone and not machine.dead:
             machine.write(machine.module_frame, _GROUP, Fact(str(getattr(chosen, "value", "")), note))
-            machine.groups.append(Group(machine.scene, note, root(machine)))
+            machine.groups.append(Group(machine.scene, note, process(machine)))
         return NONE
 
     return machine.lift(start, backend)
@@ -69,8 +69,13 @@ def may_lack_gpus(machine: Machine) -> bool:
     return isinstance(value, Fact) and value.name not in ("", "None", "nccl")
 
 
-def root(machine: Machine) -> cst.CSTNode | None:
-    """The function that is looked at by itself; None for what the module's own statements run."""
+def process(machine: Machine) -> cst.CSTNode | None:
+    """What began the process that runs: the call that spawned it, or the function that is looked at by itself.
+
+    None for what the module's own statements run.
+    """
+    if machine.spawned:
+        return machine.spawned[-1].node
     return machine.running[0] if machine.standalone and machine.running else None
 
 
@@ -133,7 +138,7 @@ def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = T
         if works:
             machine.ranks_at_work.add(index.id)
         note = Note(node, f"`{machine.text(node)}` takes the rank among all processes")
-        machine.global_ranks.setdefault(index.id, []).append(Use(machine.scene, note, root(machine)))
+        machine.global_ranks.setdefault(index.id, []).append(Use(machine.scene, note, process(machine)))
 
 
 def _report_global_ranks(machine: Machine) -> None:
@@ -146,22 +151,29 @@ def _report_global_ranks(machine: Machine) -> None:
         machine.emit(GlobalRankUsed(first.note.node, first.scene, label, spelled(machine, "os.environ"), trace))
 
 
+def pin(machine: Machine) -> None:
+    """The process that runs is given a GPU of its own."""
+    machine.pinned_processes.add(process(machine))
+
+
 def use(machine: Machine, asked: Place, node: cst.CSTNode) -> None:
     """Something is put on a GPU: on the one that the program says, or on the current one."""
     name_gpu(machine, asked.index if isinstance(asked, Device) else asked, node)
     if machine.replica or is_one_of_them(machine):
         return
     if isinstance(asked, Symbol) or isinstance(asked.index, Symbol):
-        machine.pinned = True
-    elif asked == Device("cuda") and current(machine) is None:
+        pin(machine)
+    elif asked == Device("cuda") and current(machine) is not None:
+        machine.uses_of_own.add(node)
+    elif asked == Device("cuda"):
         note = Note(node, f"`{machine.text(node)}` uses the current device, which is cuda:0 in every process")
-        machine.uses_of_current.append(Use(machine.scene, note, root(machine)))
+        machine.uses_of_current.append(Use(machine.scene, note, process(machine)))
 
 
 def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``dist.barrier()`` and the collectives on objects: with NCCL they run on the current device."""
     if "device_ids" in arguments.keywords or "device" in arguments.keywords:
-        machine.pinned = True
+        pin(machine)
     value = machine.read(machine.module_frame, _GROUP)
     if isinstance(value, Fact) and value.name == "nccl":
         use(machine, Device("cuda"), node)
@@ -173,11 +185,16 @@ def resolve(machine: Machine) -> None:
     _report_global_ranks(machine)
     if machine.pinned:
         return
-    for group in {group.note.node: group for group in machine.groups}.values():
+    # A process joins its group once: what joins one itself is not called from another process that does.
+    if machine.pinned_processes - {group.process for group in machine.groups}:
+        return
+    chosen = {used.note.node for used in machine.uses_of_current if used.process in machine.pinned_processes}
+    for group in {(group.note.node, group.process): group for group in machine.groups}.values():
         uses = {
             used.note.node: used
             for used in machine.uses_of_current
-            if used.root is group.root
+            if used.note.node not in chosen | machine.uses_of_own
+            and used.process is group.process
             and not used.scene.reach.excludes(group.scene.reach)
             # where the program may as well choose the CPU it is not made for several GPUs
             and used.scene.reach.implies(used.scene.when)

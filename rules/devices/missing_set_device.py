@@ -48,6 +48,7 @@ print(model(torch.randn(2, 8, device="cuda")).shape)
 """,
     silent="""\
 - `torch.cuda.set_device(rank)`, `with torch.cuda.device(rank):`, or a device with an index, `f"cuda:{rank}"`.
+- Another function may set the device before: any that does not join a process group by itself.
 - `CUDA_VISIBLE_DEVICES` set for each rank, or `device_id=` given to `init_process_group`.
 - A group of one process, `world_size=1`.
 - A program that runs on the CPU as well, with another backend than NCCL.

@@ -49,7 +49,8 @@ for epoch in range(3):
         print(epoch, x)
 """,
     silent="""\
-- `set_epoch` is called anywhere in the program.
+- `set_epoch` is called of that sampler somewhere, of any in that loop, or of one that could be that sampler.
+- What is gone through under `torch.no_grad()`, where the order does not matter.
 - `shuffle=False`, a single epoch, or a new sampler each epoch.
 - A loader that Accelerate has prepared.
 - `shuffle=(sampler is None)`.
