@@ -330,9 +330,7 @@ def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if isinstance(base, Object) and base.kind is Kind.DICT:
         base = machine.read(base.id, "#map")
     start = base if isinstance(base, Mapping) else Mapping((), None if base is None else machine.fresh())
-    for key, value in arguments.keywords.items():
-        start = start.with_item(key, value)
-    return machine.new_dict(start, node)
+    return machine.new_dict(start.with_items(arguments.keywords.items()), node)
 
 
 def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

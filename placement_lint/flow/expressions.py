@@ -138,13 +138,21 @@ def _set(machine: Machine, node: cst.Set) -> Value:
 
 def _dict(machine: Machine, node: cst.Dict) -> Value:
     mapping = Mapping(())
+    pairs: list[tuple[Value, Value]] = []
     for element in node.elements:
         if isinstance(element, cst.DictElement):
-            key, value = evaluate(machine, element.key), evaluate(machine, element.value)
-            mapping = mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
+            pairs.append((evaluate(machine, element.key), evaluate(machine, element.value)))
         else:
-            mapping = _merged(machine, mapping, evaluate(machine, element.value))
-    return new_dict(machine, mapping, node)
+            mapping = _merged(machine, _with_pairs(mapping, pairs), evaluate(machine, element.value))
+            pairs = []
+    return new_dict(machine, _with_pairs(mapping, pairs), node)
+
+
+def _with_pairs(mapping: Mapping, pairs: list[tuple[Value, Value]]) -> Mapping:
+    """What a dict holds with more keys and their values: of unknown keys the last value stands for all."""
+    unknown = [value for key, value in pairs if not isinstance(key, Const)]
+    filled = mapping.with_items((key.value, value) for key, value in pairs if isinstance(key, Const))
+    return replace(filled, rest=unknown[-1]) if unknown else filled
 
 
 def _merged(machine: Machine, mapping: Mapping, other: Value) -> Mapping:
@@ -152,9 +160,7 @@ def _merged(machine: Machine, mapping: Mapping, other: Value) -> Mapping:
         other = machine.read(other.id, "#map") or other
     if not isinstance(other, Mapping):
         return replace(mapping, rest=machine.fresh())
-    for key, value in other.items:
-        mapping = mapping.with_item(key, value)
-    return replace(mapping, rest=mapping.rest or other.rest)
+    return replace(mapping.with_items(other.items), rest=mapping.rest or other.rest)
 
 
 def new_dict(machine: Machine, mapping: Mapping, node: cst.CSTNode) -> Object:
@@ -208,13 +214,8 @@ def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
 
     pairs, _, iterable = _comprehended(machine, node.for_in, pair)
     gradients.consume(machine, iterable, node)
-    mapping = Mapping(())
-    for item in pairs:
-        if not isinstance(item, Sequence):
-            continue
-        key, value = item.items
-        mapping = mapping.with_item(key.value, value) if isinstance(key, Const) else replace(mapping, rest=value)
-    return new_dict(machine, mapping, node)
+    known = [(item.items[0], item.items[1]) for item in pairs if isinstance(item, Sequence)]
+    return new_dict(machine, _with_pairs(Mapping(()), known), node)
 
 
 # --- calls, items, and the rest ----------------------------------------------------------------------------------

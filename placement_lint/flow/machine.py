@@ -573,10 +573,10 @@ class Machine:
         return self._joined(guards, values)
 
     def _joined_mappings(self, known: list[tuple[Condition, Mapping]]) -> Value:
-        keys = dict.fromkeys(key for _, mapping in known for key, _ in mapping.items)
+        contents = [(guard, dict(mapping.items)) for guard, mapping in known]
         items = []
-        for key in keys:
-            holding = [(guard, dict(mapping.items)[key]) for guard, mapping in known if key in dict(mapping.items)]
+        for key in dict.fromkeys(key for _, content in contents for key in content):
+            holding = [(guard, content[key]) for guard, content in contents if key in content]
             value = self._joined([guard for guard, _ in holding], [value for _, value in holding])
             items.append((key, value if value is not None else self.fresh()))
         rests = [(guard, mapping.rest) for guard, mapping in known if mapping.rest is not None]

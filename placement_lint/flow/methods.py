@@ -188,8 +188,7 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
         if added.rest is not None:
             items = tuple((key, perhaps_replaced(machine, value)) for key, value in mapping.items)
             mapping = replace(mapping, items=items)
-        for key, value in (*added.items, *arguments.keywords.items()):
-            mapping = mapping.with_item(key, value)
+        mapping = mapping.with_items((*added.items, *arguments.keywords.items()))
         machine.write(target.id, "#map", replace(mapping, rest=mapping.rest or added.rest))
         return NONE
     if name == "setdefault" and isinstance(key := arguments.get(0), Const) and mapping.get(key.value) is None:

@@ -332,8 +332,15 @@ class Mapping:
         return next((value for name, value in self.items if name == key), self.rest)
 
     def with_item(self, key: object, value: Value) -> Mapping:
-        kept = tuple(item for item in self.items if item[0] != key)
-        return Mapping((*kept, (key, value)), self.rest)
+        return self.with_items(((key, value),))
+
+    def with_items(self, items: Iterable[tuple[object, Value]]) -> Mapping:
+        """The same with other values under these keys, which then come last."""
+        content = dict(self.items)
+        for key, value in items:
+            content.pop(key, None)
+            content[key] = value
+        return Mapping(tuple(content.items()), self.rest)
 
 
 @dataclass(frozen=True)
