@@ -64,10 +64,13 @@ def is_name(label: str) -> bool:
     return all(part.isidentifier() for part in label.split("."))
 
 
-def never_trained(event: OptimizerStale) -> Replay:
-    """What takes the place of an optimizer's parameters is looked for in it when it steps."""
+def never_trained(event: OptimizerStale, new: str = "") -> Replay:
+    """What takes the place of an optimizer's parameters is looked for in it when it steps.
+
+    ``new`` is its name at the place of the event, where that is another one than the event's.
+    """
     assigned = isinstance(event.node, cst.Assign) or event.how in ("copied", "succeeded", "made in forward")
-    new = "{target}" if assigned else event.replaced
+    new = new or ("{target}" if assigned else event.replaced)
     optimizer, step = stepping(event.stepped.node), event.stepped.node
     if not optimizer:
         return Replay()
@@ -85,6 +88,12 @@ def callee(call: cst.CSTNode) -> str:
 
 def first_argument(call: cst.CSTNode) -> cst.CSTNode | None:
     return call.args[0].value if isinstance(call, cst.Call) and call.args else None
+
+
+def named_argument(call: cst.CSTNode) -> str:
+    """The first argument of a call, where it has a name."""
+    given = first_argument(call)
+    return source_text(given) if given is not None and is_path(given) else ""
 
 
 def stepping(call: cst.CSTNode) -> str:
@@ -148,8 +157,7 @@ def call_as(call: cst.CSTNode, form: str) -> Replacements:
 
 def wrapped_module(call: cst.CSTNode) -> str:
     """What a call wraps, where it has a name; else what the call's own statement assigns."""
-    given = first_argument(call)
-    return source_text(given) if given is not None and is_path(given) else "{target}"
+    return named_argument(call) or "{target}"
 
 
 def unfrozen(node: cst.CSTNode) -> str:

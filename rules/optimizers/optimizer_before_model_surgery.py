@@ -10,7 +10,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import OptimizerStale
 from placement_lint.flow.vocabulary import SURGERY
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
-from placement_lint.replaying import never_trained
+from placement_lint.replaying import named_argument, never_trained
 from placement_lint.rewriting import moved_below, safe
 from placement_lint.rule import Note, Page, Problem, Rule
 
@@ -78,7 +78,7 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
             advice="build the optimizer afterwards",
             rewrite=safe("build the optimizer afterwards", moved_below(event.statements, event.optimizer)),
             facts={"how": event.how, "optimizer": event.cls},
-            replay=never_trained(event),
+            replay=never_trained(event, named_argument(event.node)),
         )
 
 

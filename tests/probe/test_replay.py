@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from replaying import case_of
+from replaying import FIXTURES, case_of
 
 from placement_lint.checker import Checker
 from placement_lint.config import Settings
@@ -148,6 +148,14 @@ def test_a_function_of_the_program_is_no_observer(replayer: Replayer) -> None:
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
     assert script is not None
     assert script.text.count("def moved(") == 1
+
+
+def test_what_a_function_changes_goes_by_the_name_it_has_there(replayer: Replayer) -> None:
+    text = (FIXTURES / "optimizer-before-model-surgery" / "applied_to_all.py").read_text(encoding="utf-8")
+    verdict, script = replayer.replayed(case_of(text, "DPL204"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert script is not None
+    assert "watched.append(module)" in script.text
 
 
 IMPORTED = """
