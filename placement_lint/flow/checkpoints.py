@@ -16,7 +16,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import LoadedWhereSaved, Scene
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import NONE, Kind, Loaded, Mapping, Object, Sequence, Value, alternatives
+from placement_lint.flow.values import NONE, Kind, Loaded, Mapping, Object, Sequence, StateDict, Value, alternatives
 from placement_lint.rule import Note
 
 
@@ -95,10 +95,17 @@ def resolve(machine: Machine) -> None:
     """Report each checkpoint that may be loaded where its devices are not, or by every rank at once."""
     by_node: dict[cst.Call, list[Unmapped]] = {}
     for unmapped in machine.unmapped:
-        if unmapped.node in machine.state_loads:
+        if unmapped.node in machine.state_loads or _saves_state(machine, unmapped.file):
             by_node.setdefault(unmapped.node, []).append(unmapped)
     for node, visits in by_node.items():
         _report(machine, node, visits)
+
+
+def _saves_state(machine: Machine, file: str) -> bool:
+    """Whether the program saves the state of something in a file of this name."""
+    saved = [option for _, value, _ in machine.files.get(file, ()) for _, option in alternatives(value)]
+    held = [item for value in saved if isinstance(value, Mapping) for _, item in value.items]
+    return any(isinstance(option, StateDict) for item in (*saved, *held) for _, option in alternatives(item))
 
 
 def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:

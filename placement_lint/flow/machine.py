@@ -311,8 +311,10 @@ class Machine:
         self.unmapped: list[Unmapped] = []
         self.state_loads: set[cst.Call] = set()
         self.kept_loads: set[cst.Call] = set()
-        # the program is made for several nodes; what uses the rank among all processes as the number of a GPU
+        # the program is made for several nodes; the ids of ranks that it computes from the node's number; what uses
+        # the rank among all processes as the number of a GPU
         self.several_nodes = False
+        self.computed_ranks: set[int] = set()
         self.global_ranks: dict[int, list[Use]] = {}
         # iterations over what a DistributedSampler shuffles, by the loop around them and the id of the sampler
         self.sampled: dict[cst.For, dict[int, tuple[Note, ...]]] = {}

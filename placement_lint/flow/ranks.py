@@ -42,6 +42,7 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     """``dist.init_process_group("nccl", rank=rank, world_size=n)``"""
     if arguments.keyword("device_id") is not None:
         pin(machine)
+    _note_computed(machine, arguments.get(4, "rank") or NONE)
     alone = Const(1) in (arguments.keyword("world_size"), arguments.get(3, "world_size"))
     backend = arguments.get(0, "backend") or NONE
 
@@ -114,6 +115,18 @@ def _is_global(value: Value) -> bool:
     return isinstance(value, Symbol) and _GLOBAL_RANK.search(value.text) is not None
 
 
+# ``node_rank * gpus + gpu``: who counts the processes of all nodes multiplies, and adds the number on this one.
+_COMPUTED = re.compile(r"\*.*\+|\+.*\*", re.DOTALL)
+
+
+def _note_computed(machine: Machine, rank: Value) -> None:
+    """The rank that a process joins its group with."""
+    for _, option in alternatives(rank):
+        if isinstance(option, Symbol) and _COMPUTED.search(option.text):
+            machine.computed_ranks.add(option.id)
+            machine.several_nodes = True
+
+
 def notice_attribute(machine: Machine, name: str, value: Value) -> None:
     """``args.local_rank`` is read; where that is the rank among all, or 0, nothing tells of several nodes."""
     if not any(isinstance(option, Const) or _is_global(option) for _, option in alternatives(value)):
@@ -134,7 +147,7 @@ def notice_option(machine: Machine, arguments: Arguments) -> None:
 
 def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = True) -> None:
     """A number that nobody knows names a GPU; ``works`` unless it only does that, and puts nothing there."""
-    if isinstance(index, Symbol) and _is_global(index):
+    if isinstance(index, Symbol) and (_is_global(index) or index.id in machine.computed_ranks):
         if works:
             machine.ranks_at_work.add(index.id)
         note = Note(node, f"`{machine.text(node)}` takes the rank among all processes")

@@ -24,6 +24,7 @@ from placement_lint.flow.values import (
     Mapping,
     Object,
     Role,
+    Sequence,
     Symbol,
     Tensor,
     Value,
@@ -53,7 +54,7 @@ _NO_CHANGES = {"requires_grad_", "detach_", "share_memory_", "squeeze_", "unsque
 def change(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.CSTNode) -> None:
     """``t.name_(...)``, of a tensor that a replica shares."""
     if name.endswith("_") and not name.endswith("__") and name not in _NO_CHANGES:
-        _change(machine, tensor, arguments.values(), node)
+        _change(machine, tensor, arguments.values(), node, copied=name == "copy_")
 
 
 def update(machine: Machine, target: Value, value: Value, node: cst.AugAssign) -> None:
@@ -66,12 +67,16 @@ def update(machine: Machine, target: Value, value: Value, node: cst.AugAssign) -
 def change_item(machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode) -> None:
     """``owner[key] = value``"""
     if isinstance(owner, Tensor):
-        _change(machine, owner, (key, value), node)
+        items = key.items if isinstance(key, Sequence) else (key,)
+        # An index tensor has to be where the tensors are; what a number or a slice names is copied to from anywhere.
+        indexed = any(isinstance(item, (Tensor, Symbol)) for item in items)
+        _change(machine, owner, (key, value), node, copied=not indexed)
     elif isinstance(owner, Object) and owner.kind in (Kind.LIST, Kind.DICT):
         change_container(machine, owner, "[]=", key, (value,), node)
 
 
-def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CSTNode) -> None:
+def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CSTNode, copied: bool = False) -> None:
+    """A tensor is changed by what it meets, or by what is ``copied`` to it, which may be on another device."""
     memory, values = tensor.memory, tuple(by)
     if memory is None or not machine.replica or tensor.role is Role.PARAMETER:
         return
@@ -82,7 +87,7 @@ def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CST
     identity = attributes.identity(memory.owner)
     machine.changed.add((identity, memory.name))
     buffer = any(option.role is Role.BUFFER for option in held)
-    if not buffer and tensor.place == CPU and _on_replica(values):
+    if not buffer and not copied and tensor.place == CPU and _on_replica(values):
         # On one GPU as well as on many the two do not mix: that the tensor is not moved is the fault.
         machine.accumulating.add((identity, memory.name))
         return
