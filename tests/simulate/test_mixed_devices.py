@@ -121,6 +121,14 @@ REFUSED = {
         lambda: nn.GRU(3, 2).cuda()(gpu(5, 1, 3), host(1, 1, 2)),
         ("Input and hidden tensors are not at the same device, found input tensor at cuda:0 and hidden tensor at cpu"),
     ),
+    "grid": (
+        lambda: torch.meshgrid(gpu(3), torch.tensor(1.0), indexing="ij"),
+        "meshgrid expects all tensors to have the same device",
+    ),
+    "all pairs": (
+        lambda: torch.cartesian_prod(host(3), gpu(2)),
+        "meshgrid expects all tensors to have the same device",
+    ),
     "GPU index into a CPU tensor": (
         lambda: host(3)[labels(0, device="cuda")],
         "indices should be either on cpu or on the same device as the indexed tensor (cpu)",
