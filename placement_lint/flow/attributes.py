@@ -105,8 +105,7 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     if isinstance(owner, Symbol):
         return _read_of_symbol(machine, owner, name, node)
     if isinstance(owner, Class):
-        found = find(machine, owner, name)
-        return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
+        return _read_of_class(machine, owner, name, node)
     if isinstance(owner, Super):
         return Bound(owner, name, node=node)
     if isinstance(owner, Loaded) and name in _OF_A_MODEL:
@@ -188,9 +187,13 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         if isinstance(owner.cls, Class) and foreign_bases(owner.cls):
             return machine.part(owner.id, name, node, owner)
         return machine.part(owner.id, name, node, owner)
+    if owner.kind in (Kind.LIST, Kind.DICT) and name in _ONLY_OF_TENSORS and not machine.expects("AttributeError"):
+        machine.dead = True  # where it goes on, it was no list
     return Bound(owner, name, node=node)
 
 
+# Neither a list nor a dict has these.
+_ONLY_OF_TENSORS = {"shape", "dtype", "device", "ndim", "grad", "requires_grad"}
 _CONTAINER_METHODS = {"step", "scale", "update", "unscale_", "backward"}
 
 
@@ -250,6 +253,13 @@ def _method(machine: Machine, owner: Object, function: Function, node: cst.CSTNo
     if "classmethod" in function.decorators:
         return Bound(owner.cls, function.name, function, node)
     return Bound(owner, function.name, function, node)
+
+
+def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode) -> Value:
+    found = find(machine, owner, name)
+    if isinstance(found, Function) and "classmethod" in found.decorators:
+        return Bound(owner, name, found, node)
+    return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
 
 
 def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
@@ -509,13 +519,17 @@ def forget_settings(machine: Machine, owner: Value) -> Value:
 def call_super(machine: Machine, target: Super, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``super().name(...)``: the next definition in this program; a library's is taken to do nothing here."""
     receiver = target.receiver
-    if isinstance(receiver, Object) and isinstance(receiver.cls, Class):
-        method = find(machine, receiver.cls, name, beyond=target.owner)
+    cls = receiver.cls if isinstance(receiver, Object) else receiver
+    if isinstance(cls, Class):
+        method = find(machine, cls, name, beyond=target.owner)
         if isinstance(method, Function):
-            return calls.call_function(machine, method, arguments, node, receiver)
+            decorators = {"staticmethod": None, "classmethod": cls}
+            first = next((decorators[each] for each in method.decorators if each in decorators), receiver)
+            return calls.call_function(machine, method, arguments, node, first)
+    if isinstance(receiver, Object) and isinstance(cls, Class):
         if name == "__init__":
             machine.write(receiver.id, modules.INITIALISED, TRUE)
-            if any(module_base(base) in CONTAINERS for base in foreign_bases(receiver.cls)):
+            if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
                 machine.write(receiver.id, modules.ITEMS, methods.items_of_container(machine, arguments))
             return NONE
         if modules.is_module(machine, receiver):
