@@ -362,7 +362,7 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     aliases.call(machine, module, node)
     result = _forward(machine, module, arguments, node)
     if isinstance(module, Object):
-        coverage.note_call(machine, module, arguments.values(), result)
+        result = coverage.called(machine, module, arguments.values(), result)
     return ddp.came_round(machine, module, result, node)
 
 

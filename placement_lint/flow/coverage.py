@@ -9,6 +9,7 @@ import libcst as cst
 
 from placement_lint.flow import ddp, modules, optimizers
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.events import OptimizerMisses
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
@@ -92,15 +93,37 @@ def around(machine: Machine, part: int) -> Iterator[int]:
 _CRITERION = re.compile(r"loss|criterion|objective|penalty", re.IGNORECASE)
 
 
-def note_call(machine: Machine, module: Object, inputs: Iterable[Value], result: Value) -> None:
-    """A module is called that may be a criterion: it takes what other modules compute and gives a number."""
+def called(machine: Machine, module: Object, inputs: Iterable[Value], result: Value) -> Value:
+    """A module is called that may be a criterion: it takes what other modules compute and gives a number.
+
+    Whether what it gives is a number may be told by a backward from there.
+    """
     if machine.in_forward or module.id in machine.criteria:
-        return
+        return result
     options = [option for value in inputs for option in _handed(machine, value)]
     given = any(isinstance(option, Tensor) and option.modules for option in options)
     number = any(isinstance(option, Tensor) and option.scalar is True for _, option in alternatives(result))
     named = _CRITERION.search(module.cls.name) is not None
-    if given and (number or named) and _has_own_parameters(machine, module):
+    if not given or not _has_own_parameters(machine, module):
+        return result
+    if number or named:
+        machine.criteria[module.id] = module
+        return result
+    return machine.lift(lambda option: _perhaps_a_loss(machine, module, option), result)
+
+
+def _perhaps_a_loss(machine: Machine, module: Object, result: Value) -> Value:
+    if not isinstance(result, Tensor) or result.scalar is False:
+        return result
+    identity = machine.new_id()
+    machine.perhaps_losses[identity] = module
+    return replace(result, uid=identity)
+
+
+def backward(machine: Machine, loss: Tensor) -> None:
+    """``loss.backward()``: it is a number, and the module that gave it a criterion."""
+    module = machine.perhaps_losses.get(loss.uid)
+    if module is not None:
         machine.criteria[module.id] = module
 
 

@@ -640,6 +640,8 @@ class GlobalRankUsed(Event):
     # how this file names os.environ; empty where it does not
     environ: str
     trace: tuple[Note, ...]
+    # the program computes it from the number of the node, and has that from somewhere
+    computed: bool = False
 
 
 @dataclass(frozen=True)

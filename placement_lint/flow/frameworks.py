@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow import choices, loaders, modules, optimizers
+from placement_lint.flow import choices, coverage, loaders, modules, optimizers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import has_base
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
@@ -89,6 +89,7 @@ def call_accelerator(machine: Machine, target: Object, name: str, arguments: Arg
     if name in _PREPARING and first is not None:
         return machine.lift(prepare, first)
     if name == "backward" and isinstance(first, Tensor):
+        coverage.backward(machine, first)
         optimizers.backward(machine, first)
     if name in _HANDED_BACK and first is not None:
         return first

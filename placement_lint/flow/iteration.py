@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow import calls, loaders, modules, wrappers
+from placement_lint.flow import calls, loaders, modules, tensors, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.containers import content
@@ -52,7 +52,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
     if isinstance(iterable, (Loaded, StateDict)):
         wrappers.keys_used(machine, iterable)
     if isinstance(iterable, Tensor):
-        return replace(iterable, uid=0, scalar=None, split=None, rows=frozenset(), literal=False)
+        return replace(tensors.derive(iterable, "indexing", node), loaded=iterable.loaded)
     items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or not isinstance(items.items[0], Const)):
         return _step(machine, items.items[0])

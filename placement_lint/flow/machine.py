@@ -242,8 +242,10 @@ class Machine:
         self.asked_for: set[int] = set()
         self.given_away: set[int] = set()
         self.ever_frozen: set[int] = set()
-        # modules outside of others that took outputs of modules, and Parameters that no module has
+        # modules outside of others that make losses of what modules give, and Parameters that no module has
         self.criteria: dict[int, Object] = {}
+        # by the id of a tensor that may be a number: the module that gave it, a criterion if it is one
+        self.perhaps_losses: dict[int, Object] = {}
         self.loose: dict[int, cst.CSTNode] = {}
         self.misses: list[tuple[OptimizerMisses, frozenset[int]]] = []
         # by the id of a module that took a variable's place: itself, the one before, and what is stale by that

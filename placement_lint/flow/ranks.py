@@ -160,8 +160,9 @@ def _report_global_ranks(machine: Machine) -> None:
             continue
         first, *others = {used.note.node: used for used in uses}.values()
         trace = tuple(used.note for used in others)
-        label = machine.text(first.note.node)
-        machine.emit(GlobalRankUsed(first.note.node, first.scene, label, spelled(machine, "os.environ"), trace))
+        label, environ = machine.text(first.note.node), spelled(machine, "os.environ")
+        computed = rank in machine.computed_ranks
+        machine.emit(GlobalRankUsed(first.note.node, first.scene, label, environ, trace, computed))
 
 
 def pin(machine: Machine) -> None:

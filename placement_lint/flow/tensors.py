@@ -571,6 +571,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
             ReplicaLossUsed(node, machine.scene, receiver, f"`{machine.text(receiver)}.{name}()`", name, tensor)
         )
     if name == "backward":
+        coverage.backward(machine, tensor)
         optimizers.backward(machine, tensor)
         ddp.backward(machine, tensor, node)
     if name == "detach":

@@ -64,7 +64,8 @@ def check(event: GlobalRankUsed) -> Iterator[Problem]:
         event.trace,
         advice="use the local rank",
         rewrite=unsafe("use the local rank", first_argument(event.node, local)) if local else None,
-        replay=Replay(crew=TWO_NODES),
+        # Which node this is may be said in a way of the program's own: a run may be that of the first.
+        replay=Replay(crew=TWO_NODES, right=not event.computed),
     )
 
 
