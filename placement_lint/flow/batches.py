@@ -16,7 +16,7 @@ from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import BatchMisplaced, NotBatched, Operand
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import FALSE, NONE, TRUE, Kind, Mapping, Object, Sequence, Tensor, Value
+from placement_lint.flow.values import FALSE, NONE, TRUE, Kind, Mapping, Object, Sequence, Symbol, Tensor, Value
 from placement_lint.flow.vocabulary import RECURRENT_LAYERS, SEQUENCE_LAYERS
 from placement_lint.rule import Note
 
@@ -72,8 +72,10 @@ def _report(machine: Machine, what: str, given: Operand, module: Object, dim: in
     machine.emit(BatchMisplaced(at, machine.scene, what, machine.text(node.func), layer, split, dim, trace))
 
 
-def packed(padded: Value, arguments: Arguments) -> Value:
-    """``pack_padded_sequence(x, lengths, batch_first=True)``"""
+def packed(machine: Machine, padded: Value, arguments: Arguments) -> Value:
+    """``pack_padded_sequence(x, lengths, batch_first=True)``: it moves as a tensor does, wherever that is."""
+    if isinstance(padded, Symbol):
+        return Tensor(machine.fresh(), scalar=False, uid=machine.new_id(), scattered=padded.scattered)
     if not isinstance(padded, Tensor) or padded.split is None:
         return padded
     dim = 0 if arguments.get(2, "batch_first") == TRUE else 1

@@ -663,7 +663,7 @@ def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     given = arguments.get(0, "input") or arguments.keyword("sequences") or machine.fresh()
     items = content(machine, given)
     first = given if items is None else items.items[0] if items.items else machine.fresh(node)
-    return machine.lift(lambda option: batches.packed(option, arguments), first)
+    return machine.lift(lambda option: batches.packed(machine, option, arguments), first)
 
 
 def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
