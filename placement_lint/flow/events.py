@@ -116,6 +116,8 @@ class DevicesMixed(Event):
     inputs: tuple[str, ...] = ()
     # whether ``home`` is where an option of the command line says
     by_option: bool = False
+    # no forward made or moved ``stray``: it was brought in
+    brought: bool = False
 
     @property
     def holder(self) -> Holder | None:

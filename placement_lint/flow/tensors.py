@@ -310,6 +310,7 @@ def _mixed(
     machine: Machine, operation: str | cst.CSTNode, stray: Operand, home: Operand, node: cst.CSTNode
 ) -> DevicesMixed:
     unregistered = stray.unregistered or stray.tensor.uid in machine.unregistered
+    put = stray.tensor.history[-1].node if stray.tensor.history else None
     return DevicesMixed(
         node,
         machine.scene,
@@ -319,7 +320,8 @@ def _mixed(
         bool(machine.in_forward),
         modules.moved_on_the_way(machine),
         _name_of_place(machine, home.tensor),
-        machine.inputs.get(stray.tensor.history[-1].node, ()) if stray.tensor.history else (),
+        machine.inputs.get(put, ()) if put is not None else (),
+        brought=put not in machine.inputs,
     )
 
 

@@ -16,7 +16,8 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports a tensor that the `forward` of a `DataParallel` model puts on one numbered GPU, such as `"cuda:0"`,
-and that then meets the replica's inputs or weights.
+and that then meets the replica's inputs or weights; and one that comes to it on one GPU, in an object of a class of
+the program's own or as a global.
 """,
     why="""\
 Replica k runs on the k-th GPU of `device_ids` with its inputs and weights there
@@ -24,6 +25,9 @@ Replica k runs on the k-th GPU of `device_ids` with its inputs and weights there
 the tensor on its own GPU. Replica 1 does not: `RuntimeError: Caught RuntimeError in replica 1 on device 1.`,
 and below it `Expected all tensors to be on the same device`. With 1 GPU the program works; with none the
 `"cuda:0"` itself raises.
+
+Of the arguments only tensors, and lists, tuples and dicts of them, are sent to the replicas' GPUs; any other object
+all replicas share (torch/nn/parallel/scatter_gather.py, `scatter`).
 """,
     example="""\
 import torch
@@ -67,18 +71,22 @@ argument of the function is surely a tensor; unsafe: an input may be on another 
 )
 
 
+_PASSED = "pass the tensor itself: DataParallel moves arguments, and what lists, tuples and dicts among them hold"
+
+
 def check(event: DevicesMixed) -> Iterator[Problem]:
     if cause_of(event) is not Cause.FIXED_IN_REPLICA:
         return
     stray = event.stray.tensor
     made = stray.history[-1].node
     device = f"{event.inputs[0]}.device" if len(event.inputs) == 1 else ""
+    how = f"has this on {stray.place}, where it came from" if event.brought else f"puts this on {stray.place}"
     yield Problem(
         made,
-        f"every DataParallel replica puts this on {stray.place}, but replica 1 runs on another GPU: "
+        f"every DataParallel replica {how}, but replica 1 runs on another GPU: "
         f"{event.operation} raises there when it meets {event.home.named}",
         (*event.scene.replica, Note(event.node, f"meets {event.home.named} here")),
-        advice="use the device of an input",
+        advice=_PASSED if event.brought else "use the device of an input",
         rewrite=unsafe("use the device of the input", on_device(made, device)),
         facts=mixed_facts(event),
         replay=Replay(repairs=(beside(event),)),
