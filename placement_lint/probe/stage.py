@@ -235,9 +235,11 @@ def _meet_in_file(rank: int, ranks: int) -> None:
     """However a program would have its processes find each other: they do so in a file of their folder."""
     dist: Any = torch.distributed
     start = dist.init_process_group
+    # A program may leave one group and join another, which must not find what the first has left in the file.
+    meetings = count()
 
     def meet(backend: str | None = None, init_method: str | None = None, *_: Any, **options: Any) -> None:
-        own = {"store": dist.FileStore("ranks", ranks), "rank": rank, "world_size": ranks}
+        own = {"store": dist.FileStore(f"ranks{next(meetings)}", ranks), "rank": rank, "world_size": ranks}
         start(backend, **{**options, **own})
 
     dist.init_process_group = dist.distributed_c10d.init_process_group = meet
@@ -264,6 +266,7 @@ def _play_started(local: int, doors: _Doors, starts_ranks: bool) -> None:
     def spawn(function: Callable[..., object], args: tuple[Any, ...] = (), *_: Any, **__: Any) -> None:
         if not starts_ranks:
             raise Refused("would start another process")
+        torch.cuda.set_device(0)  # that is where a process begins
         function(local, *args)
 
     process.start, process.join, mp.spawn = start, join, spawn
