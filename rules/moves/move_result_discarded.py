@@ -8,7 +8,7 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MoveDiscarded
 from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import Role, source_text
+from placement_lint.flow.values import Device, Role, source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import assigned_to_itself, is_path, receiver, safe, unsafe
@@ -77,9 +77,16 @@ def check(event: MoveDiscarded) -> Iterator[Problem]:
         event.tensor.history,
         advice=f"assign the result, `{label} = {label}.{method}(…)`" if event.named else "assign the result",
         rewrite=fix("assign the moved tensor", assigned_to_itself(event.node)) if fixable else None,
-        facts={"method": method, "place": place_fact(event.tensor.place), "target": place_fact(event.target)},
+        facts={"method": method, "place": _source(event), "target": place_fact(event.target)},
         replay=Replay(watch=(_watch(event),), repairs=(assigned_to_itself(event.node),) if event.named else ()),
     )
+
+
+def _source(event: MoveDiscarded) -> str:
+    """Where the tensor is; where nobody knows, on the other kind of device than it is moved to."""
+    if isinstance(event.tensor.place, Device):
+        return place_fact(event.tensor.place)
+    return "cuda" if place_fact(event.target) == "cpu" else "cpu"
 
 
 def _watch(event: MoveDiscarded) -> Line:

@@ -46,6 +46,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "moved_to_rank": {"place": "cuda:1", "device_ids": [1]},
         "two_options": {"place": "cuda:0", "device_ids": [0]},
         "nccl_only": {"place": "cuda:1", "device_ids": [1]},
+        "set_before_spawned_work": {"place": "cuda:1", "device_ids": [1]},
     },
     "data-parallel-in-process-group": {
         "either_or": REPAIRED,
@@ -91,6 +92,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "conditional": REPAIRED,
         "no_shuffle": {"shuffle": False},
         "set_epoch": REPAIRED,
+        "any_sampler": REPAIRED,
+        "held_out": "only the order in which the held-out data come is the same",
     },
     "factory-without-device": {
         "default_device": {"default_device": "cuda"},
@@ -109,6 +112,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "single_node": {"ordinal": "local rank"},
         "only_compared": "nothing is put there",
         "local_by_name": {"ordinal": "local rank"},
+        "computed_rank": {"ordinal": "local rank"},
     },
     "hardcoded-device-in-replica": {
         "current_device": {"stray": "cuda"},
@@ -116,6 +120,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "not_wrapped": {"wrapper": ""},
         "outside_forward": {"wrapper": ""},
         "single_id": {"device_ids": [0]},
+        "tensors_in_containers": {"stray": "cuda"},
     },
     "invalid-device-ids": {
         "all_devices": REPAIRED,
@@ -133,6 +138,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "mapped": {"map_location": "cpu"},
         "safetensors": "its loader is another",
         "same_run": {"saved_on": "cpu"},
+        "numbers_read_back": "no tensors are read back",
     },
     "missing-set-device": {
         "accelerate": {"set_device": True},
@@ -143,6 +149,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "one_process": "it has no second rank",
         "set_device": {"set_device": True},
         "visible_devices": "each of its processes sees another GPU as the first",
+        "set_before_trainer": {"set_device": True},
+        "set_elsewhere": {"set_device": True},
     },
     "module-attribute-on-unwrapped": {
         "getattr": REPAIRED,
@@ -182,6 +190,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "packed": {"kind": "PackedSequence"},
         "unknown_collate": "the object may have a `to` of its own",
         "asks_for_the_method": REPAIRED,
+        "shape_was_read": "a list has no `shape`, so that it is none",
     },
     "move-result-discarded": {
         "assigned": REPAIRED,
@@ -192,6 +201,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "walrus_and_nested": REPAIRED,
         "argument_that_is_no_tensor": {"receiver": "module"},
         "only_the_type": "nothing is moved",
+        "packed": REPAIRED,
+        "there_already": "where it is, a tensor is not moved",
     },
     "non-batch-argument": {
         "buffer": "the tensor is no argument",
@@ -249,6 +260,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "noise_like_its_scale": {"stray": "cuda:0"},
         "own_loss": {"stray": "cuda"},
         "parameter_list_of_tensors": {"stray": "cuda"},
+        "classmethod_builds": {"stray": "cuda"},
+        "grid": {"stray": "cuda"},
     },
     "optimizer-before-materialize": {
         "built_afterwards": REPAIRED,
@@ -284,6 +297,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "two_stages": REPAIRED,
         "rebuilt": {"added": True},
         "weighted_losses": {"how": "a criterion", "added": True},
+        "score_that_is_loaded": "it was trained elsewhere",
     },
     "optimizer-non-leaf-or-empty": {
         "asked_again": {"how": "clipped", "listed": True},
@@ -347,6 +361,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "numbers": "numbers of the replicas may well be collected",
         "own_list": "the list is one of the replica",
         "returned": REPAIRED,
+        "slices": "each replica changes a tensor of its own",
     },
     "state-rebound-in-replica": {
         "buffer_in_place": {"buffer": True, "in_place": True},
