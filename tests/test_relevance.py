@@ -59,6 +59,14 @@ def test_what_a_module_is_asked_for_counts(tmp_path: Path) -> None:
     assert not matters(tmp_path, "helper", helpers=helper.format("keep"), steps=steps)
 
 
+def test_a_module_is_asked_by_each_definition(tmp_path: Path) -> None:
+    helper = (
+        "import steps\n\ndef helper(x):\n    return other(steps.keep(x))\n\ndef other(x):\n    return steps.put(x)\n"
+    )
+    steps = "def put(x):\n    return x.cuda()\n\ndef keep(x):\n    return x\n"
+    assert matters(tmp_path, "helper", helpers=helper, steps=steps)
+
+
 def test_files_that_bring_each_other_by_star_end(tmp_path: Path) -> None:
     files = {f"part{number}": "".join(f"from part{other} import *\n" for other in range(9)) for number in range(9)}
     helper = "from part0 import *\n\ndef helper(x):\n    return missing(x) + absent(x)\n"

@@ -25,7 +25,7 @@ _CONCERNING = re.compile(
 # The libraries for these.
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
 # Where more names than these have to be followed, one of them will matter.
-_MOST = 1_000
+_MOST = 3_000
 
 
 def concerns(word: str) -> bool:
@@ -95,7 +95,8 @@ class _Search:
         self.surroundings = surroundings
         self.known = known
         self.definitions: set[Definition] = set()
-        self.asked: set[tuple[str, str]] = set()
+        # What a name means may depend on what the definition that has it asks for: of a module, say.
+        self.asked: set[tuple[str, str, frozenset[str]]] = set()
         self.waiting: list[Definition] = []
 
     def meets_concern(self, first: Definition) -> bool:
@@ -119,9 +120,10 @@ class _Search:
 
     def _is_concern(self, unit: Unit, name: str, said: Mentions) -> bool:
         """Whether a name at the top level of a file is of a library that matters; else what it means is to be seen."""
-        if (unit.path, name) in self.asked:
+        asked = (unit.path, name, said.attributes)
+        if asked in self.asked:
             return False
-        self.asked.add((unit.path, name))
+        self.asked.add(asked)
         bindings = unit.index.bindings.get(name, ())
         for binding in bindings:
             if isinstance(binding, Lines):
