@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 # Process groups that believe they run on NCCL.
 _believers: set[str] = set()
+# Those that a program leaves are kept. The destructor of one waits for Gloo's threads while it holds Python's lock,
+# which these need to let go of a simulated tensor (`torch/csrc/distributed/c10d/ProcessGroupGloo.cpp`).
+_groups: list[Any] = []
 
 
 def install(patches: Patches) -> None:
@@ -73,6 +76,7 @@ def _served(wanted: str) -> str:
 
 
 def _remember(group: Any, wanted: str) -> None:
+    _groups.append(group)
     name = getattr(group, "group_name", None)
     if name is not None:
         (_believers.add if wanted == "nccl" else _believers.discard)(name)

@@ -25,8 +25,6 @@ REASONS = (
     "fails in another way at `",
     "fails in another way in train.py: ",
     "nothing in this file calls what the finding is about",
-    # a process that leaves one group and joins another does not always find the others again
-    "program of 35 lines: no end after 20 s",
     "it does not fail here, which says nothing of where it would",
     "; repaired: ",
     "the rule's pattern",
