@@ -61,8 +61,12 @@ class Reading:
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         from placement_lint.listen import problems_in
+        from placement_lint.source.wording import forget
 
-        return problems_in(program, rules, surroundings=surroundings)
+        try:
+            return problems_in(program, rules, surroundings=surroundings)
+        finally:
+            forget()
 
     def source(self, path: str) -> bytes | None:
         """The content of another file, by its absolute path; None where there is none."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from placement_lint.flow.events import DevicesMixed, Operand, OptimizerStale
-from placement_lint.flow.values import source_text
 from placement_lint.rewriting import argument_added, is_path, receiver
 from placement_lint.rule import Line, Note, Replay
+from placement_lint.source.wording import source_text
 
 Replacements = tuple[tuple[cst.CSTNode, str], ...]
 NOTHING: Replacements = ()

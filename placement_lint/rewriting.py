@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import libcst as cst
 
 from placement_lint.finding import Applicability
-from placement_lint.flow.values import source_text
 from placement_lint.rule import Rewrite
+from placement_lint.source.wording import source_text
 
 Replacements = tuple[tuple[cst.CSTNode, str], ...]
 NOTHING: Replacements = ()

@@ -64,7 +64,6 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
     alternatives,
-    source_text,
 )
 from placement_lint.flow.vocabulary import (
     CONTAINER_METHODS,
@@ -76,6 +75,7 @@ from placement_lint.flow.vocabulary import (
     PARTS_OF_MODELS,
 )
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 # --- reading -----------------------------------------------------------------------------------------------
 

@@ -126,14 +126,19 @@ def call_function(
         aliases.enclose(machine, function)
         if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
-        if isinstance(function.node, cst.Lambda):
-            return expressions.evaluate(machine, function.node.body)
-        body = function.node.body
-        result = machine.scope("function", lambda: statements.execute_body(machine, body))
-        yielded = machine.read(frame.id, "#yields")
-        if yielded is not None:
-            return machine.new_list(Sequence((yielded,), exact=False), node)
+        result = _outcome(machine, function.node, node)
+    machine.leave(frame.id)
     return result
+
+
+def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst.CSTNode) -> Value:
+    """What the running function returns, or a list of what it yields."""
+    if isinstance(function, cst.Lambda):
+        return expressions.evaluate(machine, function.body)
+    body = function.body
+    result = machine.scope("function", lambda: statements.execute_body(machine, body))
+    yielded = machine.read(machine.frame.id, "#yields")
+    return result if yielded is None else machine.new_list(Sequence((yielded,), exact=False), node)
 
 
 def _reaches(machine: Machine, function: Function, plain: bool) -> bool:

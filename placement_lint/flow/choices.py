@@ -31,9 +31,9 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
     compare,
-    source_text,
 )
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 
 @dataclass(frozen=True)

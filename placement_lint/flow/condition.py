@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from placement_lint.source.wording import source_text
+
 # A set of machines as bits, so that conjunction is ``&`` and disjunction is ``|``.
 NO_GPU, ONE_GPU, MANY_GPUS = 1, 2, 4
 ANY_MACHINE = NO_GPU | ONE_GPU | MANY_GPUS
@@ -82,8 +84,7 @@ class Question:
 
     @property
     def text(self) -> str:
-        source = self.source
-        return source if isinstance(source, str) else cst.Module([]).code_for_node(source).strip()
+        return source_text(self.source)
 
 
 class Answer:

@@ -12,8 +12,9 @@ import libcst as cst
 
 from placement_lint.flow.condition import Condition
 from placement_lint.flow.copying import replace
-from placement_lint.flow.values import Holder, Place, StateDict, Tensor, source_text
+from placement_lint.flow.values import Holder, Place, StateDict, Tensor
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 
 @dataclass(frozen=True)

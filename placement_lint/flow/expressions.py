@@ -273,7 +273,7 @@ def _slice(machine: Machine, node: cst.BaseSlice) -> Value:
 
 
 def _lambda(machine: Machine, node: cst.Lambda) -> Value:
-    return Function(node, machine.frame.id, "lambda")
+    return Function(node, machine.enclose(), "lambda")
 
 
 def _named(machine: Machine, node: cst.NamedExpr) -> Value:

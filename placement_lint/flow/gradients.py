@@ -23,9 +23,9 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
     alternatives,
-    source_text,
 )
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 # Of a tensor that is a leaf whatever it was made with: the answer to ``requires_grad``.
 _ASKED = "#requires grad"

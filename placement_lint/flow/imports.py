@@ -309,11 +309,11 @@ def _fuel(machine: Machine, project: Project) -> Iterator[None]:
 
 def _forget_what_functions_change(machine: Machine, unit: Unit, frame: int, name: str) -> None:
     """Who calls the functions of another file, and when, is not seen as a whole: what they assign may be anything."""
-    value = machine.read(frame, name)
-    with machine.apart(frame):
-        if name in unit.index.rebound:
+    if name in unit.index.rebound:
+        with machine.apart(frame):
             machine.write(frame, name, machine.part(frame, name, name))
-        elif name in unit.index.changed and isinstance(value, Object):
+    elif name in unit.index.changed and isinstance(value := machine.read(frame, name), Object):
+        with machine.apart(frame):
             mapping, items = machine.read(value.id, "#map"), machine.read(value.id, "#items")
             if value.kind is Kind.DICT and isinstance(mapping, Mapping):
                 machine.write(value.id, "#map", replace(mapping, rest=machine.fresh()))

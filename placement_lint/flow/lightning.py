@@ -12,9 +12,10 @@ from placement_lint.flow.classes import find, has_base
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import CudaRequested
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import OWN, Class, Const, Function, Object, Role, Tensor, Value, source_text
+from placement_lint.flow.values import OWN, Class, Const, Function, Object, Role, Tensor, Value
 from placement_lint.flow.vocabulary import LIGHTNING_MODULES
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 _STEPS = {"training_step", "validation_step", "test_step", "predict_step"}
 _GPUS = (Const("gpu"), Const("cuda"))

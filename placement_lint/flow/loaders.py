@@ -38,9 +38,9 @@ from placement_lint.flow.values import (
     alternatives,
     compare,
     describe,
-    source_text,
 )
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
 WORKERS = "#workers"

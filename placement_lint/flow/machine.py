@@ -47,10 +47,10 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
     choose,
-    source_text,
     tells,
 )
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 if TYPE_CHECKING:
     from placement_lint.flow.checkpoints import Unmapped
@@ -135,6 +135,10 @@ class Machine:
         self.plain_calls = 0
         self.parents: dict[int, int | None] = {}
         self._roots: dict[int, int] = {}
+        # frames whose variables functions inside them, classes and lambdas may still ask for when they have returned
+        self.enclosing: set[int] = set()
+        # frames and objects that came up while the program ran: of the branches of a fork, one at most has each
+        self._own: set[int] = set()
         self.homes: dict[tuple[int, str], int] = {}
         # by the frame of a module: what it imports everything from
         self.stars: dict[int, list[Import]] = {}
@@ -353,7 +357,18 @@ class Machine:
         self._roots[frame] = frame if parent is None else self._roots[parent]
         if parent is not None:
             self.store.passing.add(frame)
+            self._own.add(frame)
         return frame
+
+    def enclose(self) -> int:
+        """The running frame, over which something closes."""
+        self.enclosing.add(self.frame.id)
+        return self.frame.id
+
+    def leave(self, frame: int) -> None:
+        """A function has returned."""
+        if frame not in self.enclosing:
+            self.store.drop(frame)
 
     def root(self, frame: int) -> int:
         """The frame of the module whose code runs in a frame."""
@@ -423,7 +438,10 @@ class Machine:
         return list(self._parts.get(owner, {}).values())
 
     def new_object(self, kind: Kind, cls: Class | External, node: cst.CSTNode, text: str = "") -> Object:
-        return Object(self.new_id(), kind, cls, node, text)
+        made = Object(self.new_id(), kind, cls, node, text)
+        if self.frames[0].id == self.module_frame:
+            self._own.add(made.id)
+        return made
 
     def new_list(self, items: Sequence, node: cst.CSTNode) -> Object:
         result = self.new_object(Kind.LIST, External("builtins.list"), node)
@@ -448,7 +466,9 @@ class Machine:
         ]
         if len(remaining) == len(value.alternatives):
             return value
-        return choose(remaining) or ABSENT
+        if len(remaining) > 1:
+            return Choice(tuple(remaining))
+        return remaining[0][1] if remaining else ABSENT
 
     def read(self, owner: int, name: str) -> Value | None:
         """A cell's value on this path; None where it has none."""
@@ -500,7 +520,7 @@ class Machine:
         """
         feasible = [(guard, run) for guard, run in branches if not self.path.excludes(guard)]
         path, reach, tested = self.path, self.reach, self.tested
-        decided = self.decided
+        decided, newest = self.decided, self.newest
         exits, whole = [], True
         for guard, run in feasible:
             self.path = inside = path & guard
@@ -525,7 +545,7 @@ class Machine:
             self.dead = False
         self.path, self.reach, self.tested = path, reach, tested
         self.decided = decided
-        return self._join(exits, whole=whole)
+        return self._join(exits, whole=whole, newest=newest)
 
     def survive(self, condition: Condition) -> None:
         """Past a statement that raises unless the condition holds."""
@@ -535,8 +555,11 @@ class Machine:
         self.path = self.path & condition
         self.reach = self.reach & condition
 
-    def _join(self, exits: list[Exit], whole: bool) -> Value:
-        """What several ways out leave behind; ``whole`` where all that came in gets out by one of them."""
+    def _join(self, exits: list[Exit], whole: bool, newest: int | None = None) -> Value:
+        """What several ways out leave behind; ``whole`` where all that came in gets out by one of them.
+
+        What has an id after ``newest`` came up on one of the ways.
+        """
         base_path = self.path
         if not exits:
             self.dead = True
@@ -551,6 +574,9 @@ class Machine:
             return exits[0].value
         guards = [exit.path.given(base_path) for exit in exits]
         for cell in dict.fromkeys(cell for exit in exits for cell in exit.changes):
+            if newest is not None and cell[0] > newest and cell[0] in self._own:
+                self.store.write(*cell, next(exit.changes[cell] for exit in exits if cell in exit.changes))
+                continue
             before = self.store.read(*cell)
             after = [exit.changes.get(cell, before) for exit in exits]
             join = self._joined_content if cell[1] in CONTENT_CELLS else self._joined

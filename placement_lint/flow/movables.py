@@ -20,8 +20,8 @@ from placement_lint.flow.values import (
     Sequence,
     StateDict,
     Value,
-    source_text,
 )
+from placement_lint.source.wording import source_text
 
 MOVES = {"to", "cuda", "cpu"}
 

@@ -10,8 +10,9 @@ import libcst as cst
 
 from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import ABSENT, Const, Device, Fact, Value, alternatives, source_text
+from placement_lint.flow.values import ABSENT, Const, Device, Fact, Value, alternatives
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 # Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
 _VISIBLE = "#visible devices"

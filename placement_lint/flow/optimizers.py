@@ -33,10 +33,10 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
     compare,
-    source_text,
 )
 from placement_lint.flow.vocabulary import OPTIMIZERS
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 _COVERED = "#covered"  # Const of the ids of the modules and parameters held
 _STATE = "#state"  # Fact: why there is state, and where it was made

@@ -129,8 +129,9 @@ def _note_computed(machine: Machine, rank: Value) -> None:
 
 def notice_attribute(machine: Machine, name: str, value: Value) -> None:
     """``args.local_rank`` is read; where that is the rank among all, or 0, nothing tells of several nodes."""
-    if not any(isinstance(option, Const) or _is_global(option) for _, option in alternatives(value)):
-        notice_name(machine, name)
+    if _SEVERAL_NODES.fullmatch(name):
+        told = any(isinstance(option, Const) or _is_global(option) for _, option in alternatives(value))
+        machine.several_nodes = machine.several_nodes or not told
 
 
 def notice_name(machine: Machine, name: object) -> None:

@@ -29,8 +29,8 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
     alternatives,
-    source_text,
 )
+from placement_lint.source.wording import source_text
 
 
 def depends(machine: Machine, *values: Value) -> bool:

@@ -199,6 +199,8 @@ def _bound_by(target: cst.CSTNode) -> Iterator[str]:
 
 def _moves_anyway(machine: Machine, node: cst.If) -> bool:
     """``if t.device != d: t = t.to(d)``: what does the same where the test is always true."""
+    if not isinstance(node.test, cst.Comparison):
+        return False
     tensor, _, device = machine.text(node.test).partition(".device != ")
     return bool(device) and machine.text(node.body).strip() == f"{tensor} = {tensor}.to({device})"
 
@@ -451,7 +453,7 @@ def _cases(machine: Machine, subject: Value, cases: list[cst.MatchCase], node: c
 
 def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
     names = tuple(_decorator_name(machine, decorator) for decorator in node.decorators)
-    function = Function(node, machine.frame.id, node.name.value, None, names)
+    function = Function(node, machine.enclose(), node.name.value, None, names)
     if any(name.endswith((".setter", ".deleter")) for name in names):
         return
     bind(machine, node.name.value, _decorated(machine, function, node))
@@ -484,7 +486,7 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
         machine.module_classes.add(node)
     if machine.at_home:
         machine.classes.append(cls)
-    outer = machine.frame.id
+    outer = machine.enclose()
     for line in node.body.body:
         if isinstance(line, cst.FunctionDef):
             names = tuple(_decorator_name(machine, decorator) for decorator in line.decorators)

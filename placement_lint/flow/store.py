@@ -66,6 +66,13 @@ class Store:
             self._watch.names.setdefault(owner, names)
         return iter(names)
 
+    def drop(self, owner: int) -> None:
+        """Forget all cells of an owner that came up in the innermost branch and that nobody can name any more."""
+        journal = self._journals[-1] if self._journals else {}
+        for name in self._names.pop(owner, ()):
+            self._cells.pop((owner, name), None)
+            journal.pop((owner, name), None)
+
     @property
     def depth(self) -> int:
         return len(self._journals)

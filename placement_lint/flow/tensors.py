@@ -64,7 +64,6 @@ from placement_lint.flow.values import (
     alternatives,
     compare,
     describe,
-    source_text,
 )
 from placement_lint.flow.vocabulary import (
     ELEMENTWISE,
@@ -82,6 +81,7 @@ from placement_lint.flow.vocabulary import (
     Shape,
 )
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 # --- making tensors ----------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import UnfinishedCopyRead
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import CPU, NONE, TRUE, Const, Device, Tensor, Value, source_text
+from placement_lint.flow.values import CPU, NONE, TRUE, Const, Device, Tensor, Value
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 # A cell of the module frame: how often the program has waited for the GPU.
 _WAITS = "#waits"

@@ -16,17 +16,10 @@ import libcst as cst
 from placement_lint.flow.condition import ALWAYS, NEVER, Condition
 from placement_lint.flow.copying import replace
 from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
 
 # Past this many alternatives a value is given up: it becomes a symbol, on which every rule is silent.
 MAX_ALTERNATIVES = 8
-
-
-def source_text(source: str | cst.CSTNode) -> str:
-    """A node's source without the whitespace and comments around it; generated only where somebody reads it."""
-    return source if isinstance(source, str) else _MODULE.code_for_node(source).strip()
-
-
-_MODULE = cst.Module([])
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from placement_lint.flow.values import source_text
 from placement_lint.probe.units import Program, Unit, called
 from placement_lint.rule import Line
+from placement_lint.source.wording import source_text
 
 ANYTHING = "torch.nn.Linear(8, 8)"
 STATE = re.compile("state|model|net|weights")  # in the name of an item

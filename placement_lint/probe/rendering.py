@@ -13,10 +13,10 @@ from pathlib import Path
 
 import libcst as cst
 
-from placement_lint.flow.values import source_text
 from placement_lint.probe.slicing import Slice
 from placement_lint.probe.units import COMPOUND, Program, Unit, called
 from placement_lint.rule import Line
+from placement_lint.source.wording import source_text
 
 TRAINING = {"backward", "step", "zero_grad"}
 ITERATIONS = 2  # of a training loop

@@ -15,10 +15,10 @@ from itertools import product
 import libcst as cst
 
 from placement_lint.flow.condition import Answer
-from placement_lint.flow.values import source_text
 from placement_lint.probe.checkpoints import Checkpoints
 from placement_lint.probe.units import Program, Unit, called
 from placement_lint.rule import Line, Replay
+from placement_lint.source.wording import source_text
 
 Edits = dict[cst.CSTNode, str]
 

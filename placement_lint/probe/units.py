@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 from libcst.metadata import Assignment, ClassScope, MetadataWrapper, ScopeProvider
 
-from placement_lint.flow.values import source_text
+from placement_lint.source.wording import source_text
 
 COMPOUND = (cst.If, cst.For, cst.While, cst.With, cst.Try, cst.TryStar, cst.Match, cst.FunctionDef, cst.ClassDef)
 LOOPS = (cst.For, cst.While)

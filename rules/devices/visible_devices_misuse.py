@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\

@@ -8,11 +8,11 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MoveOnNonMovable
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises
 from placement_lint.replaying import Replacements, arguments_text
 from placement_lint.rewriting import receiver, safe
 from placement_lint.rule import Page, Problem, Replay, Rewrite, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\

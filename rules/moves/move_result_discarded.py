@@ -8,11 +8,12 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MoveDiscarded
 from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import Device, Role, source_text
+from placement_lint.flow.values import Device, Role
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import assigned_to_itself, is_path, receiver, safe, unsafe
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\

@@ -7,10 +7,10 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import MadeInForward, OptimizerStale
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import never_trained
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\

@@ -8,12 +8,12 @@ from typing import Any
 from placement_lint.finding import Severity
 from placement_lint.flow.events import NonTensorReturned, Returned
 from placement_lint.flow.facts import replica_facts
-from placement_lint.flow.values import source_text
 from placement_lint.flow.vocabulary import NUMBER_TYPES
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import NOTHING, Replacements, called_instead, is_call_of, replaced_by, unsafe
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\

@@ -7,11 +7,11 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import WrappedTwice
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed, first_argument
 from placement_lint.rewriting import replaced_by
 from placement_lint.rule import Page, Problem, Replay, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from placement_lint.finding import Severity
 from placement_lint.flow.events import StateLoaded
-from placement_lint.flow.values import source_text
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import Replacements, claimed, first_argument
 from placement_lint.rewriting import receiver
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
