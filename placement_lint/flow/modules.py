@@ -108,11 +108,10 @@ def children(machine: Machine, module: Object) -> Iterator[tuple[str, Value]]:
         if inner is not None:
             yield "module", inner
         return
-    for name in machine.store.names(module.id):
-        value = machine.read(module.id, name)
-        if value is None or name == PLACE:
+    for name, value in machine.store.held(module.id):
+        if name == PLACE:
             continue
-        for _, option in alternatives(value):
+        for _, option in alternatives(machine.restrict(value)):
             if name == ITEMS and isinstance(option, (Sequence, Mapping)):
                 yield from _contained(machine, option)
             elif is_module(machine, option) or (isinstance(option, Tensor) and option.role in _REGISTERED):

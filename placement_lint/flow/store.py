@@ -66,6 +66,17 @@ class Store:
             self._watch.names.setdefault(owner, names)
         return iter(names)
 
+    def held(self, owner: int) -> list[tuple[str, Value]]:
+        """These names, each with its value."""
+        cells = self._cells
+        held = [(name, value) for name in self._names.get(owner, ()) if (value := cells.get((owner, name))) is not None]
+        watch = self._watch
+        if watch is not None and owner <= watch.newest:
+            watch.names.setdefault(owner, tuple(name for name, _ in held))
+            for name, value in held:
+                watch.seen.setdefault((owner, name), value)
+        return held
+
     def drop(self, owner: int) -> None:
         """Forget all cells of an owner that came up in the innermost branch and that nobody can name any more."""
         journal = self._journals[-1] if self._journals else {}
