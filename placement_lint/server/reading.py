@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import libcst as cst
 
@@ -14,8 +14,7 @@ from placement_lint.listen import Hearing, problems_in
 from placement_lint.project.finder import Surroundings, forget, read_from_disk
 from placement_lint.rule import Rule
 from placement_lint.server.analysis import Placed, Step
-from placement_lint.server.splicing import Splicer
-from placement_lint.source.positions import positions
+from placement_lint.server.splicing import Spliced, Splicer
 
 MOST_PLACES = 2  # of one assignment; more is no information at a glance
 CPU = "cpu"
@@ -64,14 +63,14 @@ class LiveReading(AmongOpenTexts):
     def __init__(self, texts: OpenTexts, splicer: Splicer) -> None:
         super().__init__(texts)
         self._splicer = splicer
+        self._spliced = Spliced(cst.Module([]), ())
         self.log = PlacementLog()
-        self.module: cst.Module | None = None
         self.places: Places = {}
         self.reported: set[cst.CSTNode] = set()
 
     def parse(self, text: str) -> cst.Module:
-        self.module = self._splicer.parse(text)
-        return self.module
+        self._spliced = self._splicer.parse(text)
+        return self._spliced.module
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         hearing = problems_in(program, rules, self.log, surroundings)
@@ -79,19 +78,17 @@ class LiveReading(AmongOpenTexts):
         return hearing
 
     def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
-        """One pass for the findings and for what else is to be shown."""
-        self.places = positions(module, [*nodes, *self._nodes()])
-        return {node: self.places[node] for node in nodes if node in self.places}
+        return self._spliced.place(nodes)
 
     def placed(self) -> tuple[Placed, ...]:
-        if self.module is None:
-            return ()
-        if not self.places:
-            self.places = positions(self.module, list(self._nodes()))
-        return tuple(self._placed(each) for each in self.log.placements.values() if each.target in self.places)
+        """All assignments to the names that there is something to say of."""
+        eventful = {each.name for each in self.log.placements.values() if each.trace}
+        told = [each for each in self.log.placements.values() if each.name in eventful]
+        self.places = self._spliced.place(self._nodes(told))
+        return tuple(self._placed(each) for each in told if each.target in self.places)
 
-    def _nodes(self) -> Iterator[cst.CSTNode]:
-        for each in self.log.placements.values():
+    def _nodes(self, told: Iterable[Placement]) -> Iterator[cst.CSTNode]:
+        for each in told:
             yield each.target
             yield each.statement
             if each.scope is not None:

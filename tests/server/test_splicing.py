@@ -1,27 +1,33 @@
-"""Texts parsed piece by piece: the same code, the same findings, after any edit."""
+"""Texts parsed piece by piece: the same code, the same places, the same findings, after any edit."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import libcst as cst
 import pytest
+from training_file import training_file
 
-from placement_lint.checker import Job
+from placement_lint.checker import Checker, Job
 from placement_lint.config import Settings
-from placement_lint.server.analysis import Analyse
-from placement_lint.server.splicing import Splicer
+from placement_lint.files import displayed
+from placement_lint.server.analysis import Analyse, absolute
+from placement_lint.server.splicing import Splicer, cut, recut
 from placement_lint.server.worker import Worker
 from placement_lint.source.parsing import parse
+from placement_lint.source.positions import positions
 from placement_lint.source.text import Unreadable
 
 PROGRAMS = sorted((Path(__file__).parents[2] / "fixtures" / "programs").glob("*.py"))
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in PROGRAMS[3::11]} | {"long": training_file(100)}
 PIECES = [
     "x = 1\n", "# note\n", "    # deep note\n", "\n", "", "if a:\n    b\nelse:\n\tc\n", "@d\ndef f():\n  pass\n",
     "(", ")", "x; y\n", "a = \\\n  1\n", "\r\n", "\x0c", "import torch\n", "x.to('cuda')\n", "    ", "class A: pass\n",
-    "'''\n",
+    "'''\n", "@d\n", "else:\n", "else:\n    b\n", "d", "def g(\n  a): b\n", "a \\\n", "if a: b\n",
 ]  # fmt: skip
 
 
@@ -56,7 +62,7 @@ def edits(text: str, seed: int, count: int) -> list[str]:
 def test_the_tree_is_that_of_the_text(path: Path) -> None:
     splicer = Splicer()
     for text in edits(path.read_text(encoding="utf-8"), seed=len(path.name), count=25):
-        whole, spliced = parsed(text, parse), parsed(text, splicer.parse)
+        whole, spliced = parsed(text, parse), parsed(text, lambda text: splicer.parse(text).module)
         if isinstance(whole, tuple) or isinstance(spliced, tuple):
             assert whole == spliced
             continue
@@ -76,12 +82,98 @@ def all_nodes(node: cst.CSTNode) -> list[cst.CSTNode]:
     return found
 
 
+@pytest.mark.parametrize("name", TEXTS)
+def test_everything_stands_where_it_does_in_the_whole(name: str) -> None:
+    splicer, rng = Splicer(), random.Random(name)
+    for text in edits(TEXTS[name], seed=len(name), count=12):
+        whole = parsed(text, parse)
+        if isinstance(whole, tuple):
+            continue
+        spliced = splicer.parse(text)
+        nodes, expected = all_nodes(spliced.module), all_nodes(whole)
+        spliced.place(rng.sample(nodes, len(nodes) // 3))
+        places, right = spliced.place(nodes), positions(whole, expected)
+        assert [places.get(node) for node in nodes] == [right.get(node) for node in expected]
+
+
+def test_only_what_is_new_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_through: list[str] = []
+
+    def noting(module: cst.Module, nodes: list[cst.CSTNode]) -> object:
+        looked_through.append(module.code)
+        return positions(module, nodes)
+
+    monkeypatch.setattr("placement_lint.server.splicing.positions", noting)
+    splicer = Splicer()
+    for text in ("a = 1\nb = 2\n", "\na = 11\nb = 2\n", "\na = 11\n\nb = 2\n"):
+        spliced = splicer.parse(text)
+        spliced.place([*all_nodes(spliced.module), cst.Name("elsewhere")])
+    assert looked_through == ["a = 1\n", "b = 2\n", "\na = 11\n", "\nb = 2\n"]
+
+
+def test_a_statement_that_stays_is_the_same_object() -> None:
+    """Wherever it goes, with the comments above it, and whatever becomes of the text in between."""
+    head, function, cls = "# what for\n\nimport a\n", "\n\n# about f\ndef f():\n    return 1\n", "\n@d\nclass A: ...\n"
+    splicer = Splicer()
+    one, two, three = before = splicer.parse(head + function + cls).module.body
+
+    def staying(text: str) -> list[cst.CSTNode]:
+        return [node for node in splicer.parse(text).module.body if node in before]
+
+    assert staying(head + "x\n" + function + cls) == [one, two, three]
+    assert isinstance(parsed(head + function + "x = (" + cls, lambda text: splicer.parse(text).module), tuple)
+    assert staying(cls + function + head) == [three, two, one]
+    assert staying(head + function.replace("1", "2") + cls) == [one, three]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_is_cut_as_if_nothing_were_known_of_it(name: str) -> None:
+    pieces: list[str] = []
+    for text in edits(TEXTS[name], seed=len(name), count=60):
+        assert recut(text, pieces) == cut(text)
+        pieces = cut(text) or pieces
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = 1", "x = 1foo"),
+        ("x = 1\n", "fox = 1\n"),
+        ("a\nb\nc\nd\n", "a\nb\n'''\nc\nd\n"),
+        ("a\nb\n'''c'''\nd\n", "a\nb; '''\n'''c'''\nd\n"),
+        ("a\nb\n'''c'''\nd\n", "a\nb; '''\nc'''\nd\n"),
+        ("if a:\n  b\nc\nd\n", "if a:\n  b\nelse:\n  b\nc\nd\n"),
+        ("a\nb\nb\nc\n", "a\nb\nc\n"),
+        ("a\nb\n# c\n", "a\nb\n"),
+        ("a\nb\nc\n", ""),
+        ("a\nb\nc\n", "a\nb\\\nc\n"),
+        ("a\nb\nc\n", "a\n@b\nc\n"),
+    ],
+)
+def test_an_edit_may_reach_beyond_its_piece(before: str, after: str) -> None:
+    assert recut(after, cut(before)) == cut(after)
+
+
+def test_blocks_alone_say_how_far_a_text_is_indented() -> None:
+    assert len(Splicer().parse("print(\n    1,\n)\nif a:\n  b\nif a: b\n").parts) == 3
+
+
+def test_what_is_refused_is_named_by_its_line_in_the_whole() -> None:
+    text = "x = 1\n\ny = x" + ".x" * 1600 + "\n"
+    refused = parsed(text, parse)
+    assert isinstance(refused, tuple)
+    assert refused == parsed(text, lambda text: Splicer().parse(text).module)
+
+
 @pytest.mark.parametrize("path", PROGRAMS[5::30], ids=lambda path: path.stem)
 def test_what_is_found_is_the_same_from_scratch(path: Path) -> None:
     worker, job = Worker(), Job(Settings())
     for text in edits(path.read_text(encoding="utf-8"), seed=3, count=8):
         request = Analyse("/project/train.py", text.encode(), job)
-        assert worker.answer(request) == Worker().answer(request)
+        answer = worker.answer(request)
+        assert answer == Worker().answer(request)
+        checker = Checker(replace(job, folder=os.getcwd()))
+        assert answer.checked == absolute(checker.check_bytes(text.encode(), displayed(Path("/project/train.py"))))
 
 
 def test_only_what_is_new_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
