@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,13 +43,9 @@ TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|di
 class Terms:
     """What may be said of a file."""
 
-    text: str
+    anchors: Anchors
     suppressions: Suppressions
     codes: frozenset[str]
-
-    @cached_property
-    def anchors(self) -> Anchors:
-        return Anchors(self.text)
 
 
 class Reading:
@@ -58,6 +53,10 @@ class Reading:
 
     def parse(self, text: str) -> cst.Module:
         return parse(text)
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """A text, which it has parsed if that was of any use, as one or more pieces of whole statements."""
+        return [text]
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         from placement_lint.listen import problems_in
@@ -159,13 +158,14 @@ class Checker:
         if suppressions.skip_file:
             return Checked(path, skipped=True)
         rules = self.rules_for(path)
-        terms = {path: Terms(text, suppressions, frozenset(rule.code for rule in rules))}
         surroundings = Surroundings(self.job.absolute(path), self.roots, self.reading.source)
         heard = _Heard()
         if TRIGGER.search(text) or surroundings.lead_to(text, _may_matter):
             heard = self._analyse(self.reading.parse(text), path, notebook, surroundings)
         else:
             check_syntax(text)
+        anchors = Anchors(self.reading.pieces(text))
+        terms = {path: Terms(anchors, suppressions, frozenset(rule.code for rule in rules))}
         kept, used = self._admitted(heard.findings, terms, surroundings)
         findings = [one.finding for one in kept]
         # After a crash, that a comment suppressed nothing says nothing about the comment.
@@ -185,7 +185,7 @@ class Checker:
         )
 
     def _analyse(self, module: cst.Module, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
-        program, texts = _as_run(module, notebook)
+        program, texts = self._as_run(module, notebook)
         hearing = self.reading.hear(program, [rule for rule in self.rules if rule.listens], surroundings)
         crashes = tuple(_crash(path, rule, error) for rule, error in hearing.crashes)
         account = hearing.account
@@ -198,6 +198,13 @@ class Checker:
         found = findings_of(hearing.problems, spots) if hearing.problems else []
         uses = sorted((spots.named(*function), len(calls)) for function, calls in account.uses.items())
         return _Heard(found, crashes, tuple(sorted(spots.named(*one) for one in account.tended)), tuple(uses))
+
+    def _as_run(self, module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, Texts]:
+        if notebook is None:
+            return module, {}
+        from placement_lint.source.display import with_displays
+
+        return with_displays(module, self.reading.place(module, module.body), notebook)
 
     def _admitted(
         self, found: Sequence[Provisional], terms: dict[str, Terms], surroundings: Surroundings
@@ -226,7 +233,8 @@ class Checker:
         unit = surroundings.unit(self.job.absolute(path))
         suppressions = read_suppressions(unit.text) if unit is not None else Suppressions()
         rules = () if unit is None or suppressions.skip_file or self._is_excluded(path) else self.rules_for(path)
-        return Terms(unit.text if unit is not None else "", suppressions, frozenset(rule.code for rule in rules))
+        anchors = Anchors([unit.text if unit is not None else ""])
+        return Terms(anchors, suppressions, frozenset(rule.code for rule in rules))
 
     def _is_excluded(self, path: str) -> bool:
         absolute = Path(self.job.absolute(path))
@@ -280,14 +288,6 @@ def collector_at_rest() -> Iterator[None]:
     finally:
         if not resting:
             gc.enable()
-
-
-def _as_run(module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, Texts]:
-    if notebook is None:
-        return module, {}
-    from placement_lint.source.display import with_displays
-
-    return with_displays(module, notebook)
 
 
 def _crash(path: str, rule: Rule | None, error: BaseException) -> Crash:

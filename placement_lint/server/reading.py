@@ -72,6 +72,9 @@ class LiveReading(AmongOpenTexts):
         self._spliced = self._splicer.parse(text)
         return self._spliced.module
 
+    def pieces(self, text: str) -> Sequence[str]:
+        return [part.text for part in self._spliced.parts] or [text]
+
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         hearing = problems_in(program, rules, self.log, surroundings)
         self.reported = {problem.node for _, problem in hearing.problems}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from placement_lint.finding import Anchor
@@ -11,11 +11,24 @@ from placement_lint.source.parsing import python_tree
 from placement_lint.source.scan import split_lines
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 class Anchors:
-    """The anchors of one text; functions are looked up only once a line is asked for."""
+    """The anchors of one text, in one or more pieces of whole statements; only those pieces are read that it takes."""
 
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self._pieces = [_Piece(text) for text in pieces]
+
+    def at(self, line: int) -> Anchor:
+        for piece in self._pieces[:-1]:
+            if line <= piece.height:
+                return piece.at(line)
+            line -= piece.height
+        return self._pieces[-1].at(line)
+
+
+class _Piece:
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -23,6 +36,10 @@ class Anchors:
         text = self._lines[line - 1] if line <= len(self._lines) else ""
         around = [name for name, first, last in self._definitions if first <= line <= last]
         return Anchor(".".join(around), " ".join(text.split()))
+
+    @cached_property
+    def height(self) -> int:
+        return len(self._lines) - 1
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -38,7 +55,9 @@ class Anchors:
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
-    for node in ast.walk(tree):
+    statements: list[ast.AST] = [tree]
+    for node in statements:
+        statements.extend(below for name in BODIES for below in getattr(node, name, ()))
         if isinstance(node, DEFINITIONS):
             first = min(part.lineno for part in (node, *node.decorator_list))
             yield node.name, first, node.end_lineno or first

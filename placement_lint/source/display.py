@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
+from placement_lint.finding import Range
 from placement_lint.source.notebook import Notebook
-from placement_lint.source.positions import positions
 
 
-def with_displays(module: cst.Module, notebook: Notebook) -> tuple[cst.Module, dict[cst.CSTNode, cst.CSTNode]]:
+def with_displays(
+    module: cst.Module, places: Mapping[cst.CSTNode, Range], notebook: Notebook
+) -> tuple[cst.Module, dict[cst.CSTNode, cst.CSTNode]]:
     """The program as the notebook runs it, and for each node that is not in its text the one that is.
 
-    A last expression becomes ``_ = expression``, so that its value counts as used. One that ends in a semicolon
-    is not shown.
+    ``places`` are those of the module's statements. A last expression becomes ``_ = expression``, so that its value
+    counts as used. One that ends in a semicolon is not shown.
     """
     body = list(module.body)
     texts: dict[cst.CSTNode, cst.CSTNode] = {}
-    for index in _last_in_cells(module, notebook):
+    for index in _last_in_cells([notebook.cell_at(places[statement].line).number for statement in body]):
         line = body[index]
         if isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[-1], cst.Expr):
             shown = line.body[-1]
@@ -29,9 +31,8 @@ def with_displays(module: cst.Module, notebook: Notebook) -> tuple[cst.Module, d
     return module.with_changes(body=body), texts
 
 
-def _last_in_cells(module: cst.Module, notebook: Notebook) -> Iterator[int]:
-    places = positions(module, module.body)
-    cells = [notebook.cell_at(places[statement].line).number for statement in module.body]
+def _last_in_cells(cells: list[int]) -> Iterator[int]:
+    """The indices of the statements that are the last of theirs; ``cells`` are the numbers by statement."""
     for index, cell in enumerate(cells):
         if cell not in cells[index + 1 : index + 2]:
             yield index
