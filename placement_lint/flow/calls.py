@@ -127,8 +127,9 @@ def call_function(
         if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
         result = _outcome(machine, function.node, node)
+        given_up = machine.gives_up
     machine.leave(frame.id)
-    return result
+    return foreign(machine, arguments, node) if given_up else result
 
 
 def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst.CSTNode) -> Value:

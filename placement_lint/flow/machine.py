@@ -400,6 +400,11 @@ class Machine:
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         return self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether a function that has nothing to do with tensors has cost all that such ones may."""
+        return self.plain <= 0 < self.plain_calls and self.frames[0].id == self.module_frame
+
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:
         """Run what belongs to the beginning of the program, in the frame of a module: no branch takes it back."""

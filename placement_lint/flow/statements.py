@@ -51,6 +51,8 @@ def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
 def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
     outer = machine.block
     for place, line in enumerate(lines):
+        if machine.gives_up:
+            machine.jump("function", machine.fresh())
         if machine.dead:
             break
         if isinstance(line, cst.SimpleStatementLine):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CONCERNING = re.compile(
     r"cuda|[cg]pu|device|tensor|parallel|grad|optim|world|fork|spawn|worker|(^|[_-])rank([_\d-]|$)|^to$", re.IGNORECASE
 )
+# What has such a word in its name, but is of another library for tensors.
+_OTHERS = re.compile(r"tensorflow|(^|[_-])(tf|flax|jax)([_-]|$)", re.IGNORECASE)
 # The libraries for these.
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
 # Where more names than these have to be followed, one of them will matter.
@@ -30,7 +32,7 @@ _MOST = 3_000
 
 def concerns(word: str) -> bool:
     """Whether a name or a text speaks of something that decides where tensors are, or what happens to them."""
-    return _CONCERNING.search(word) is not None
+    return _CONCERNING.search(word) is not None and _OTHERS.search(word) is None
 
 
 def is_of_tensors(library: str) -> bool:
