@@ -130,9 +130,8 @@ class Machine:
         # what may still be spent in code of other files, and what was spent in the program's own
         self.abroad = ABROAD
         self.spent = 0
-        # what may still be spent in code of other files that does not matter, and how many of its functions are running
+        # what may still be spent in code of other files that does not matter
         self.plain = PLAIN
-        self.plain_calls = 0
         self.parents: dict[int, int | None] = {}
         self._roots: dict[int, int] = {}
         # frames whose variables functions inside them, classes and lambdas may still ask for when they have returned
@@ -174,8 +173,9 @@ class Machine:
         # for each running function: the node that called it
         self.calls: list[cst.CSTNode] = []
         self.running: list[cst.CSTNode] = []
-        # how many of them are of other files
+        # how many of them are of other files, and how many have nothing to do with tensors
         self.foreign_calls = 0
+        self.plain_calls = 0
         # the block of the simple statement that is running, and its place there
         self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
         # the tests of the branches that are running, inside each other
@@ -403,7 +403,7 @@ class Machine:
     @property
     def gives_up(self) -> bool:
         """Whether a function that has nothing to do with tensors has cost all that such ones may."""
-        return self.plain <= 0 < self.plain_calls and self.frames[0].id == self.module_frame
+        return self.plain <= 0 < self.plain_calls
 
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:

@@ -43,7 +43,8 @@ def is_plain(machine: Machine, function: Function, arguments: Arguments, node: c
 def _decides(machine: Machine, value: Value, depth: int = 0) -> bool:
     """Whether a value is, holds or does more than plain data: it may decide where tensors are."""
     if isinstance(value, Const):
-        return isinstance(value.value, str) and concerns(value.value)
+        # What lists and dicts hold is more often the names of things than those of devices.
+        return depth == 0 and isinstance(value.value, str) and concerns(value.value)
     if isinstance(value, External):
         return is_of_tensors(value.name)
     if isinstance(value, Function):

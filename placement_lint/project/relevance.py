@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _CONCERNING = re.compile(
     r"cuda|[cg]pu|device|tensor|parallel|grad|optim|world|fork|spawn|worker|(^|[_-])rank([_\d-]|$)|^to$", re.IGNORECASE
 )
-# What has such a word in its name, but is of another library for tensors.
-_OTHERS = re.compile(r"tensorflow|(^|[_-])(tf|flax|jax)([_-]|$)", re.IGNORECASE)
+# What has such a word in it, but names another library for tensors or a package: ``tf_device``, ``faiss-gpu``.
+_OTHERS = re.compile(r"tensorflow|(^|[_-])(tf|flax|jax)([_-]|$)|^\w+-[cg]pu$", re.IGNORECASE)
 # The libraries for these.
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
 # Where more names than these have to be followed, one of them will matter.
