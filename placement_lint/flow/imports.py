@@ -55,7 +55,6 @@ class Project:
     # by frame
     places: dict[int, Place] = field(default_factory=dict)
     units: dict[int, Unit | None] = field(default_factory=dict)
-    stars: dict[int, list[Import]] = field(default_factory=dict)
     # names that were run for, and what was run
     loaded: set[tuple[int, str]] = field(default_factory=set)
     executed: set[tuple[int, str | Lines]] = field(default_factory=set)
@@ -130,14 +129,21 @@ def is_missing(machine: Machine, wanted: Import) -> bool | None:
     return False if found else None
 
 
-def _find(machine: Machine, wanted: Import, frame: int) -> Imported | None:
-    """The module that an import leads to from the file of a module's frame."""
+def _find(machine: Machine, wanted: Import, frame: int, name: str = "") -> Imported | None:
+    """The module that an import leads to from the file of a module's frame, if it can have that name."""
     project = machine.project
     if project is None:
         return None
     importer = project.places[frame]
     place = project.surroundings.find(wanted, importer.path if importer.is_file else os.path.join(importer.path, "_"))
-    return _module(machine, project, place, wanted.module) if place is not None else None
+    if place is None or not _may_bind(project, place, name):
+        return None
+    return _module(machine, project, place, wanted.module)
+
+
+def _may_bind(project: Project, place: Place, name: str) -> bool:
+    unit = project.surroundings.unit(place.path) if place.is_file else None
+    return unit is None or unit.may_bind(name)
 
 
 def _module(machine: Machine, project: Project, place: Place, name: str) -> Imported:
@@ -196,7 +202,7 @@ def _starred(machine: Machine, frame: int, name: str) -> Value | None:
             machine.project.searches -= 1
             if machine.project.searches < 0:
                 return None
-        module = _find(machine, line, frame)
+        module = _find(machine, line, frame, name)
         if module is None:
             full = canonical(f"{line.module}.{name}")
             if line.module in STAR_MODULES and full in KNOWN_NAMES:

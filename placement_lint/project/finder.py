@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ Sources = Callable[[str], "bytes | None"]
 """The content of a file by its absolute path; None where there is none."""
 
 INIT = "__init__.py"
+_STAR = re.compile(r"\bimport[\s(\\]*\*")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files, and how many of their statements, a process keeps parsed.
@@ -51,8 +53,19 @@ class Unit:
 
     path: str
     text: str
-    index: Index
     _mentions: dict[Lines, Mentions] = field(default_factory=dict)
+
+    @cached_property
+    def index(self) -> Index:
+        return _index(self.text)
+
+    def may_bind(self, name: str) -> bool:
+        """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
+        return name in self.text or self._gathers
+
+    @cached_property
+    def _gathers(self) -> bool:
+        return _STAR.search(self.text) is not None
 
     @cached_property
     def lines(self) -> list[str]:
@@ -116,7 +129,7 @@ def _unit(path: str, data: bytes) -> Unit | None:
         text = decode(data)
     except Unreadable:
         return None
-    return Unit(path, text, _index(text))
+    return Unit(path, text)
 
 
 @lru_cache(_STATEMENTS)

@@ -26,8 +26,8 @@ _CONCERNING = re.compile(
 _OTHERS = re.compile(r"tensorflow|(^|[_-])(tf|flax|jax)([_-]|$)|^\w+-[cg]pu$", re.IGNORECASE)
 # The libraries for these.
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
-# Where more names than these have to be followed, one of them will matter.
-_MOST = 3_000
+# Where more names than these have to be followed, or into more files, one of them will matter.
+_MOST_NAMES, _MOST_FILES = 3_000, 60
 
 
 def concerns(word: str) -> bool:
@@ -99,6 +99,7 @@ class _Search:
         self.definitions: set[Definition] = set()
         # What a name means may depend on what the definition that has it asks for: of a module, say.
         self.asked: set[tuple[str, str, frozenset[str]]] = set()
+        self.files: set[str] = set()
         self.waiting: list[Definition] = []
 
     def meets_concern(self, first: Definition) -> bool:
@@ -107,13 +108,16 @@ class _Search:
             definition = self.waiting.pop()
             unit, lines = definition
             said = unit.mentions(lines)
-            if self.known.get(definition) or said.concerning or len(self.asked) > _MOST:
+            if self.known.get(definition) or said.concerning or self._leads_too_far():
                 return True
             names = (self._is_concern(unit, name, said) for name in said.names)
             imports = (self._leads_to_concern(unit, line, said) for line in said.imports)
             if definition not in self.known and (any(names) or any(imports)):
                 return True
-        return False
+        return self._leads_too_far()
+
+    def _leads_too_far(self) -> bool:
+        return len(self.asked) > _MOST_NAMES or len(self.files) > _MOST_FILES
 
     def _found(self, definition: Definition) -> None:
         if definition not in self.definitions:
@@ -140,6 +144,8 @@ class _Search:
         if place is None:
             return is_of_tensors(wanted.module or wanted.name or "")
         module = self._unit(place)
+        if wanted.name is not None and module is not None and not module.may_bind(wanted.name):
+            module = None
         if wanted.name is not None and module is not None and wanted.name in module.index.bindings:
             return self._is_concern(module, wanted.name, said)
         inner = self.surroundings.submodule(place, wanted.name) if wanted.name is not None else place
@@ -152,4 +158,7 @@ class _Search:
         return any(self._is_concern(asked, name, said) for name in said.attributes & asked.index.bindings.keys())
 
     def _unit(self, place: Place) -> Unit | None:
-        return self.surroundings.unit(place.path) if place.is_file else None
+        if not place.is_file or self._leads_too_far():
+            return None
+        self.files.add(place.path)
+        return self.surroundings.unit(place.path)
