@@ -100,6 +100,9 @@ class Answer:
 
 Answers = frozenset[Answer]
 
+# How many conjunctions, disjunctions and the like are remembered.
+_REMEMBERED = 65_536
+
 
 class Cube(NamedTuple):
     """One case; a tuple, for so many of them are made and compared."""
@@ -114,6 +117,8 @@ class Cube(NamedTuple):
             return None
         if self.answers >= other.answers:
             return self if machines == self.machines else Cube(machines, self.answers)
+        if self.answers <= other.answers:
+            return other if machines == other.machines else Cube(machines, other.answers)
         return Cube(machines, self.answers | other.answers) if self._agrees(other) else None
 
     def excludes(self, other: Cube) -> bool:
@@ -122,10 +127,15 @@ class Cube(NamedTuple):
 
     def _agrees(self, other: Cube) -> bool:
         """Whether no question is answered in two ways, and of rivals one at most with yes."""
+        mine, theirs = self.answers, other.answers
+        if not mine.isdisjoint(_opposites(theirs)):
+            return False
+        return not (_compete(mine) and _compete(theirs)) or self._bears(theirs)
+
+    def _bears(self, others: Answers) -> bool:
+        """Whether no other answer gives a number another size, or says yes where a rival does."""
         mine = self.answers
-        for answer in other.answers:
-            if answer.opposite in mine:
-                return False
+        for answer in others:
             extent = answer.range
             if extent is not None and any(known.range and extent.excludes(known.range) for known in mine):
                 return False
@@ -138,6 +148,17 @@ class Cube(NamedTuple):
 
     def covers(self, other: Cube) -> bool:
         return self.machines & other.machines == other.machines and self.answers <= other.answers
+
+
+@lru_cache(_REMEMBERED)
+def _opposites(answers: Answers) -> Answers:
+    return frozenset(answer.opposite for answer in answers)
+
+
+@lru_cache(_REMEMBERED)
+def _compete(answers: Answers) -> bool:
+    """Whether there are any among these that others than their opposites may exclude."""
+    return any(answer.range or (answer.given and answer.question.rivals is not None) for answer in answers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,10 +248,6 @@ def of(cubes: frozenset[Cube], widened: bool = False) -> Condition:
     return known
 
 
-# How many conjunctions, and how many disjunctions, are remembered.
-_REMEMBERED = 65_536
-
-
 @lru_cache(_REMEMBERED)
 def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
@@ -250,9 +267,8 @@ def _either(one: Condition, other: Condition) -> Condition:
 
 def forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
-    _both.cache_clear()
-    _exclude.cache_clear()
-    _either.cache_clear()
+    for remembered in (_opposites, _compete, _both, _exclude, _either):
+        remembered.cache_clear()
     for key, condition in list(_made.items()):
         if any(cube.answers for cube in condition.cubes):
             del _made[key]
@@ -309,14 +325,12 @@ def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
 
 def _union(one: Cube, other: Cube) -> Cube | None:
     """The single cube equal to both together, where there is one."""
+    if one.machines != other.machines:
+        return Cube(one.machines | other.machines, one.answers) if one.answers == other.answers else None
     if len(one.answers) != len(other.answers):
         return None
-    if one.answers == other.answers:
-        return Cube(one.machines | other.machines, one.answers)
-    if one.machines != other.machines:
-        return None
     mine = one.answers - other.answers
-    if len(mine) != 1:
+    if len(mine) > 1:
         return None
     (answer,) = mine
     return Cube(one.machines, one.answers & other.answers) if answer.opposite in other.answers else None
