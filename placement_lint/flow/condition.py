@@ -302,34 +302,44 @@ def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
     waiting = list(cubes)
     if len(waiting) == 1:
         kept, waiting = waiting, kept
+    # The widest first, so that only what was merged can cover any before it.
+    waiting.sort(key=_narrowness, reverse=True)
+    merged = False
     while waiting:
         cube = waiting.pop()
         partner, union = None, None
         bits, answers = cube
+        size = len(answers)
         for other in kept:
-            if bits & other.machines == bits and other.answers <= answers:
+            others_bits, others = other
+            if bits & others_bits == bits and others <= answers:
                 break
-            if union is None:
+            # Most differ in more than one respect, which is seen before anything is made of them.
+            if union is None and (others == answers if others_bits != bits else len(others) == size):
                 partner, union = other, _union(cube, other)
         else:
             if partner is not None and union is not None:
                 kept.remove(partner)
                 waiting.append(union)
+                merged = True
             else:
-                kept = [other for other in kept if not cube.covers(other)]
+                if merged:
+                    kept = [other for other in kept if not cube.covers(other)]
                 kept.append(cube)
     if len(kept) > MAX_CUBES:
         kept, widened = [_widened(kept)], True
     return of(frozenset(kept), widened)
 
 
+def _narrowness(cube: Cube) -> int:
+    return len(cube.answers)
+
+
 def _union(one: Cube, other: Cube) -> Cube | None:
-    """The single cube equal to both together, where there is one."""
-    if one.machines != other.machines:
-        return Cube(one.machines | other.machines, one.answers) if one.answers == other.answers else None
-    if len(one.answers) != len(other.answers):
-        return None
+    """The single cube equal to both together, where there is one; they differ in their machines or in their answers."""
     mine = one.answers - other.answers
+    if not mine:
+        return Cube(one.machines | other.machines, one.answers)
     if len(mine) > 1:
         return None
     (answer,) = mine
