@@ -30,6 +30,9 @@ MACHINES = {
     ONE_GPU | MANY_GPUS: "on a machine with a GPU",
 }
 
+# So many answers hardly show in what it costs to go on.
+_EASY = 5
+
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
 MAX_CUBES = 8
 
@@ -227,6 +230,11 @@ class Condition:
             for cube in self.cubes
         )
         return _simplified(older, self.widened)
+
+    @cached_property
+    def effort(self) -> int:
+        """What it costs to go on under this condition, where a plain one costs 1."""
+        return 1 + sum(len(cube.answers) for cube in self.cubes) // _EASY
 
     @cached_property
     def negation(self) -> Condition:

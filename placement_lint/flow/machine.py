@@ -384,7 +384,7 @@ class Machine:
         self.fuel -= 1
         self.plain -= self.plain_calls > 0
         if self.is_abroad:
-            self.abroad -= 1
+            self.abroad -= self.path.effort
         else:
             self.spent += 1
 
