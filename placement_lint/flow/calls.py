@@ -144,7 +144,9 @@ def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst
 
 def _reaches(machine: Machine, function: Function, plain: bool) -> bool:
     """Whether a function is looked into: calls are not nested too deep, and there is time for it."""
-    return len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function, plain)
+    reaches = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function, plain)
+    machine.overlooks = machine.overlooks or not (reaches or plain)
+    return reaches
 
 
 @contextmanager

@@ -22,12 +22,16 @@ from placement_lint.rule import Note
 
 @dataclass(frozen=True)
 class Unmapped:
-    """A load without ``map_location``; ``written`` where this very run wrote the file before."""
+    """A load without ``map_location``; ``written`` where this very run wrote the file before.
+
+    ``at_home`` where the program's own file loads it.
+    """
 
     node: cst.Call
     scene: Scene
     file: str
     written: bool
+    at_home: bool
     joined: Note | None
 
 
@@ -43,7 +47,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     if (mapped is None or mapped == NONE) and not arguments.spread and not machine.default_was_set:
         scene = replace(machine.scene, reach=machine.tested & machine.decided)
         written = file in machine.files
-        machine.unmapped.append(Unmapped(node, scene, file, written, ranks.joined(machine)))
+        machine.unmapped.append(Unmapped(node, scene, file, written, machine.at_home, ranks.joined(machine)))
         if _CHECKPOINT.search(file):
             machine.state_loads.add(node)
     return Loaded(file, node=node)
@@ -116,6 +120,9 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
         return
     if any(visit.written for visit in visits):
         # What this very run wrote goes back to where it was.
+        return
+    if machine.overlooks and not visits[0].at_home:
+        # A helper for loading is often used beside one for saving.
         return
     if any(choices.asks_about_devices(visit.scene.reach) for visit in visits):
         return

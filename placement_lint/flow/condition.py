@@ -31,7 +31,7 @@ MACHINES = {
 }
 
 # So many answers hardly show in what it costs to go on.
-_EASY = 5
+_EASY = 20
 
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
 MAX_CUBES = 8
@@ -63,10 +63,10 @@ class Question:
     What an answer tells of a number's size is its ``range``.
     """
 
-    _numbers = count()
+    numbers = count()
 
     def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None) -> None:
-        self.number = next(Question._numbers)
+        self.number = next(Question.numbers)
         self.usual = usual
         self.passing = False
         # it tells one of the names that a module exports from the others, of which not all are meant
@@ -99,6 +99,11 @@ class Answer:
     def __init__(self, question: Question, given: bool) -> None:
         self.question = question
         self.given = given
+        self._hash = 2 * question.number + given
+
+    def __hash__(self) -> int:
+        """The same in every run: the order of a set decides how cases are merged."""
+        return self._hash
 
 
 Answers = frozenset[Answer]
@@ -275,6 +280,7 @@ def _either(one: Condition, other: Condition) -> Condition:
 
 def forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
+    Question.numbers = count()
     for remembered in (_opposites, _compete, _both, _exclude, _either):
         remembered.cache_clear()
     for key, condition in list(_made.items()):

@@ -225,6 +225,8 @@ class Machine:
         # the definitions of all classes that are modules, those of other files included
         self.module_classes: set[cst.CSTNode] = set()
         self.called: set[cst.CSTNode] = set()
+        # there are calls that were not looked into although they may matter
+        self.overlooks = False
         # calls in plain functions of other files: the calls that led there
         self.sites: dict[cst.CSTNode, dict[cst.CSTNode, None]] = {}
         # plain functions of other files, by file, class and name: the calls of them, or that led to those
