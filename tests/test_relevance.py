@@ -40,7 +40,15 @@ def test_words_of_devices_and_libraries_for_tensors_matter(tmp_path: Path, body:
     assert matters(tmp_path, "helper", helpers=f"{head}def helper(x, d):\n    {body}\n")
 
 
-@pytest.mark.parametrize("body", ["return x.strip()", "return json.dumps(x)", "return [helper(each) for each in x]"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.strip()",
+        "return json.dumps(x)",
+        "return [helper(each) for each in x]",
+        "return {'faiss': ('faiss-gpu', 'faiss-cpu'), 'tf': ('tensorflow', 'tf-nightly-gpu')}[x]",
+    ],
+)
 def test_plain_code_does_not(tmp_path: Path, body: str) -> None:
     text = f"import json\nimport torch\n\ndef helper(x):\n    '''Puts x on a GPU or not.'''\n    {body}\n"
     assert not matters(tmp_path, "helper", helpers=text)
@@ -65,6 +73,21 @@ def test_a_module_is_asked_by_each_definition(tmp_path: Path) -> None:
     )
     steps = "def put(x):\n    return x.cuda()\n\ndef keep(x):\n    return x\n"
     assert matters(tmp_path, "helper", helpers=helper, steps=steps)
+
+
+def test_what_leads_into_very_many_files_is_taken_to_matter(tmp_path: Path) -> None:
+    files = {f"part{number}": f"from part{number + 1} import last\n" for number in range(80)}
+    helper = "from part0 import last\n\ndef helper(x):\n    return last(x)\n"
+    assert matters(tmp_path, "helper", helpers=helper, part80="def last(x):\n    return x\n", **files)
+
+
+def test_only_files_with_the_word_are_looked_into_for_a_starred_name(tmp_path: Path) -> None:
+    files = {f"part{number}": f"def keep_{number}(x):\n    return x.cuda()\n" for number in range(80)}
+    helper = (
+        "".join(f"from part{number} import *\n" for number in range(80))
+        + "\ndef helper(given):\n    return kept(given)\n"
+    )
+    assert not matters(tmp_path, "helper", helpers=helper, **files)
 
 
 def test_files_that_bring_each_other_by_star_end(tmp_path: Path) -> None:

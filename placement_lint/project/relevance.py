@@ -143,22 +143,22 @@ class _Search:
         place = self.surroundings.find(wanted, unit.path)
         if place is None:
             return is_of_tensors(wanted.module or wanted.name or "")
-        module = self._unit(place)
-        if wanted.name is not None and module is not None and not module.may_bind(wanted.name):
-            module = None
+        module = self._unit(place, wanted.name or "")
         if wanted.name is not None and module is not None and wanted.name in module.index.bindings:
             return self._is_concern(module, wanted.name, said)
         inner = self.surroundings.submodule(place, wanted.name) if wanted.name is not None else place
         if inner is None:
             return module is not None and self._is_concern(module, wanted.name or "", said)
-        asked = self._unit(inner)
+        asked = self._unit(inner, "")
         # Through a package a definition may ask for all that is below it.
         if asked is None or inner.folder is not None:
             return True
         return any(self._is_concern(asked, name, said) for name in said.attributes & asked.index.bindings.keys())
 
-    def _unit(self, place: Place) -> Unit | None:
-        if not place.is_file or self._leads_too_far():
+    def _unit(self, place: Place, name: str) -> Unit | None:
+        """The file of a module, if it can have that name at its top level."""
+        unit = self.surroundings.unit(place.path) if place.is_file and not self._leads_too_far() else None
+        if unit is None or not unit.may_bind(name):
             return None
-        self.files.add(place.path)
-        return self.surroundings.unit(place.path)
+        self.files.add(unit.path)
+        return unit
