@@ -103,7 +103,9 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_an_interrupt_ends_it(tmp_path: Path) -> None:
     file = tmp_path / "child"
     program = (
-        "import harmful\nfrom placement_lint.probe.sandbox import Sandbox\n"
+        "import signal, harmful\nfrom placement_lint.probe.sandbox import Sandbox\n"
+        # what a shell starts in the background ignores interrupts, and so does all that it starts
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"with Sandbox() as box:\n    box.run(harmful.hangs_with_a_child, {{'file': {str(file)!r}}}, None)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
