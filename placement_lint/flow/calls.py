@@ -18,6 +18,7 @@ from placement_lint.flow import (
     creation,
     ddp,
     expressions,
+    lengths,
     library,
     loaders,
     methods,
@@ -206,12 +207,11 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
     if known is None:
         read = set(_ATTRIBUTE_READ.findall(Machine.text(function.node)))
         others = {name for name, attribute in read if attribute not in TENSOR_ATTRIBUTES}
-        parameters = function.node.params
         known = machine.takes_tensors[function.node] = [
             parameter.name.value not in others
             if parameter.annotation is None
             else "Tensor" in Machine.text(parameter.annotation.annotation)
-            for parameter in (*parameters.posonly_params, *parameters.params)
+            for parameter in function.parameters
         ]
     return known
 
@@ -222,9 +222,8 @@ _ATTRIBUTE_READ = re.compile(r"(?<![\w.])(\w+)\.([a-zA-Z]\w*)\b(?!\s*\()")
 
 def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
     """One symbol a parameter, for a function that is looked at without a caller."""
-    parameters = function.node.params
-    names = [parameter.name.value for parameter in (*parameters.posonly_params, *parameters.params)]
-    keywords = [parameter.name.value for parameter in parameters.kwonly_params]
+    names = [parameter.name.value for parameter in function.parameters]
+    keywords = [parameter.name.value for parameter in function.node.params.kwonly_params]
     return Arguments(
         tuple(machine.fresh(name) for name in names[skip_first:]),
         {name: machine.fresh(name) for name in keywords},
@@ -423,14 +422,16 @@ _KNOWN_FORWARDS = CONTAINERS | PARAMETRIC_LAYERS | LOSS_MODULES
 def _user_forward(machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call) -> Value:
     place = modules.place_of(machine, module)
     outermost = not machine.in_forward
+    lengths.enter(machine, method, arguments)
     if machine.standalone and place == OWN and not outermost:
         _check_registered(machine, module, node)
         return Tensor(OWN, None, Role.BATCH, assumed=True)
     taken = (*takes_tensors(machine, method)[1:], *[True] * len(arguments.positional))
+    parameters = (*method.parameters[1:], *[None] * len(arguments.positional))
     entering = Arguments(
         tuple(
-            _entering(machine, value, place if tensor else NONE, node, outermost)
-            for tensor, value in zip(taken, arguments.positional, strict=False)
+            _entering(machine, value, place if tensor else NONE, node, outermost, parameter)
+            for tensor, parameter, value in zip(taken, parameters, arguments.positional, strict=False)
         ),
         {name: _entering(machine, value, NONE, node, outermost) for name, value in arguments.keywords.items()},
         arguments.spread,
@@ -457,12 +458,19 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
     return result
 
 
-def _entering(machine: Machine, value: Value, place: Value, node: cst.Call, outermost: bool) -> Value:
+def _entering(
+    machine: Machine,
+    value: Value,
+    place: Value,
+    node: cst.Call,
+    outermost: bool,
+    parameter: cst.Param | None = None,
+) -> Value:
     def enter(option: Value) -> Value:
         if isinstance(option, Tensor):
             return replace(option, entered=option.entered or node) if outermost else option
         if isinstance(option, Symbol) and isinstance(place, Device):
-            return Tensor(place, None, Role.INPUT, assumed=True)
+            return Tensor(place, None, Role.INPUT, entered=parameter, assumed=True)
         return option
 
     return machine.lift(enter, value)

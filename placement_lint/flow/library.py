@@ -20,6 +20,7 @@ from placement_lint.flow import (
     frameworks,
     gradients,
     imports,
+    lengths,
     lightning,
     loaders,
     methods,
@@ -666,6 +667,11 @@ def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     return machine.lift(lambda option: batches.packed(machine, option, arguments), first)
 
 
+def _pack_padded(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    lengths.pack(machine, arguments)
+    return _pack(machine, name, arguments, node)
+
+
 def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``pad_packed_sequence`` returns the padded tensor and its lengths, which are always on the CPU."""
     packed = arguments.get(0, "sequence") or machine.fresh()
@@ -755,7 +761,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.autograd.backward": _autograd,
         "torch.autograd.grad": _autograd,
         "torch.is_tensor": _is_tensor,
-        "torch.nn.utils.rnn.pack_padded_sequence": _pack,
+        "torch.nn.utils.rnn.pack_padded_sequence": _pack_padded,
         "torch.nn.utils.rnn.pack_sequence": _pack,
         "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
         "dataclasses.field": _field,

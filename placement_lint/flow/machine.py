@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from placement_lint.flow.checkpoints import Unmapped
     from placement_lint.flow.choices import Chosen, Request
     from placement_lint.flow.imports import Project
+    from placement_lint.flow.lengths import Input
     from placement_lint.flow.placements import PlacementLog
     from placement_lint.flow.processes import Parallel
     from placement_lint.flow.ranks import Group, Use
@@ -335,6 +336,9 @@ class Machine:
         self.retained: set[cst.CSTNode] = set()
         # by the copy to the host that does not wait: what reads it first
         self.unfinished_reads: dict[cst.CSTNode, cst.CSTNode] = {}
+        # inputs of forwards that some forward packs by, and by parameter of a forward what else is handed there
+        self.lengths: set[Input] = set()
+        self.handed_on: dict[Input, set[Input]] = {}
         # a Trainer of Lightning wants a GPU
         self.trains_on_gpu = False
         # by statement: what in it first uses CUDA in a worker

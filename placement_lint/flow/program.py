@@ -19,6 +19,7 @@ from placement_lint.flow import (
     creation,
     frameworks,
     imports,
+    lengths,
     lightning,
     loaders,
     modules,
@@ -94,6 +95,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
     checkpoints.resolve(machine)
     loaders.report_epochs(machine)
     ignoring = choices.resolve(machine)
+    on_cpu = lengths.resolve(machine)
     elsewhere = processes.resolve(machine)
     elsewhere.update(
         event.node for event in machine.events if isinstance(event, SharedTensorChanged) and not event.buffer
@@ -102,6 +104,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
         _settled(machine, event)
         for event in machine.events
         if not _follows_from(machine, event, ignoring, elsewhere)
+        and not (isinstance(event, DevicesMixed) and event.home.tensor.granted in on_cpu)
         and (machine.forks or not isinstance(event, CudaInWorker))
     ]
     if log is not None:
@@ -241,9 +244,12 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
     elif frameworks.trains_model(instance, method):
         arguments = frameworks.trainer_arguments(machine, arguments, method.node)
     if is_forward:
+        taken = calls.takes_tensors(machine, method)
         inputs = tuple(
-            Tensor(OWN, None, Role.INPUT, assumed=True, uid=machine.new_id()) if tensor else unknown
-            for tensor, unknown in zip(calls.takes_tensors(machine, method)[bound:], arguments.positional, strict=True)
+            Tensor(OWN, None, Role.INPUT, entered=parameter, assumed=True, uid=machine.new_id()) if tensor else unknown
+            for tensor, parameter, unknown in zip(
+                taken[bound:], method.parameters[bound:], arguments.positional, strict=True
+            )
         )
         arguments = replace(arguments, positional=inputs, spread=False)
     if is_forward or is_step:

@@ -219,7 +219,8 @@ class Tensor:
     modules: frozenset[int] = frozenset()
     history: tuple[Note, ...] = field(default=(), compare=False)
     holder: Holder | None = field(default=None, compare=False)
-    # the outermost call of a module through which the tensor came in as an argument
+    # the outermost call of a module through which the tensor came in as an argument; of what is only taken to be one,
+    # the parameter
     entered: cst.CSTNode | None = field(default=None, compare=False)
     # how many rows it may have, where that is known: of a loader's batches, the full ones and the last
     rows: frozenset[int] = frozenset()
@@ -247,6 +248,11 @@ class Tensor:
     copied: cst.CSTNode | None = field(default=None, compare=False)
     # tells the tensor itself from an equal one: kept while it is only handed around
     uid: int = field(default=0, compare=False)
+
+    @property
+    def granted(self) -> cst.Param | None:
+        """The parameter of a forward that it comes of, where nothing else says that it is there."""
+        return self.entered if self.assumed and isinstance(self.entered, cst.Param) else None
 
     def at(self, place: Place, note: Note | None = None, source: Source = Source.MOVE) -> Tensor:
         """The copy of this tensor on another device."""
@@ -347,6 +353,11 @@ class Function:
     decorators: tuple[str, ...] = field(default=(), compare=False)
     # while a replica runs, the attribute that holds it: what it closes over is not the replica's
     alias: Alias | None = field(default=None, compare=False)
+
+    @property
+    def parameters(self) -> tuple[cst.Param, ...]:
+        """Those that may be given by position."""
+        return (*self.node.params.posonly_params, *self.node.params.params)
 
 
 @dataclass(frozen=True)

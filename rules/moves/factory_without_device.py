@@ -70,6 +70,7 @@ print(model(torch.randn(2, 8, 4, device=device)).shape)
 - `zeros_like(x)`, `x.new_zeros(...)`, or a later `.to(x.device)` or `.to(x)`.
 - Under `torch.set_default_device` or `with torch.device(...)`, outside a replica.
 - Only its shape or its Python values (`tolist()`) are used.
+- It meets lengths that `pack_padded_sequence` is given as well: they are on the CPU, wherever the module is.
 - Where no move or wrap of the module is in sight, the finding is of severity info.
 """,
     fix="""\

@@ -1,0 +1,55 @@
+"""Lengths of padded sequences: ``pack_padded_sequence`` wants them on the CPU, wherever the module is.
+
+What a forward is given is otherwise taken to be where the module is. Whether it is lengths may show in another module
+only, which is given the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+import libcst as cst
+
+from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.machine import Machine
+from placement_lint.flow.values import NONE, Function, Symbol, Tensor, Value, alternatives
+
+# A parameter of a forward, or an unknown value that is handed to one.
+Input = cst.Param | Symbol
+
+
+def pack(machine: Machine, arguments: Arguments) -> None:
+    """``pack_padded_sequence(x, lengths)``"""
+    machine.lengths.update(_inputs(arguments.get(1, "lengths")))
+
+
+def enter(machine: Machine, forward: Function, arguments: Arguments) -> None:
+    """A module is called: its inputs are also what the caller had."""
+    for position, parameter in enumerate(forward.parameters[1:]):
+        given = _inputs(arguments.get(position, parameter.name.value))
+        if given:
+            machine.handed_on.setdefault(parameter, set()).update(given)
+
+
+def resolve(machine: Machine) -> AbstractSet[Input]:
+    """All inputs that are lengths somewhere, or nothing but lengths where they are handed from."""
+    known: set[Input] = set(machine.lengths)
+    before = -1
+    while len(known) > before:
+        before = len(known)
+        for parameter, given in machine.handed_on.items():
+            if parameter in known:
+                known.update(given)
+            elif given <= known:
+                known.add(parameter)
+    return known
+
+
+def _inputs(value: Value | None) -> set[Input]:
+    return {origin for _, option in alternatives(value or NONE) if (origin := _origin(option)) is not None}
+
+
+def _origin(value: Value) -> Input | None:
+    if isinstance(value, Tensor):
+        return value.granted
+    return value if isinstance(value, Symbol) else None
