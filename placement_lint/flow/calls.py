@@ -40,6 +40,7 @@ from placement_lint.flow.events import Operand
 from placement_lint.flow.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.operands import Positioned, with_operands
 from placement_lint.flow.values import (
+    FALSE,
     NONE,
     OWN,
     Bound,
@@ -59,12 +60,14 @@ from placement_lint.flow.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
 )
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
     IGNORE_CAUSAL_MASKS,
     LOSS_MODULES,
     PARAMETRIC_LAYERS,
+    PROXY_TESTS,
     RECURRENT_LAYERS,
     SEQUENCE_LAYERS,
     TENSOR_ATTRIBUTES,
@@ -356,7 +359,13 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
             coverage.given_away(machine, value)
             for part in modules.reachable(machine, value).values():
                 machine.write(part.id, modules.PLACE, machine.fresh())
-    return machine.fresh(node)
+    return FALSE if _asks_for_proxy(arguments, node) else machine.fresh(node)
+
+
+def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
+    """Whether a call asks if a tensor is what stands for one while ``torch.fx`` traces: then nothing is anywhere."""
+    asked = isinstance(node, cst.Call) and Machine.text(node.func).rpartition(".")[2] in PROXY_TESTS
+    return asked and all(isinstance(option, Tensor) for _, option in alternatives(arguments.get(0) or NONE))
 
 
 # --- forward -------------------------------------------------------------------------------------------------

@@ -529,6 +529,11 @@ HOST_READERS = re.compile(
     r"|scipy\.(?!(?:\w+\.)*is[a-z_]+$)\w+(?:\.\w+)*"  # ``scipy.sparse.issparse`` looks at the type alone
 )
 
+# --- tracing -----------------------------------------------------------------------------------------------
+
+# Functions, of whichever module, that do what ``isinstance(x, torch.fx.Proxy)`` does.
+PROXY_TESTS = {"is_torch_fx_proxy"}
+
 # Every name that the tables know, for ``from torch.nn import *``.
 KNOWN_NAMES = frozenset(
     {
