@@ -269,6 +269,8 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
             return home
     if not _blamed_elsewhere(machine, stray.tensor):
         machine.emit(_mixed(machine, operation, stray, home, node))
+        either = not (machine.in_forward or stray.whole or home.whole)
+        home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either))
     if stray.whole and not stray.unregistered:
         # Once the module is where it belongs, its output may be elsewhere as well.
         return Operand(home.source, replace(home.tensor, place=machine.fresh()))
@@ -412,6 +414,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         synced=frozenset().union(*(tensor.synced for tensor in operands)),
         unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
         assumed=all(tensor.assumed for tensor in operands),
+        mended=home.mended or any(tensor.mended for tensor in operands),
         scattered=any(tensor.scattered for tensor in operands),
         parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
     )
@@ -736,7 +739,7 @@ def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
     tensor = operand.tensor
     transfers.read(machine, tensor, operand.source, node)
     away = ALWAYS if _on_gpu(tensor.place) else choices.named_away(machine, tensor.place)
-    if not tensor.assumed and not machine.path.excludes(away):
+    if not tensor.assumed and not tensor.mended and not machine.path.excludes(away):
         scene = replace(machine.scene, when=machine.scene.when & away)
         machine.emit(HostRead(node, scene, operand.source, source_text(node), tensor, operand.inside))
 

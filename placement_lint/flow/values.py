@@ -231,6 +231,8 @@ class Tensor:
     split: int | None = None
     # the place is taken for granted, not seen: an unknown argument of a forward
     assumed: bool = False
+    # it comes of two tensors that do not go together: it is there if the stray one is moved, and not the other
+    mended: bool = False
     # the reduction of a vector of per-replica losses that this number comes from
     reduced: cst.CSTNode | None = field(default=None, compare=False)
     # the DDP wrappers through which it was computed, and the calls that went round one (its id, the call)
@@ -257,7 +259,7 @@ class Tensor:
     def at(self, place: Place, note: Note | None = None, source: Source = Source.MOVE) -> Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
-        moved = replace(self, place=place, history=history, source=source, assumed=False)
+        moved = replace(self, place=place, history=history, source=source, assumed=False, mended=False)
         return replace(moved, holder=None, memory=None, copied=None, unfinished=None, entered=None, uid=0)
 
 
