@@ -10,6 +10,7 @@ from placement_lint.flow import (
     checkpoints,
     coverage,
     creation,
+    devices,
     environment,
     frameworks,
     gradients,
@@ -298,6 +299,8 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
         return Bound(owner, name, node=node)
     if name == "is_cuda" and machine.looks_at_forward:
         return machine.ask(machine.own_on_gpu)
+    if name == "type":
+        devices.used_as_device(machine, owner)
     part = machine.part(owner.id, name, node, owner, "torch.dtype" if name == "dtype" else "")
     if modules.is_module(machine, owner):
         modules.treat_as_module(machine, part)

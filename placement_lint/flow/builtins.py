@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, gradients, imports, iteration, methods, movables, replicas, transfers
+from placement_lint.flow import (
+    attributes,
+    calls,
+    devices,
+    gradients,
+    imports,
+    iteration,
+    methods,
+    movables,
+    replicas,
+    transfers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_subclass
 from placement_lint.flow.containers import content, length
@@ -81,7 +92,7 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "torch.Tensor"
     if value == ARRAY and isinstance(cls, External):
         return cls.name == "numpy.ndarray"
-    if isinstance(value, Device) and isinstance(cls, External):
+    if isinstance(cls, External) and devices.is_device(machine, value):
         return cls.name == "torch.device"
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
         if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:

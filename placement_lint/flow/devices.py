@@ -8,13 +8,15 @@ from contextlib import contextmanager
 
 from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import CPU, REPLICA, Const, Device, Place, Symbol, Tensor, Value
+from placement_lint.flow.values import CPU, REPLICA, TRUE, Const, Device, Place, Symbol, Tensor, Value
 
 _DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
 
 # Cells of the module frame: what torch keeps a process (or thread) wide.
 _CURRENT = "#current device"
 _DEFAULT = "#default device"
+# A cell of an unknown value.
+_USED_AS_DEVICE = "#used as device"
 
 
 def device_from_text(text: str) -> Device | None:
@@ -38,6 +40,17 @@ def as_place(value: Value) -> Place | None:
         if type(value.value) is int:
             return Device("cuda", value.value)
     return None
+
+
+def used_as_device(machine: Machine, value: Symbol) -> None:
+    """The program reads ``device.type`` of it, which texts and numbers that name a device do not have."""
+    machine.write(value.id, _USED_AS_DEVICE, TRUE)
+
+
+def is_device(machine: Machine, value: Value) -> bool:
+    """Whether a value is surely a ``torch.device``, not something that names one."""
+    known = isinstance(value, Symbol) and machine.read(value.id, _USED_AS_DEVICE) == TRUE
+    return known or isinstance(value, Device)
 
 
 def resolve(machine: Machine, place: Place) -> Place:

@@ -777,6 +777,11 @@ class Machine:
         owner = frame.function.owner if frame.function is not None else None
         return self.root(frame.id) == self.module_frame or (owner is not None and owner.module)
 
+    @property
+    def is_script(self) -> bool:
+        """Whether what runs does so only where the file is the program: under ``if __name__ == "__main__"``."""
+        return any("__name__" in self.text(guard) for guard in self.guards)
+
     def note_site(self, node: cst.CSTNode) -> None:
         """Remember for a call in a plain function of another file what led to it."""
         if self.project is not None and (site := self.site) is not None:

@@ -17,6 +17,8 @@ from placement_lint.source.wording import source_text
 # Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
 _VISIBLE = "#visible devices"
 _TOUCHED = "#cuda touched"
+# What touched it runs only where the file is the program.
+_AS_SCRIPT = "touched by the script"
 
 
 def touch(machine: Machine, node: cst.CSTNode) -> None:
@@ -24,7 +26,7 @@ def touch(machine: Machine, node: cst.CSTNode) -> None:
     machine.uses_cuda = machine.uses_cuda or machine.worker is None
     if machine.worker is None and machine.read(machine.module_frame, _TOUCHED) is None:
         note = Note(node, f"`{machine.text(node)}` initialises CUDA here")
-        machine.write(machine.module_frame, _TOUCHED, Fact("touched", note))
+        machine.write(machine.module_frame, _TOUCHED, Fact(_AS_SCRIPT if machine.is_script else "touched", note))
 
 
 def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
@@ -54,6 +56,13 @@ def restricted(machine: Machine) -> bool:
 def forget(machine: Machine) -> None:
     """A new process, in which nothing has touched CUDA."""
     machine.write(machine.module_frame, _TOUCHED, ABSENT)
+
+
+def forget_script(machine: Machine) -> None:
+    """What nobody calls here is for others, who import the file: what it does only as a script did not happen."""
+    touched = machine.read(machine.module_frame, _TOUCHED) or ABSENT
+    before = machine.lift(lambda fact: ABSENT if fact == Fact(_AS_SCRIPT) else fact, touched)
+    machine.write(machine.module_frame, _TOUCHED, before)
 
 
 def visible(machine: Machine) -> tuple[tuple[str, ...], Note] | None:

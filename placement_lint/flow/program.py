@@ -23,6 +23,7 @@ from placement_lint.flow import (
     lightning,
     loaders,
     modules,
+    numbering,
     processes,
     ranks,
     replicas,
@@ -164,6 +165,7 @@ def _deep_recursion() -> Iterator[None]:
 def _look_at_the_uncalled(machine: Machine) -> None:
     machine.standalone = True
     machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
+    numbering.forget_script(machine)
     for cls in list(machine.classes):
         _look_at_class(machine, cls)
     for node, function in list(machine.functions.items()):
