@@ -34,6 +34,13 @@ def test_a_forward_that_repeats_says_nothing_new(monkeypatch: pytest.MonkeyPatch
     assert findings(files, FIXTURES) == shortened
 
 
+def test_functions_that_did_nothing_would_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repetition, "_ENOUGH", 10**9)
+    at_leisure = findings(SINGLE, FIXTURES)
+    monkeypatch.setattr(repetition, "_ENOUGH", 1)
+    assert findings(SINGLE, FIXTURES) == at_leisure
+
+
 @pytest.mark.parametrize("project", sorted(PROJECTS.iterdir()), ids=lambda project: project.name)
 def test_code_without_tensors_says_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)

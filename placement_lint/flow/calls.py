@@ -130,7 +130,7 @@ def call_function(
         aliases.enclose(machine, function)
         if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
-        result = _outcome(machine, function.node, node)
+        result = repetition.unless_idle(machine, function, arguments, partial(_outcome, machine, function.node, node))
         given_up = machine.gives_up
     machine.leave(frame.id)
     return foreign(machine, arguments, node) if given_up else result

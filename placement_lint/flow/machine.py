@@ -6,6 +6,7 @@ the rooms for modules, tensors and optimizers keep their facts in its store.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
@@ -336,6 +337,9 @@ class Machine:
         self.retained: set[cst.CSTNode] = set()
         # by the copy to the host that does not wait: what reads it first
         self.unfinished_reads: dict[cst.CSTNode, cst.CSTNode] = {}
+        # functions that did nothing that has to do with tensors, and how often; those that did, or may
+        self.idle: Counter[cst.CSTNode] = Counter()
+        self.busy: set[cst.CSTNode] = set()
         # inputs of forwards that some forward packs by, and by parameter of a forward what else is handed there
         self.lengths: set[Input] = set()
         self.handed_on: dict[Input, set[Input]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from placement_lint.flow import imports, modules
@@ -37,10 +39,20 @@ def is_plain(machine: Machine, function: Function, arguments: Arguments, node: c
     if machine.root(function.frame) == machine.module_frame:
         return False
     handed = () if isinstance(node, cst.FunctionDef) else arguments.values()
-    return not any(_decides(machine, value) for value in handed) and not imports.matters(machine, function)
+    return not any(decides(machine, value) for value in handed) and not imports.matters(machine, function)
 
 
-def _decides(machine: Machine, value: Value, depth: int = 0) -> bool:
+def speaks(function: Function) -> bool:
+    """Whether the text of a function has words of devices, of tensors or of a library for them."""
+    words = set(_WORDS.findall(Machine.text(function.node)))
+    return any(concerns(word) or is_of_tensors(word) for word in words)
+
+
+# ``x.to`` is one of them, and the "to" of a comment is none.
+_WORDS = re.compile(r"(?:(?<=\.)|\b(?!to\b))\w+")
+
+
+def decides(machine: Machine, value: Value, depth: int = 0) -> bool:
     """Whether a value is, holds or does more than plain data: it may decide where tensors are."""
     if isinstance(value, Const):
         # What lists and dicts hold is more often the names of things than those of devices.
@@ -56,7 +68,7 @@ def _decides(machine: Machine, value: Value, depth: int = 0) -> bool:
     if isinstance(value, (AtLeast, Imported, Pending)):
         return False
     inside = _inside(machine, value)
-    return inside is None or depth == _DEEPEST or any(_decides(machine, part, depth + 1) for part in inside)
+    return inside is None or depth == _DEEPEST or any(decides(machine, part, depth + 1) for part in inside)
 
 
 def _inside(machine: Machine, value: Value) -> list[Value] | None:

@@ -1,15 +1,29 @@
-"""Forwards that run again: on the same state, with the same inputs and in the same scene, they do nothing new."""
+"""What runs again and does nothing new: a forward on the same state, with the same inputs and in the same scene, and
+a function that has nothing to do with tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import Choice, Const, Function, Object, Role, Sequence, Tensor, Value
+from placement_lint.flow.relevance import decides, speaks
+from placement_lint.flow.values import (
+    NONE,
+    Choice,
+    Const,
+    Function,
+    Mapping,
+    Object,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+)
 
 
 def once(
@@ -34,6 +48,42 @@ def once(
     if leaves_nothing and not machine.dead and _is_plain(value):
         machine.forwards[call] = watch, value
     return value
+
+
+# So often has a function done nothing before it is believed to do nothing.
+_ENOUGH = 4
+
+
+def unless_idle(machine: Machine, function: Function, arguments: Arguments, run: Callable[[], Value]) -> Value:
+    """The value of a function that is called by what nobody calls.
+
+    One that speaks of nothing that has to do with tensors, and is given, leaves and returns no such thing, is run a
+    few times only: a file may have a hundred classes that all use it.
+    """
+    if not machine.standalone or function.node in machine.busy or _decide(machine, arguments.values()):
+        return run()
+    if machine.idle[function.node] == _ENOUGH:
+        return machine.fresh(f"{function.name}()")
+    said, newest = len(machine.events), machine.newest
+    machine.store.begin()
+    value = run()
+    left = machine.store.changed(newest)
+    machine.store.commit()
+    said_nothing = len(machine.events) == said and not machine.dead
+    if said_nothing and _tells_nothing(value) and not _decide(machine, (value, *left)) and not speaks(function):
+        machine.idle[function.node] += 1
+    else:
+        machine.busy.add(function.node)
+    return value
+
+
+def _decide(machine: Machine, values: Iterable[Value]) -> bool:
+    return any(decides(machine, value) for value in values)
+
+
+def _tells_nothing(value: Value) -> bool:
+    """Whether no test of a value is known to hold."""
+    return value == NONE or isinstance(value, (Symbol, Object, Sequence, Mapping))
 
 
 def _inputs(arguments: Arguments) -> Hashable:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from placement_lint.flow.values import Value
+from placement_lint.flow.values import ABSENT, Value
 
 Cell = tuple[int, str]
 Delta = dict[Cell, "Value | None"]
@@ -95,6 +95,12 @@ class Store:
     def changes(self, depth: int) -> Delta:
         """What has been written since the branch at ``depth`` began, as it is now."""
         return {cell: self._cells.get(cell) for journal in self._journals[depth:] for cell in journal}
+
+    def changed(self, newest: int) -> list[Value]:
+        """The values now of what the innermost branch changed of owners with an id up to ``newest``."""
+        cells = ((cell, before) for cell, before in self._journals[-1].items() if cell[0] <= newest)
+        changed = (self._cells.get(cell) for cell, before in cells if self._cells.get(cell) != before)
+        return [value if value is not None else ABSENT for value in changed]
 
     def roll_back(self) -> None:
         """End the innermost branch and undo it."""
