@@ -325,6 +325,8 @@ class Machine:
         # the rank among all processes as the number of a GPU
         self.several_nodes = False
         self.computed_ranks: set[int] = set()
+        # the names of the options by which a launcher tells a process its number on this node
+        self.local_ranks: set[str] = set()
         self.global_ranks: dict[int, list[Use]] = {}
         # iterations over what a DistributedSampler shuffles, by the loop around them and the id of the sampler
         self.sampled: dict[cst.For, dict[int, tuple[Note, ...]]] = {}

@@ -111,8 +111,13 @@ _SEVERAL_NODES = re.compile(
 )
 
 
-def _is_global(value: Value) -> bool:
+def _is_global(value: object) -> bool:
     return isinstance(value, Symbol) and _GLOBAL_RANK.search(value.text) is not None
+
+
+def _is_local(machine: Machine, value: object) -> bool:
+    """Whether a value is that of an option which a launcher gives the number on this node."""
+    return isinstance(value, Symbol) and value.text.rpartition(".")[2] in machine.local_ranks
 
 
 # ``node_rank * gpus + gpu``: who counts the processes of all nodes multiplies, and adds the number on this one.
@@ -141,14 +146,23 @@ def notice_name(machine: Machine, name: object) -> None:
 
 
 def notice_option(machine: Machine, arguments: Arguments) -> None:
-    """``parser.add_argument("--node_rank")``"""
-    for option in arguments.positional:
-        notice_name(machine, option.value if isinstance(option, Const) else None)
+    """``parser.add_argument("--node_rank")``; ``"--rank", "--local_rank"`` is the number on this node too."""
+    flags = [option.value for option in arguments.positional if isinstance(option, Const)]
+    texts = [flag for flag in flags if isinstance(flag, str)]
+    for text in texts:
+        notice_name(machine, text)
+    if any(_LOCAL_RANK.fullmatch(text) for text in texts):
+        named = arguments.keyword("dest")
+        machine.local_ranks.add(str(named.value) if isinstance(named, Const) else texts[0].lstrip("-"))
+
+
+_LOCAL_RANK = re.compile(r"--local[_-]rank")
 
 
 def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = True) -> None:
     """A number that nobody knows names a GPU; ``works`` unless it only does that, and puts nothing there."""
-    if isinstance(index, Symbol) and (_is_global(index) or index.id in machine.computed_ranks):
+    counts_all = _is_global(index) and not _is_local(machine, index)
+    if isinstance(index, Symbol) and (counts_all or index.id in machine.computed_ranks):
         if works:
             machine.ranks_at_work.add(index.id)
         note = Note(node, f"`{machine.text(node)}` takes the rank among all processes")
