@@ -101,6 +101,7 @@ from placement_lint.flow.vocabulary import (
     SAME_DEVICE,
     SAMPLERS,
     SEQUENCE_LAYERS,
+    SHAPES_AS_TENSORS,
     SHARDING,
     SURGERY,
     WAITS,
@@ -571,6 +572,11 @@ def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Po
     return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
 
 
+def _shape_as_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """The sizes of a tensor, on the CPU wherever it is."""
+    return Tensor(CPU, False)
+
+
 def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.normal(0, 1, (2, 3))`` builds a tensor; without a size it samples where its means or deviations are."""
     if arguments.get(2, "size") is not None:
@@ -761,6 +767,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.autograd.backward": _autograd,
         "torch.autograd.grad": _autograd,
         "torch.is_tensor": _is_tensor,
+        **dict.fromkeys(SHAPES_AS_TENSORS, _shape_as_tensor),
         "torch.nn.utils.rnn.pack_padded_sequence": _pack_padded,
         "torch.nn.utils.rnn.pack_sequence": _pack,
         "torch.nn.utils.rnn.pad_packed_sequence": _unpack,

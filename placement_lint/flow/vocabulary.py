@@ -529,6 +529,9 @@ HOST_READERS = re.compile(
     r"|scipy\.(?!(?:\w+\.)*is[a-z_]+$)\w+(?:\.\w+)*"  # ``scipy.sparse.issparse`` looks at the type alone
 )
 
+# What gives the sizes of a tensor as one on the host (aten/src/ATen/native/TensorShape.cpp: `_shape_as_tensor`).
+SHAPES_AS_TENSORS = {"torch.onnx.operators.shape_as_tensor", "torch._shape_as_tensor"}
+
 # --- tracing -----------------------------------------------------------------------------------------------
 
 # Functions, of whichever module, that do what ``isinstance(x, torch.fx.Proxy)`` does.
