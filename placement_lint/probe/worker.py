@@ -23,6 +23,7 @@ import torch
 from placement_lint.probe import stage
 from placement_lint.probe.experiment import Arm, OutOfReach
 from placement_lint.simulate import NotSimulated, gpus
+from placement_lint.simulate.simulation import rehearse
 
 SPARE_MEMORY = 4 * 2**30  # bytes that the arms may take beyond what PyTorch itself does
 GRACE = 5.0  # seconds after which a process that nobody ended ends itself
@@ -75,6 +76,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 def _play(request: dict[str, Any]) -> dict[str, Any]:
     script = request["script"]
     ranks, nodes = script["ranks"], script["nodes"]
+    if request["simulate"] is not None:
+        rehearse()
 
     def play(part: stage.Part) -> dict[str, Any]:
         with _on(request["simulate"]):

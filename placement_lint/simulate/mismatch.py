@@ -184,7 +184,7 @@ class _Entry:
 
 
 @functools.cache
-def _table() -> dict[str, _Entry]:
+def operators() -> dict[str, _Entry]:
     import torchgen  # type: ignore[import-untyped]
 
     path = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
@@ -197,7 +197,7 @@ def _entry(func: Any) -> _Entry:
     schema = func._schema
     name, overload = _name(func), schema.overload_name
     keys = (f"{name}.{overload}" if overload else name, name)
-    return next((_table()[key] for key in keys if key in _table()), _Entry("device_check: NoCheck"))
+    return next((operators()[key] for key in keys if key in operators()), _Entry("device_check: NoCheck"))
 
 
 # --- operators with words of their own ------------------------------------------------------------

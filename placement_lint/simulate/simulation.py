@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from . import (
     grids,
     legacy,
     losses,
+    mismatch,
     optimizers,
     rnn,
     scripting,
@@ -81,3 +83,10 @@ class gpus(contextlib.ContextDecorator):
     def __exit__(self, *failure: Any) -> None:
         self._open.pop().close()
         torch.set_default_device(None)
+
+
+@functools.cache
+def rehearse() -> None:
+    """Work out beforehand what all simulations share, so that copies of this process need not do it again."""
+    with gpus(1):
+        mismatch.operators()
