@@ -23,10 +23,7 @@ BAD = "import torch\nx = torch.zeros(3)\nx.to('cuda')\nprint(x)\n"
 GOOD = BAD.replace("x.to", "x = x.to")
 
 
-@pytest.fixture(autouse=True)
-def _kept_here(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(cache, "folder", lambda: place)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
@@ -139,7 +136,7 @@ def test_other_rules_and_other_settings_are_other_runs(old: Write, check: Check,
 def test_no_cache_neither_reads_nor_writes(old: Write, check: Check) -> None:
     old("a.py", BAD)
     check("--no-cache")
-    assert not list(cache.folder().iterdir())
+    assert not cache.folder().exists()
     check()
     assert check("--no-cache")["summary"]["cached"] == 0
 
@@ -191,6 +188,7 @@ def test_a_crash_is_not_kept(old: Write, check: Check, monkeypatch: pytest.Monke
 
 def test_what_was_not_used_the_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "MOST_BYTES", 250)
+    cache.folder().mkdir(parents=True)
     for age in range(4):
         file = cache.folder() / f"{age}{cache.SUFFIX}"
         file.write_bytes(b"x" * 100)
@@ -209,29 +207,26 @@ def test_the_commands(old: Write, check: Check, capsys: pytest.CaptureFixture[st
     assert check()["summary"]["cached"] == 0
 
 
-def test_runs_at_the_same_time_leave_a_whole_file(old: Write, project: Path, tmp_path_factory: Any) -> None:
+def test_runs_at_the_same_time_leave_a_whole_file(old: Write, project: Path) -> None:
     for number in range(4):
         old(f"{number}.py", BAD)
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("shared"))}
     command = [sys.executable, "-m", "placement_lint", "check", "--format", "json"]
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=project) for _ in range(3)]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=project) for _ in range(3)]
     found = [json.loads(run.communicate()[0])["findings"] for run in runs]
     assert all(one == found[0] and len(one) == 4 for one in found)
-    last = json.loads(subprocess.run(command, stdout=subprocess.PIPE, env=environment, cwd=project).stdout)
+    last = json.loads(subprocess.run(command, stdout=subprocess.PIPE, cwd=project).stdout)
     assert last["summary"]["cached"] == 4
 
 
-def test_a_run_that_finds_nothing_changed_loads_no_parser(old: Write, project: Path, tmp_path_factory: Any) -> None:
+def test_a_run_that_finds_nothing_changed_loads_no_parser(old: Write, project: Path) -> None:
     old("a.py", BAD), old("placement-lint.toml", "ignore = ['numpy-on-cuda']\n")
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("kept"))}
     script = (
         "import sys\nfrom placement_lint.cli import main\n"
         "status = main(['check', '--format', 'concise'])\n"
         "print(status, 'libcst' in sys.modules, 'placement_lint.registry' in sys.modules)"
     )
     said = [
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=project)
-        for _ in range(2)
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=project) for _ in range(2)
     ]
     assert said[0].stdout.splitlines()[-1] == "1 True True"
     assert said[1].stdout.splitlines()[-1] == "1 False False"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
@@ -41,11 +40,3 @@ def one_sandbox(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use the sandbox of all tests instead of starting their own."""
     for room in ("findings", "table"):
         monkeypatch.setattr(f"placement_lint.probe.{room}.Sandbox", lambda: nullcontext(prober.sandbox))
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
-    folder = tmp_path / "cache"
-    monkeypatch.setattr("placement_lint.probe.memory.user_cache_path", lambda _: folder)
-    return folder

@@ -121,7 +121,7 @@ def test_what_is_refuted_is_shown_and_does_not_fail(checked) -> None:
 
 def test_verdicts_are_remembered(checked, own_cache: Path, prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     first = checked(BUG, "--probe", "simulated", "--format", "concise")[0]
-    assert (own_cache / "verdicts.json").exists()
+    assert (own_cache / "placement-lint" / "verdicts.json").exists()
     monkeypatch.setattr(prober.sandbox, "run", None)
     assert checked(BUG, "--probe", "simulated", "--format", "concise")[0] == first
 
