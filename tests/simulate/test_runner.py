@@ -1,48 +1,67 @@
 """`run_script`: whole programs as ``python script.py`` would run them, and the account of what went wrong."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from placement_lint.simulate.__main__ import main
+
 ROOT = Path(__file__).parent.parent.parent
+
+# PyTorch is imported once: what starts a program is a copy of a process that has it and has run nothing.
+COPIES = multiprocessing.get_context("forkserver")
+COPIES.set_forkserver_preload([main.__module__])
 
 
 @pytest.fixture
 def run(tmp_path):
-    def run(source, *args, gpus=2, options=(), module=False):
+    """Run a program with two GPUs."""
+
+    def run(source, gpus=2, options=()):
         (tmp_path / "train.py").write_text(textwrap.dedent(source))
-        target = ["-m", "train"] if module else ["train.py"]
-        return subprocess.run(
-            [sys.executable, "-m", "placement_lint.simulate", "--gpus", str(gpus), *options, *target, *args],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        arguments = (tmp_path, "--gpus", str(gpus), *options, "train.py")
+        process = COPIES.Process(target=start, args=arguments, daemon=True)
+        process.start()
+        process.join(120)
+        said = [(tmp_path / name).read_text() for name in ("stdout", "stderr")]
+        return SimpleNamespace(returncode=process.exitcode, stdout=said[0], stderr=said[1])
 
     return run
 
 
-def test_a_script_is_main(run, tmp_path):
+def start(folder, *arguments):
+    """What ``python -m placement_lint.simulate`` does with these arguments in a folder."""
+    os.chdir(folder)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        with open(name, "w") as file:
+            os.dup2(file.fileno(), number)
+    sys.argv = ["placement_lint.simulate", *arguments]
+    sys.exit(main())
+
+
+@pytest.mark.parametrize("target", ["train.py", "-m train"])
+def test_a_script_is_main(target, tmp_path):
     (tmp_path / "helper.py").write_text("NAME = 'helped'")
-    source = """
-        import os, sys, helper
-        is_main = sys.modules["__main__"].__dict__ is globals()
-        print(__name__, __file__, sys.argv, helper.NAME, os.getcwd(), is_main)
-    """
-    for module in (False, True):
-        ended = run(source, "--lr", "0.1", module=module)
-        assert ended.returncode == 0, ended.stderr
-        name, file, rest = ended.stdout.split(" ", 2)
-        assert name == "__main__"
-        assert file.endswith("train.py")
-        assert rest.strip().endswith(f"'--lr', '0.1'] helped {tmp_path} True")
+    (tmp_path / "train.py").write_text(
+        "import os, sys, helper\n"
+        "is_main = sys.modules['__main__'].__dict__ is globals()\n"
+        "print(__name__, __file__, sys.argv, helper.NAME, os.getcwd(), is_main)\n"
+        "sys.exit(3)\n"
+    )
+    command = [sys.executable, "-m", "placement_lint.simulate", *target.split(), "--lr", "0.1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 3, ended.stderr
+    name, file, rest = ended.stdout.split(" ", 2)
+    assert name == "__main__"
+    assert file.endswith("train.py")
+    assert rest.strip().endswith(f"'--lr', '0.1'] helped {tmp_path} True")
 
 
 @pytest.mark.parametrize(
