@@ -236,6 +236,10 @@ class Condition:
         )
         return _simplified(older, self.widened)
 
+    def asks_after(self, question: Question) -> bool:
+        """Whether it hangs on what was asked later than this question."""
+        return any(answer.question.number > question.number for cube in self.cubes for answer in cube.answers)
+
     @cached_property
     def effort(self) -> int:
         """What it costs to go on under this condition, where a plain one costs 1."""

@@ -186,6 +186,8 @@ class Machine:
         self.loops: list[cst.For] = []
         # for each of the running loops the last id given before it began: what has a later one may change each round
         self.rounds: list[int] = []
+        # one of them is in a later round
+        self.again = False
         self.standalone = False
         self.replica: tuple[Note, ...] = ()
         self.replica_ids: tuple[object, ...] = ()
@@ -516,6 +518,11 @@ class Machine:
     def opaque(text: str | cst.CSTNode = "") -> Question:
         """A question that nothing else can be the same as."""
         return Question(None, text)
+
+    def hangs_on_later(self, question: Question) -> bool:
+        """Whether something that the running branch wrote hangs on what was asked after this question."""
+        changes = self.store.changes(self.store.depth - 1)
+        return any(_hangs_on_later(value, question) for value in changes.values() if value is not None)
 
     def ask(self, question: Question) -> Value:
         """A question's answer as a boolean: a choice that later tests of the same question agree with."""
@@ -891,6 +898,17 @@ def _older(subject: Hashable, limit: int) -> bool:
     if isinstance(subject, (Object, Bound)):
         return _older(subject.receiver, limit) if isinstance(subject, Bound) else subject.id <= limit
     return isinstance(subject, (str, Const, AtLeast))
+
+
+def _hangs_on_later(value: Value, question: Question) -> bool:
+    if isinstance(value, Choice):
+        return any(
+            guard.asks_after(question) or _hangs_on_later(option, question) for guard, option in value.alternatives
+        )
+    if isinstance(value, (Sequence, Mapping)):
+        items = value.items if isinstance(value, Sequence) else [item for _, item in value.items]
+        return any(_hangs_on_later(item, question) for item in items)
+    return False
 
 
 def _of_the_moment() -> tuple[str, ...]:

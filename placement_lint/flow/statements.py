@@ -220,8 +220,23 @@ def _else(machine: Machine, node: cst.If | cst.Else | None) -> Value:
     return NONE
 
 
-# The second time round shows what the first left behind.
-_ROUNDS = 2
+def _rounds(machine: Machine) -> Iterator[None]:
+    """The second time round shows what the first left behind.
+
+    In it, the loops inside have shown theirs and go round once; but where what they leave behind hangs on a question
+    that each of their rounds asks anew, a single answer must not seem to settle it.
+    """
+    newest = machine.opaque()
+    yield
+    if machine.again and not machine.hangs_on_later(newest):
+        return
+    before, machine.again = machine.again, True
+    yield
+    machine.again = before
+
+
+# Of what has nothing to do with tensors.
+_MOST_ITEMS = 2
 
 
 def _for(machine: Machine, node: cst.For) -> None:
@@ -232,10 +247,10 @@ def _for(machine: Machine, node: cst.For) -> None:
 
         def rounds() -> None:
             if known is not None:
-                for item in known[:_ROUNDS] if machine.plain_calls else known:
+                for item in known[:_MOST_ITEMS] if machine.plain_calls else known:
                     _iteration(machine, node, partial(_same, item))
             else:
-                for _ in range(_ROUNDS):
+                for _ in _rounds(machine):
                     _iteration(machine, node, lambda: iteration.element(machine, iterable, node.iter))
 
         if not machine.dead:
@@ -268,7 +283,7 @@ def _iteration(machine: Machine, node: cst.For, item: Callable[[], Value]) -> No
 
 def _while(machine: Machine, node: cst.While) -> None:
     def rounds() -> None:
-        for _ in range(_ROUNDS):
+        for _ in _rounds(machine):
             if not machine.dead:
                 _pass(machine, node)
 
