@@ -159,6 +159,8 @@ class Machine:
         # whether a module that is looked at by itself is on a GPU
         self.own_on_gpu = Question(None, "the module is on a GPU")
         self._note_registries()
+        # by the id of a module: what it holds, what else decides what is registered there (if anything), and that
+        self.children: dict[int, tuple[object, object, Many[tuple[str, Value]]]] = {}
         # forwards that left nothing behind: what they saw of the store, and their value
         self.forwards: dict[Hashable, tuple[Watch, Value]] = {}
 
@@ -696,8 +698,10 @@ class Machine:
 
     def lift(self, operation: Callable[..., Value], *values: Value) -> Value:
         """Apply an operation on concrete values to each combination of alternatives that can occur here."""
+        if not any(type(value) is Choice for value in values):
+            return operation(*values)
         restricted = [self.restrict(value) for value in values]
-        if not any(isinstance(value, Choice) for value in restricted):
+        if not any(type(value) is Choice for value in restricted):
             return operation(*restricted)
         combinations = self._combinations(restricted)
         if combinations is None:

@@ -7,6 +7,7 @@ buffers are in its place cell; those of a class of this program are attribute ce
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
 from functools import partial
 
 import libcst as cst
@@ -101,14 +102,28 @@ def new_opaque_module(machine: Machine, factory: str, node: cst.CSTNode) -> Obje
 # --- content -----------------------------------------------------------------------------------------------
 
 
-def children(machine: Machine, module: Object) -> Iterator[tuple[str, Value]]:
+def children(machine: Machine, module: Object) -> Many[tuple[str, Value]]:
     """The registered submodules and parameters, by attribute name; of a choice, every alternative."""
     if module.kind is Kind.WRAPPER:
         inner = machine.read(module.id, INNER)
-        if inner is not None:
-            yield "module", inner
-        return
-    for name, value in machine.store.held(module.id):
+        return [("module", inner)] if inner is not None else []
+    held = machine.store.held(module.id)
+    known = machine.children.get(module.id)
+    if known is not None and known[0] is held and known[1] in (None, _understood(machine)):
+        return known[2]
+    found = list(_registered(machine, held))
+    hanging = any(_hangs(value) for name, value in held if name != PLACE)
+    machine.children[module.id] = (held, _understood(machine) if hanging else None, found)
+    return found
+
+
+def _understood(machine: Machine) -> object:
+    """What decides, besides what a module holds, what of that is registered there."""
+    return machine.path, len(machine.modules_by_use)
+
+
+def _registered(machine: Machine, held: Many[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
+    for name, value in held:
         if name == PLACE:
             continue
         for _, option in alternatives(machine.restrict(value)):
@@ -119,6 +134,15 @@ def children(machine: Machine, module: Object) -> Iterator[tuple[str, Value]]:
 
 
 _REGISTERED = (Role.PARAMETER, Role.BUFFER)
+
+
+def _hangs(value: Value) -> bool:
+    """Whether what of a value is registered hangs on the path, or on what else becomes known of it."""
+    if isinstance(value, Sequence):
+        return any(_hangs(item) for item in value.items)
+    if isinstance(value, Mapping):
+        return any(_hangs(item) for _, item in value.items)
+    return isinstance(value, (Choice, Symbol))
 
 
 def _contained(machine: Machine, content: Sequence | Mapping) -> Iterator[tuple[str, Value]]:

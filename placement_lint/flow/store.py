@@ -35,6 +35,8 @@ class Store:
     def __init__(self) -> None:
         self._cells: dict[Cell, Value | None] = {}
         self._names: dict[int, dict[str, None]] = {}
+        # what was asked for of owners that were not written to since
+        self._held: dict[int, list[tuple[str, Value]]] = {}
         self._journals: list[Delta] = []
         # the frames of functions: what is written there goes when they return
         self.passing: set[int] = set()
@@ -58,6 +60,7 @@ class Store:
         if cell not in self._cells:
             self._names.setdefault(owner, {})[name] = None
         self._cells[cell] = value
+        self._held.pop(owner, None)
 
     def names(self, owner: int) -> Iterator[str]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
@@ -67,9 +70,12 @@ class Store:
         return iter(names)
 
     def held(self, owner: int) -> list[tuple[str, Value]]:
-        """These names, each with its value."""
-        cells = self._cells
-        held = [(name, value) for name in self._names.get(owner, ()) if (value := cells.get((owner, name))) is not None]
+        """These names, each with its value: the same list until one of them changes."""
+        held = self._held.get(owner)
+        if held is None:
+            cells, names = self._cells, self._names.get(owner, ())
+            held = [(name, value) for name in names if (value := cells.get((owner, name))) is not None]
+            self._held[owner] = held
         watch = self._watch
         if watch is not None and owner <= watch.newest:
             watch.names.setdefault(owner, tuple(name for name, _ in held))
@@ -80,6 +86,7 @@ class Store:
     def drop(self, owner: int) -> None:
         """Forget all cells of an owner that came up in the innermost branch and that nobody can name any more."""
         journal = self._journals[-1] if self._journals else {}
+        self._held.pop(owner, None)
         for name in self._names.pop(owner, ()):
             self._cells.pop((owner, name), None)
             journal.pop((owner, name), None)
@@ -106,6 +113,7 @@ class Store:
         """End the innermost branch and undo it."""
         for cell, value in self._journals.pop().items():
             self._cells[cell] = value
+            self._held.pop(cell[0], None)
 
     def commit(self) -> None:
         """End the innermost branch and keep what it wrote."""

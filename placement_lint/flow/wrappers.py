@@ -305,17 +305,13 @@ def _check_first_device(
 ) -> None:
     if modules.has_parameters(machine, inner) is False:
         return
-    for part, placed in modules.placements(machine, inner):
-        machine.lift(
-            lambda where, part=part: _first_device_missed(machine, wrapper, part, ids, first, where, node),
-            placed,
-        )
+    for placed in dict.fromkeys(placed for _, placed in modules.placements(machine, inner)):
+        machine.lift(lambda where: _first_device_missed(machine, wrapper, ids, first, where, node), placed)
 
 
 def _first_device_missed(
     machine: Machine,
     wrapper: Object,
-    part: Object | Symbol,
     ids: Value,
     first: Place,
     placed: Value,
