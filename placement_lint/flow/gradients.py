@@ -63,10 +63,9 @@ def ask(machine: Machine, tensor: Tensor, value: Value) -> None:
 
 def as_asked(machine: Machine, value: Value) -> Value:
     """A tensor that a variable holds, with what was asked of it meanwhile."""
-    unasked = isinstance(value, Tensor) and value.uid and not value.requires_grad
-    if isinstance(value, Tensor) and unasked and machine.read(value.uid, _ASKED) == TRUE:
-        return replace(value, requires_grad=True)
-    return value
+    if not isinstance(value, Tensor) or not value.uid or value.requires_grad:
+        return value
+    return replace(value, requires_grad=True) if machine.read(value.uid, _ASKED) == TRUE else value
 
 
 # --- generators ---------------------------------------------------------------------------------------------------

@@ -698,10 +698,10 @@ class Machine:
 
     def lift(self, operation: Callable[..., Value], *values: Value) -> Value:
         """Apply an operation on concrete values to each combination of alternatives that can occur here."""
-        if not any(type(value) is Choice for value in values):
+        if Choice not in map(type, values):
             return operation(*values)
         restricted = [self.restrict(value) for value in values]
-        if not any(type(value) is Choice for value in restricted):
+        if Choice not in map(type, restricted):
             return operation(*restricted)
         combinations = self._combinations(restricted)
         if combinations is None:

@@ -57,11 +57,9 @@ class PlacementLog:
             name = machine.text(target)
             known = self.placements[target] = Placement(name, _scope(machine, name), target, statement)
         value = machine.restrict(value)
-        places = _places(machine, value)
-        if places is None:
-            known.places = None
-        elif known.places is not None:
-            known.places.update(dict.fromkeys(places))
+        if known.places is not None:
+            places = _places(machine, value)
+            known.places = None if places is None else {**known.places, **dict.fromkeys(places)}
         for _, option in alternatives(value):
             known.trace.update(dict.fromkeys(_trace(machine, option)))
             if isinstance(option, Object):
