@@ -16,6 +16,7 @@ from placement_lint.flow import condition
 from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import Event
+from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.program import Account, analyse
 from placement_lint.flow.values import Class
@@ -47,20 +48,25 @@ def problems_in(
     rules: Sequence[Rule],
     log: PlacementLog | None = None,
     surroundings: Surroundings | None = None,
+    outcomes: Outcomes | None = None,
 ) -> Hearing:
     """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
     try:
-        return _hearing(module, rules, log, surroundings)
+        return _hearing(module, rules, log, surroundings, outcomes)
     finally:
         condition.forget()
 
 
 def _hearing(
-    module: cst.Module, rules: Sequence[Rule], log: PlacementLog | None, surroundings: Surroundings | None
+    module: cst.Module,
+    rules: Sequence[Rule],
+    log: PlacementLog | None,
+    surroundings: Surroundings | None,
+    outcomes: Outcomes | None,
 ) -> Hearing:
     hearing = Hearing()
     try:
-        hearing.account = analyse(module, log, surroundings)
+        hearing.account = analyse(module, log, surroundings, outcomes)
     except RecursionError:
         raise
     except Exception as error:

@@ -14,7 +14,7 @@ from placement_lint.config import Settings
 from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Finding
-from placement_lint.flow import machine, repetition
+from placement_lint.flow import machine, repetition, statements
 
 
 def findings(files: Sequence[Path], root: Path) -> Sequence[Finding]:
@@ -39,6 +39,13 @@ def test_functions_that_did_nothing_would_do_nothing(monkeypatch: pytest.MonkeyP
     at_leisure = findings(SINGLE, FIXTURES)
     monkeypatch.setattr(repetition, "_ENOUGH", 1)
     assert findings(SINGLE, FIXTURES) == at_leisure
+
+
+def test_inner_loops_show_nothing_new_in_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = SINGLE[1::3]
+    shortened = findings(files, FIXTURES)
+    monkeypatch.setattr(statements, "_rounds", lambda _: range(2))
+    assert findings(files, FIXTURES) == shortened
 
 
 @pytest.mark.parametrize("project", sorted(PROJECTS.iterdir()), ids=lambda project: project.name)

@@ -213,8 +213,8 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
             return machine.fresh(name)
     if name == "training":
-        # The modules of a model are in one mode, so that they ask one question.
-        return machine.part(machine.module_frame, ("mode",), node, type="bool")
+        machine.mode = machine.mode or machine.fresh(node, "bool")
+        return machine.mode
     if name in MODULE_ATTRIBUTES - {"module", "device"} or name in CONTAINER_METHODS:
         return Bound(module, name, node=node)
     if isinstance(module.cls, External) and name in ("weight", "bias"):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
-from itertools import count
 from operator import or_
 from typing import NamedTuple
 
@@ -59,14 +58,14 @@ class Question:
     Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
     ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``,
     ``mode == "ddp"``. ``usual`` is the answer that goes without saying. ``source`` is how the program words it.
-    ``number`` is higher the later it was first asked. One that is ``passing`` is answered yes on some pass of a loop.
-    What an answer tells of a number's size is its ``range``.
+    ``number`` is higher the later it was first asked, and ``last`` the highest so far. One that is ``passing`` is
+    answered yes on some pass of a loop. What an answer tells of a number's size is its ``range``.
     """
 
-    numbers = count()
+    last = 0
 
     def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None) -> None:
-        self.number = next(Question.numbers)
+        Question.last = self.number = Question.last + 1
         self.usual = usual
         self.passing = False
         # it tells one of the names that a module exports from the others, of which not all are meant
@@ -284,7 +283,7 @@ def _either(one: Condition, other: Condition) -> Condition:
 
 def forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
-    Question.numbers = count()
+    Question.last = 0
     for remembered in (_opposites, _compete, _both, _exclude, _either):
         remembered.cache_clear()
     for key, condition in list(_made.items()):

@@ -49,7 +49,7 @@ _SEARCHES = 400
 class Project:
     """The modules that a program was seen to import, by the paths of their files."""
 
-    surroundings: Surroundings
+    around: Surroundings
     execute: Execute
     modules: dict[str, Imported] = field(default_factory=dict)
     # by frame
@@ -63,6 +63,13 @@ class Project:
     searches: int = _SEARCHES
     running: int = 0
     fuel: int = _FUEL
+    # how often something was asked of what is around the program's file
+    asked: int = 0
+
+    @property
+    def surroundings(self) -> Surroundings:
+        self.asked += 1
+        return self.around
 
 
 def begin(machine: Machine, surroundings: Surroundings, execute: Execute) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
@@ -128,13 +128,16 @@ class Machine:
         self.store = Store()
         self._note_moment()
         self.fuel = FUEL
-        self.events: list[Event] = []
         # what may still be spent in code of other files, and what was spent in the program's own
         self.abroad = ABROAD
         self.spent = 0
+        # how often there was a function of another file to look into
+        self.ventures = 0
         # what may still be spent in code of other files that does not matter
         self.plain = PLAIN
         self.parents: dict[int, int | None] = {}
+        # the frames and classes: through the names there, and only so, code gets hold of what there is already
+        self.namespaces: set[int] = set()
         self._roots: dict[int, int] = {}
         # frames whose variables functions inside them, classes and lambdas may still ask for when they have returned
         self.enclosing: set[int] = set()
@@ -144,12 +147,9 @@ class Machine:
         # by the frame of a module: what it imports everything from
         self.stars: dict[int, list[Import]] = {}
         self.default_was_set = False
-        self.labels: dict[int, str | cst.CSTNode] = {}
         self._questions: dict[Hashable, Question] = {}
         # by owner and key
         self._parts: dict[int, dict[object, Symbol]] = {}
-        # by the id of an unknown part of a module: the id of that module
-        self.outer: dict[int, int] = {}
         self._last_id = 0
         self._visit = 0
         self.module_frame = self.new_frame(None)
@@ -159,8 +159,12 @@ class Machine:
         # whether a module that is looked at by itself is on a GPU
         self.own_on_gpu = Question(None, "the module is on a GPU")
         self._note_registries()
+        # by function, for each parameter whether it may be a tensor
+        self.takes_tensors: dict[cst.CSTNode, list[bool]] = {}
         # by the id of a module: what it holds, what else decides what is registered there (if anything), and that
         self.children: dict[int, tuple[object, object, Many[tuple[str, Value]]]] = {}
+        # whether the modules are in training mode, once that was read: those of a model are in one mode
+        self.mode: Symbol | None = None
         # forwards that left nothing behind: what they saw of the store, and their value
         self.forwards: dict[Hashable, tuple[Watch, Value]] = {}
 
@@ -226,6 +230,11 @@ class Machine:
 
     def _note_registries(self) -> None:
         """What the rooms remember of the whole program, whatever the path: none of it is ever taken back."""
+        self.events: list[Event] = []
+        # by the id of an object: how the program names it
+        self.labels: dict[int, str | cst.CSTNode] = {}
+        # by the id of an unknown part of a module: the id of that module
+        self.outer: dict[int, int] = {}
         self.functions: dict[cst.CSTNode, Function] = {}
         self.classes: list[Class] = []
         # the definitions of all classes that are modules, those of other files included
@@ -284,8 +293,6 @@ class Machine:
         self.requests: list[Request] = []
         # by the node that makes or moves a tensor in a forward: the arguments around it that are tensors as well
         self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
-        # by function, for each parameter whether it may be a tensor
-        self.takes_tensors: dict[cst.CSTNode, list[bool]] = {}
         # the wrappers of DistributedDataParallel
         self.in_ddp: list[Object] = []
         # the samplers that ask a process group for the rank, and the DataParallels that believe to be alone
@@ -367,8 +374,23 @@ class Machine:
         """The last id that was given."""
         return self._last_id
 
+    @property
+    def last_number(self) -> int:
+        """Beyond all ids and visits so far."""
+        return max(self._last_id, self._visit)
+
+    def number_from(self, number: int) -> None:
+        """Give ids and visits beyond that number from here on."""
+        self._last_id = self._visit = max(number, self.last_number)
+
+    def new_namespace(self) -> int:
+        """The id of a frame or class."""
+        identity = self.new_id()
+        self.namespaces.add(identity)
+        return identity
+
     def new_frame(self, parent: int | None) -> int:
-        frame = self.new_id()
+        frame = self.new_namespace()
         self.parents[frame] = parent
         self._roots[frame] = frame if parent is None else self._roots[parent]
         if parent is not None:
@@ -411,9 +433,10 @@ class Machine:
 
     def affords(self, function: Function, plain: bool) -> bool:
         """Whether there is time to look into a function; less for one that has nothing to do with tensors."""
+        abroad = self.is_abroad or self.root(function.frame) != self.module_frame
+        self.ventures += abroad
         if plain and self.plain <= 0:
             return False
-        abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         return self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
 
     @property
@@ -434,6 +457,21 @@ class Machine:
             self.frames = frames
             vars(self).update(moment)
 
+    def registries(self) -> dict[str, Any]:
+        """What the rooms note in, by name."""
+        return {name: vars(self)[name] for name in REGISTRIES}
+
+    @contextmanager
+    def noting(self, registries: dict[str, Any]) -> Iterator[None]:
+        """Let the rooms note in other registries meanwhile."""
+        before = self.registries()
+        vars(self).update(registries)
+        try:
+            yield
+        finally:
+            registries.update(self.registries())
+            vars(self).update(before)
+
     def fresh(self, text: str | cst.CSTNode = "", type: str = "", scattered: bool = False) -> Symbol:
         """A value of which nothing is known, but perhaps its type, or that it depends on the rows of a replica."""
         return Symbol(self.new_id(), text, type=type, scattered=scattered)
@@ -447,6 +485,7 @@ class Machine:
         type: str = "",
     ) -> Symbol:
         """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
+        self.store.ask(owner)
         parts = self._parts.setdefault(owner, {})
         symbol = parts.get(key)
         if symbol is None:
@@ -921,8 +960,16 @@ def _of_the_moment() -> tuple[str, ...]:
     return tuple(vars(bare))
 
 
-# The attributes that say where the program is.
+def empty_registries() -> dict[str, Any]:
+    """Registries in which nothing is noted yet."""
+    bare = Machine.__new__(Machine)
+    bare._note_registries()
+    return vars(bare)
+
+
+# The attributes that say where the program is, and those that say what the rooms remember of it.
 _MOMENT = _of_the_moment()
+REGISTRIES = tuple(empty_registries())
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:

@@ -65,6 +65,19 @@ class PlacementLog:
             if isinstance(option, Object):
                 known.objects[option.id] = option
 
+    def take(self, other: PlacementLog) -> None:
+        """All that another log was told, after what this one was."""
+        for target, each in other.placements.items():
+            known = self.placements.get(target)
+            if known is None:
+                known = self.placements[target] = Placement(each.name, each.scope, target, each.statement)
+            both = None not in (known.places, each.places)
+            known.places = {**(known.places or {}), **(each.places or {})} if both else None
+            known.trace.update(each.trace)
+            known.objects.update(each.objects)
+        for identity, notes in other._notes.items():
+            self._notes.setdefault(identity, {}).update(notes)
+
     def entered(self, machine: Machine, parameters: cst.Parameters, function: cst.CSTNode) -> None:
         """A function is called: its parameters have their values. Of ``self`` nobody asks where it is."""
         for parameter in (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params):

@@ -12,27 +12,18 @@ import libcst as cst
 
 from placement_lint.flow import (
     attributes,
-    calls,
     checkpoints,
     choices,
     coverage,
-    creation,
-    frameworks,
     imports,
     lengths,
-    lightning,
     loaders,
-    modules,
-    numbering,
     processes,
     ranks,
     replicas,
     statements,
     wrappers,
 )
-from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.classes import find
-from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import (
     CudaInWorker,
@@ -43,17 +34,17 @@ from placement_lint.flow.events import (
     SharedTensorChanged,
     WrapperAttributeRead,
 )
-from placement_lint.flow.machine import ABROAD_FOR_UNCALLED, Machine
+from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind
+from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.placements import PlacementLog
-from placement_lint.flow.values import OWN, Class, Const, Function, Object, Placed, Role, Tensor, Value, alternatives
+from placement_lint.flow.uncalled import look_at_the_uncalled
+from placement_lint.flow.values import Const
 from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Note
 
 # Nested expressions and calls of the program nest calls here, several to one.
 _RECURSION_LIMIT = 12_000
-# Calls that one function or class looked at by itself may cost.
-_FUEL_EACH = 2_000
 
 
 @dataclass(frozen=True)
@@ -72,8 +63,13 @@ class Account:
     tended: Collection[tuple[str, str, str]] = ()
 
 
-def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: Surroundings | None = None) -> Account:
-    """Look at a program; ``log`` is told of every assignment.
+def analyse(
+    module: cst.Module,
+    log: PlacementLog | None = None,
+    surroundings: Surroundings | None = None,
+    outcomes: Outcomes | None = None,
+) -> Account:
+    """Look at a program; ``log`` is told of every assignment, ``outcomes`` are those of the document's last text.
 
     Of other files it knows what the program imports from its ``surroundings``, if it has any.
     Raises RecursionError where expressions nest too deep.
@@ -84,7 +80,7 @@ def analyse(module: cst.Module, log: PlacementLog | None = None, surroundings: S
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
-        _look_at_the_uncalled(machine)
+        look_at_the_uncalled(machine, outcomes)
     _resolve_rebinds(machine)
     replicas.resolve(machine)
     coverage.resolve(machine)
@@ -157,118 +153,6 @@ def _deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-# --- what nobody calls -----------------------------------------------------------------------------------------
-
-
-def _look_at_the_uncalled(machine: Machine) -> None:
-    machine.standalone = True
-    machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
-    numbering.forget_script(machine)
-    for cls in list(machine.classes):
-        _look_at_class(machine, cls)
-    for node, function in list(machine.functions.items()):
-        if node not in machine.called:
-            with _by_itself(machine):
-                arguments = calls.unknown_arguments(machine, function, skip_first=False)
-                calls.call_function(machine, function, arguments, node)
-
-
-@contextmanager
-def _by_itself(machine: Machine) -> Iterator[None]:
-    """From the state that the module's own statements left; what happens here does not last."""
-    machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
-    machine.fuel = _FUEL_EACH
-    machine.store.begin()
-    try:
-        yield
-    finally:
-        machine.store.roll_back()
-        machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
-
-
-def _look_at_class(machine: Machine, cls: Class) -> None:
-    methods = [
-        method
-        for name in list(machine.store.names(cls.id))
-        if isinstance(method := machine.read(cls.id, name), Function) and method.owner == cls
-    ]
-    if all(method.node in machine.called for method in methods):
-        return
-    with _by_itself(machine):
-        instance = _bare_instance(machine, cls)
-        for method in methods:
-            if method.node not in machine.called and method.name != "__init__":
-                _look_at_method(machine, instance, method)
-
-
-def _bare_instance(machine: Machine, cls: Class) -> Object:
-    """An instance as its ``__init__`` leaves it, given arguments of which nothing is known."""
-    initialiser = find(machine, cls, "__init__")
-    arguments = Arguments(spread=True)
-    if isinstance(initialiser, Function):
-        arguments = calls.unknown_arguments(machine, initialiser, skip_first=True)
-    instance = calls.instantiate(machine, cls, arguments, cls.node)
-    assert isinstance(instance, Object)
-    machine.dead = False
-    machine.labels[instance.id] = "self"
-    lightning.takes_over(machine, cls)
-    if cls.module:
-        note = Note(cls.node, "wherever the module is")
-        for part in modules.reachable(machine, instance).values():
-            machine.write(part.id, modules.PLACE, Placed(OWN, note))
-        modules.settle_tensors(machine, instance, OWN)
-    else:
-        _forget_unmoved(machine, instance)
-    return instance
-
-
-def _forget_unmoved(machine: Machine, instance: Object) -> None:
-    """Between ``__init__`` and a method that nobody calls here, whatever was not placed yet may be moved."""
-    for name in machine.store.names(instance.id):
-        value = machine.read(instance.id, name)
-        for _, held in alternatives(value) if value is not None else ():
-            if isinstance(held, Object) and modules.is_module(machine, held) and held.id not in machine.moved:
-                for part in modules.reachable(machine, held).values():
-                    machine.write(part.id, modules.PLACE, machine.fresh())
-                modules.settle_tensors(machine, held, machine.fresh())
-
-
-def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
-    machine.store.begin()
-    bound = "staticmethod" not in method.decorators
-    arguments = calls.unknown_arguments(machine, method, skip_first=bound)
-    is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module
-    is_step = lightning.is_step(machine, instance, method)
-    if is_step:
-        arguments = lightning.step_arguments(arguments)
-    elif frameworks.trains_model(instance, method):
-        arguments = frameworks.trainer_arguments(machine, arguments, method.node)
-    if is_forward:
-        taken = calls.takes_tensors(machine, method)
-        inputs = tuple(
-            Tensor(OWN, None, Role.INPUT, entered=parameter, assumed=True, uid=machine.new_id()) if tensor else unknown
-            for tensor, parameter, unknown in zip(
-                taken[bound:], method.parameters[bound:], arguments.positional, strict=True
-            )
-        )
-        arguments = replace(arguments, positional=inputs, spread=False)
-    if is_forward or is_step:
-        machine.in_forward.append(instance)
-        machine.written = set()
-    receiver: Value = instance.cls if "classmethod" in method.decorators else instance
-
-    def run() -> Value:
-        return calls.call_function(machine, method, arguments, method.node, receiver if bound else None)
-
-    if is_forward or is_step:
-        creation.run_forward(machine, run)
-        machine.in_forward.pop()
-    else:
-        run()
-    machine.store.roll_back()
-    machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
 
 
 # --- what only the end of the program tells ----------------------------------------------------------------------

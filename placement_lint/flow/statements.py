@@ -497,7 +497,7 @@ def _decorator_name(machine: Machine, node: cst.Decorator) -> str:
 
 def _define_class(machine: Machine, node: cst.ClassDef) -> None:
     bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
-    cls = Class(machine.new_id(), node, node.name.value, bases, is_module_class(bases), running_file(machine))
+    cls = Class(machine.new_namespace(), node, node.name.value, bases, is_module_class(bases), running_file(machine))
     bind(machine, node.name.value, cls)
     if cls.module:
         machine.module_classes.add(node)

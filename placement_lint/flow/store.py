@@ -20,13 +20,16 @@ Delta = dict[Cell, "Value | None"]
 class Watch:
     """What was seen of the cells of owners with an id up to ``newest``, and whether one of them was changed.
 
-    ``names`` are those under which an owner had values when somebody asked.
+    ``names`` are those under which an owner had values when somebody asked; ``asked`` whether somebody asked for parts
+    of one that are not known. ``outer`` is the watch that was kept when this one began, and goes on.
     """
 
     newest: int
+    outer: Watch | None = None
     seen: dict[Cell, Value | None] = field(default_factory=dict)
     names: dict[int, tuple[str, ...]] = field(default_factory=dict)
     changed: bool = False
+    asked: bool = False
 
 
 class Store:
@@ -53,8 +56,10 @@ class Store:
         cell = (owner, name)
         before = self._cells.get(cell)
         watch = self._watch
-        if watch is not None and owner <= watch.newest and owner not in self.passing and before != value:
+        while watch is not None and owner <= watch.newest and owner not in self.passing and before != value:
+            watch.seen.setdefault(cell, before)
             watch.changed = True
+            watch = watch.outer
         if self._journals and cell not in self._journals[-1]:
             self._journals[-1][cell] = before
         if cell not in self._cells:
@@ -135,14 +140,33 @@ class Store:
     @contextmanager
     def watched(self, newest: int) -> Iterator[Watch]:
         """Note what is read and changed meanwhile of all that is there already."""
-        before, self._watch = self._watch, Watch(newest)
+        outer, self._watch = self._watch, Watch(newest, self._watch)
         try:
             yield self._watch
         finally:
-            self._watch = before
+            watch, self._watch = self._watch, outer
+            if outer is not None:
+                _tell(watch, outer)
+
+    def ask(self, owner: int) -> None:
+        """Somebody asks for a part of an owner that is not known."""
+        watch = self._watch
+        while watch is not None and owner <= watch.newest:
+            watch.asked = True
+            watch = watch.outer
 
     def is_as_seen(self, watch: Watch) -> bool:
         """Whether all that was read is still the same."""
         return all(self._cells.get(cell) == value for cell, value in watch.seen.items()) and all(
             tuple(self.names(owner)) == names for owner, names in watch.names.items()
         )
+
+
+def _tell(watch: Watch, outer: Watch) -> None:
+    """What was seen meanwhile, the watch around it has seen as well."""
+    for cell, value in watch.seen.items():
+        if cell[0] <= outer.newest:
+            outer.seen.setdefault(cell, value)
+    for owner, names in watch.names.items():
+        if owner <= outer.newest:
+            outer.names.setdefault(owner, names)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import libcst as cst
 
 from placement_lint.checker import Reading
 from placement_lint.finding import Range
 from placement_lint.flow.events import OptimizerStale
+from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.placements import Placement, PlacementLog
 from placement_lint.listen import Hearing, problems_in
 from placement_lint.project.finder import Surroundings, forget, read_from_disk
@@ -57,26 +59,34 @@ class AmongOpenTexts(Reading):
         return self._texts.source(path)
 
 
+@dataclass(frozen=True)
+class Draft:
+    """What is kept of a document from one of its texts to the next, to save time."""
+
+    splicer: Splicer = field(default_factory=Splicer)
+    outcomes: Outcomes = field(default_factory=Outcomes)
+
+
 class LiveReading(AmongOpenTexts):
     """Reads one text and remembers what else there is to say of it."""
 
-    def __init__(self, texts: OpenTexts, splicer: Splicer) -> None:
+    def __init__(self, texts: OpenTexts, draft: Draft) -> None:
         super().__init__(texts)
-        self._splicer = splicer
+        self._draft = draft
         self._spliced = Spliced(cst.Module([]), ())
         self.log = PlacementLog()
         self.places: Places = {}
         self.reported: set[cst.CSTNode] = set()
 
     def parse(self, text: str) -> cst.Module:
-        self._spliced = self._splicer.parse(text)
+        self._spliced = self._draft.splicer.parse(text)
         return self._spliced.module
 
     def pieces(self, text: str) -> Sequence[str]:
         return [part.text for part in self._spliced.parts] or [text]
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
-        hearing = problems_in(program, rules, self.log, surroundings)
+        hearing = problems_in(program, rules, self.log, surroundings, self._draft.outcomes)
         self.reported = {problem.node for _, problem in hearing.problems}
         return hearing
 

@@ -21,8 +21,7 @@ from placement_lint.fixes import Fixer
 from placement_lint.server import rule_pages
 from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Placed, Request, absolute
 from placement_lint.server.frames import packed, read
-from placement_lint.server.reading import AmongOpenTexts, LiveReading, OpenTexts
-from placement_lint.server.splicing import Splicer
+from placement_lint.server.reading import AmongOpenTexts, Draft, LiveReading, OpenTexts
 
 
 class Worker:
@@ -30,13 +29,13 @@ class Worker:
 
     def __init__(self) -> None:
         self._texts = OpenTexts()
-        self._splicers: dict[str, Splicer] = {}
+        self._drafts: dict[str, Draft] = {}
         self._written: set[str] = set()
 
     def answer(self, request: Request) -> object:
         if isinstance(request, Close):
             self._texts.drop(request.path)
-            self._splicers.pop(request.path, None)
+            self._drafts.pop(request.path, None)
             return None
         # What is said of other files names them as one would from there.
         with suppress(OSError):
@@ -51,7 +50,7 @@ class Worker:
             placed: tuple[Placed, ...] = ()
         else:
             self._texts.keep(request.path, request.data)
-            reading = LiveReading(self._texts, self._splicers.setdefault(request.path, Splicer()))
+            reading = LiveReading(self._texts, self._drafts.setdefault(request.path, Draft()))
             checked = Checker(request.job, reading).check_bytes(request.data, path)
             placed = reading.placed()
         self._write_pages(finding.code for finding in checked.findings)
