@@ -57,8 +57,8 @@ _ENOUGH = 4
 def unless_idle(machine: Machine, function: Function, arguments: Arguments, run: Callable[[], Value]) -> Value:
     """The value of a function that is called by what nobody calls.
 
-    One that speaks of nothing that has to do with tensors, and is given, leaves and returns no such thing, is run a
-    few times only: a file may have a hundred classes that all use it.
+    One that speaks of nothing that has to do with tensors, is given, leaves and returns no such thing, and fills no
+    list that somebody may go through, is run a few times only: a file may have a hundred classes that all use it.
     """
     if not machine.standalone or function.node in machine.busy or _decide(machine, arguments.values()):
         return run()
@@ -70,7 +70,8 @@ def unless_idle(machine: Machine, function: Function, arguments: Arguments, run:
     left = machine.store.changed(newest)
     machine.store.commit()
     said_nothing = len(machine.events) == said and not machine.dead
-    if said_nothing and _tells_nothing(value) and not _decide(machine, (value, *left)) and not speaks(function):
+    left_nothing = not any(isinstance(one, Sequence) for one in left) and not _decide(machine, (value, *left))
+    if said_nothing and left_nothing and _tells_nothing(value) and not speaks(function):
         machine.idle[function.node] += 1
     else:
         machine.busy.add(function.node)
