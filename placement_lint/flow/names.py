@@ -9,7 +9,7 @@ import libcst as cst
 
 from placement_lint.flow import imports
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import External, Object, Symbol, Value
+from placement_lint.flow.values import Const, External, Object, Symbol, Value
 from placement_lint.project.index import Import
 
 _BUILTINS = frozenset(dir(builtins))
@@ -47,14 +47,22 @@ def lookup(machine: Machine, name: str) -> Value:
     while frame is not None:
         value = machine.read(frame, name)
         if value is not None:
-            return imports.resolved(machine, value)
+            return _turned(machine, frame, name, imports.resolved(machine, value))
         module, frame = frame, machine.parents.get(frame)
     value = imports.member(machine, module, name)
     if value is not None:
-        return value
+        return _turned(machine, module, name, value)
     if name in _BUILTINS:
         return External(f"builtins.{name}")
     return machine.part(module, name, name)
+
+
+def _turned(machine: Machine, frame: int, name: str, value: Value) -> Value:
+    """What a function of another file reads there: any file may have turned a flag, as in ``cuda.ENABLED = True``."""
+    if not isinstance(value, Const) or not isinstance(value.value, bool) or frame == machine.module_frame:
+        return value
+    inside = frame == machine.root(machine.frame.id) != machine.frame.id
+    return machine.part(frame, name, name) if inside else value
 
 
 def is_bound_here(machine: Machine, name: str) -> bool:
