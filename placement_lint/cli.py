@@ -257,9 +257,12 @@ def probe(rules: tuple[str, ...], mode: str, form: str) -> int:
 def server(stdio: bool) -> int:
     """Serve an editor by the language server protocol, on standard input and output."""
     require_pygls()
+    from placement_lint.server.launch import launch
+
+    worker = launch()
     from placement_lint.server.features import serve
 
-    return serve()
+    return serve(worker)
 
 
 @commands.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from placement_lint import __file__ as package
 from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Request
-from placement_lint.server.frames import packed, received
+from placement_lint.server.frames import packed, read
+from placement_lint.server.launch import Process, launch
 
-# Not with `-m`: that puts the working directory on the import path, where a project's files would shadow libraries.
-START = "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv[1]]; from placement_lint.server import worker"
-COMMAND = (sys.executable, "-c", f"{START}; worker.main()", str(Path(package).parents[1]))
 LIMIT = 60.0  # seconds an answer
 START_LIMIT = 60.0
 URGENT, PATIENT = 0, 1
@@ -37,11 +32,12 @@ class _Turn:
 
 
 class Analyst:
-    """To be started in the event loop, and to be ended."""
+    """To be started in the event loop, and to be ended; ``process`` is a worker that was launched before."""
 
-    def __init__(self, limit: float = LIMIT) -> None:
+    def __init__(self, process: Process | None = None, limit: float = LIMIT) -> None:
         self.limit = limit
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = process
+        self._ready = False
         self._turns: asyncio.PriorityQueue[_Turn] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
         self._serving: asyncio.Task[None] | None = None
@@ -94,36 +90,36 @@ class Analyst:
         process = await self._started()
         assert process.stdin is not None
         try:
-            process.stdin.write(packed(request))
+            with contextlib.suppress(OSError):  # a worker that has died is seen to when nothing is heard of it
+                process.stdin.write(packed(request))
+                process.stdin.flush()
             return await self._heard(process, self.limit)
         except BaseException:  # a worker that still owes an answer is of no use for the next request
             self._kill()
             raise
 
-    async def _started(self) -> asyncio.subprocess.Process:
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-            )
+    async def _started(self) -> Process:
+        self._process = self._process or launch()
+        if not self._ready:
             try:
                 await self._heard(self._process, START_LIMIT)
             except BaseException:
                 self._kill()
                 raise
+            self._ready = True
         return self._process
 
-    async def _heard(self, process: asyncio.subprocess.Process, limit: float) -> Any:
+    async def _heard(self, process: Process, limit: float) -> Any:
         assert process.stdout is not None
         try:
-            return await asyncio.wait_for(received(process.stdout), limit)
+            return await asyncio.wait_for(asyncio.to_thread(read, process.stdout), limit)
         except asyncio.TimeoutError:
             raise Lost(f"the analysis had not ended after {limit:g} s") from None
-        except (asyncio.IncompleteReadError, ConnectionError):
-            status = await process.wait()
-            raise Lost(f"the process that analyses has died (exit status {status})") from None
+        except EOFError:
+            raise Lost(f"the process that analyses has died (exit status {process.wait()})") from None
 
     def _kill(self) -> None:
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            self._process = None
+            self._process.kill()
+            self._process.wait()
+            self._process, self._ready = None, False

@@ -23,6 +23,7 @@ from placement_lint.server.actions import Actions
 from placement_lint.server.buffers import Buffers
 from placement_lint.server.diagnostics import Diagnostics
 from placement_lint.server.documents import PYTHON, path_of
+from placement_lint.server.launch import Process
 from placement_lint.server.positions import Units
 from placement_lint.server.probing import Probing
 from placement_lint.server.session import Session, Watched
@@ -71,7 +72,7 @@ class Server(LanguageServer):
 
     protocol: Protocol
 
-    def __init__(self) -> None:
+    def __init__(self, worker: Process | None = None) -> None:
         super().__init__(
             NAME,
             __version__,
@@ -79,7 +80,7 @@ class Server(LanguageServer):
             protocol_cls=Protocol,
             converter_factory=default_converter,
         )
-        self.session = Session(self.tell, self.complain)
+        self.session = Session(self.tell, self.complain, worker)
         self.reports = WorkspaceReports(self.session)
         self.probing = Probing()
         self.initial: object = None

@@ -22,6 +22,7 @@ from placement_lint.server.buffers import Buffers
 from placement_lint.server.diagnostics import result_id
 from placement_lint.server.documents import OpenNotebook, Script, is_python, path_of
 from placement_lint.server.hover import hover
+from placement_lint.server.launch import Process
 from placement_lint.server.placements import hints, known
 from placement_lint.server.session import Watched, about
 from placement_lint.server.settings import CONFIGURATION_FILES
@@ -310,9 +311,9 @@ OPTIONS: Mapping[str, object] = {
 COMMANDS: Mapping[str, Callable[..., Any]] = {PROBE: probe, OPEN_PAGE: open_rule_page}
 
 
-def serve() -> int:
+def serve(worker: Process | None = None) -> int:
     """Serve one editor on standard input and output, until it says goodbye or is gone; the exit status."""
-    server = Server()
+    server = Server(worker)
     for name, feature in FEATURES.items():
         server.feature(name, OPTIONS.get(name))(partial(feature, server))
     for name, command in COMMANDS.items():

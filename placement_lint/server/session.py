@@ -20,6 +20,7 @@ from placement_lint.results import Checked, Job, Run, Summary
 from placement_lint.server.analysis import Analyse, Analysis, Mend
 from placement_lint.server.analyst import PATIENT, URGENT, Analyst, Lost
 from placement_lint.server.documents import Document
+from placement_lint.server.launch import Process
 from placement_lint.server.settings import Configurations
 
 logger = logging.getLogger(__name__)
@@ -65,8 +66,10 @@ class Session:
     files that are not open.
     """
 
-    def __init__(self, heard: Callable[[Watched, bool], None], complain: Callable[[str], None]) -> None:
-        self.analyst = Analyst()
+    def __init__(
+        self, heard: Callable[[Watched, bool], None], complain: Callable[[str], None], worker: Process | None
+    ) -> None:
+        self.analyst = Analyst(worker)
         self.configured = asyncio.Event()
         self.configurations = Configurations({})
         self._heard = heard

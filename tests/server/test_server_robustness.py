@@ -120,8 +120,8 @@ async def test_a_rule_that_throws_is_logged_and_the_others_stay(tmp_path: Path) 
     )
     (tmp_path / "broken_worker.py").write_text(program)
     start = (
-        "import sys; from placement_lint.server import analyst; "
-        f"analyst.COMMAND = (sys.executable, {str(tmp_path / 'broken_worker.py')!r}); "
+        "import sys; from placement_lint.server import launch; "
+        f"launch.COMMAND = (sys.executable, {str(tmp_path / 'broken_worker.py')!r}); "
         "from placement_lint.server.features import serve; sys.exit(serve())"
     )
     async with editor(tmp_path, command=[sys.executable, "-c", start]) as vi:
