@@ -56,7 +56,7 @@ def supplies(program: Program, answers: frozenset[Answer], replay: Replay) -> It
 
 ELSEWHERE, NOT_GIVEN = " names another device", " is None"
 VALUES = {"int": "1", "float": "1.0"}  # of arguments, by their type
-LAUNCHED = {"rank", "local_rank"}  # what a launcher tells each process
+LAUNCHED = ("local_rank", "rank")  # what a launcher tells each process; "--rank", "--local_rank" is the local one
 
 
 def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
@@ -78,8 +78,9 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
             edits[node] = _key(program, node) or '"data"'
     for _, call in program.callers.get("add_argument", ()):
         option = _Option(call)
-        if option.name in LAUNCHED:
-            edits |= option.given(f'int(__import__("os").environ.get("{option.name.upper()}", 0))')
+        launched = next((name for name in LAUNCHED if name in option.names), "")
+        if launched:
+            edits |= option.given(f'int(__import__("os").environ.get("{launched.upper()}", 0))')
         elif option.name in given and option.type == "int":
             edits |= option.given("0")
         elif option.name in elsewhere:
@@ -105,14 +106,22 @@ class _Option:
     def __init__(self, call: cst.Call) -> None:
         self.call = call
         self.keywords = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
-        names = [
+        flags = [
             str(arg.value.evaluated_value)
             for arg in call.args
             if arg.keyword is None and isinstance(arg.value, cst.SimpleString)
         ]
-        self.is_positional = bool(names) and not names[0].startswith("-")
-        self.name = names[-1].lstrip("-").replace("-", "_") if names else ""
+        self.is_positional = bool(flags) and not flags[0].startswith("-")
+        self.names = [flag.lstrip("-").replace("-", "_") for flag in sorted(flags, key=_is_short)]
         self.type = source_text(self.keywords["type"].value) if "type" in self.keywords else "str"
+
+    @property
+    def name(self) -> str:
+        """What the program reads it by: its ``dest``, or the first long name."""
+        dest = self.keywords.get("dest")
+        if dest is not None and isinstance(dest.value, cst.SimpleString):
+            return str(dest.value.evaluated_value)
+        return next(iter(self.names), "")
 
     @property
     def is_demanded(self) -> bool:
@@ -148,6 +157,10 @@ class _Option:
             text = edits.get(last, source_text(last.with_changes(comma=cst.MaybeSentinel.DEFAULT)))
             edits[last] = ", ".join([text, *added])
         return edits
+
+
+def _is_short(flag: str) -> bool:
+    return not flag.startswith("--")
 
 
 # --- what a slice need not do as the program does ----------------------------------------------------------------

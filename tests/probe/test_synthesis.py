@@ -117,3 +117,42 @@ def test_an_option_names_another_device() -> None:
     slice_ = sliced(dedent(text), "DPL506")
     assert 'parser.add_argument("--device", default="cpu")' in slice_
     assert 'required=False, default="data"' in slice_
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ('"--rank", "-r"', "RANK"),
+        ('"--rank", "--local_rank"', "LOCAL_RANK"),
+        ('"--local-rank", dest="gpu"', "LOCAL_RANK"),
+    ],
+)
+def test_an_option_has_what_a_launcher_gives_it(names: str, told: str) -> None:
+    text = f"""
+    import argparse
+    import torch
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument({names}, default=0, type=int)
+    args = parser.parse_args()
+    print(args, torch.ones(2).cuda().numpy())
+    """
+    supply = next(case_of(dedent(text), "DPL507").pieces()).supply
+    assert any(f'environ.get("{told}", 0)' in edit for edit in supply.values())
+
+
+def test_an_option_is_known_by_where_it_goes() -> None:
+    text = """
+    import argparse
+    import torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", "-d", default="cuda")
+    parser.add_argument("--where", dest="place", default="cuda")
+    args = parser.parse_args()
+    model = nn.Linear(4, 2).to(args.{name})
+    print(model(torch.randn(8, 4).cuda()))
+    """
+    assert '"-d", default="cpu"' in sliced(dedent(text.replace("{name}", "device")), "DPL506")
+    assert 'dest="place", default="cpu"' in sliced(dedent(text.replace("{name}", "place")), "DPL506")
