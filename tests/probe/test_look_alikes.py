@@ -104,6 +104,9 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "shape_and_python": {"scalar": True},
         "written_into": {"device": "that of the input"},
         "item_of_arguments": {"device": "that of the input"},
+        "lengths": {"home": "cpu"},
+        "shape_as_tensor": {"operation": "cat", "home": "cpu"},
+        "traced": "only a trace comes by it, and none is taken",
     },
     "global-rank-as-ordinal": {
         "local_rank": {"ordinal": "local rank"},
@@ -113,6 +116,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "only_compared": "nothing is put there",
         "local_by_name": {"ordinal": "local rank"},
         "computed_rank": {"ordinal": "local rank"},
+        "local_by_option": {"ordinal": "local rank"},
     },
     "hardcoded-device-in-replica": {
         "current_device": {"stray": "cuda"},
@@ -416,6 +420,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "setdefault": "it does nothing where the variable is set",
         "set_once": REPAIRED,
         "no_device_named": "the variable is not set",
+        "device_already": {"visible": "0", "device": "cuda:0"},
+        "imported": {"visible": "1", "device": "cuda:0"},
     },
     "wrapped-twice": {
         "first_epoch_only": REPAIRED,
