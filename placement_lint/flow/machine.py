@@ -110,6 +110,15 @@ class Made:
 
 
 @dataclass
+class Children:
+    """What a module holds, and what of it is registered: by what that hangs on, if it ``hangs`` on anything else."""
+
+    held: Many[tuple[str, Value]]
+    hangs: bool
+    found: dict[object, Many[tuple[str, Value]]] = field(default_factory=dict)
+
+
+@dataclass
 class Frame:
     """A running function (or the module): its variables are cells of ``id``."""
 
@@ -161,8 +170,8 @@ class Machine:
         self._note_registries()
         # by function, for each parameter whether it may be a tensor
         self.takes_tensors: dict[cst.CSTNode, list[bool]] = {}
-        # by the id of a module: what it holds, what else decides what is registered there (if anything), and that
-        self.children: dict[int, tuple[object, object, Many[tuple[str, Value]]]] = {}
+        # by the id of a module
+        self.children: dict[int, Children] = {}
         # whether the modules are in training mode, once that was read: those of a model are in one mode
         self.mode: Symbol | None = None
         # forwards that left nothing behind: what they saw of the store, and their value

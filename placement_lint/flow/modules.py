@@ -20,15 +20,16 @@ from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, default_place
 from placement_lint.flow.events import Operand, UnregisteredUsed
-from placement_lint.flow.machine import Machine
+from placement_lint.flow.machine import Children, Machine
 from placement_lint.flow.names import spelled
 from placement_lint.flow.values import (
+    FALSE,
     NONE,
     REPLICA,
+    TRUE,
     Choice,
     Class,
     Comparison,
-    Const,
     Device,
     External,
     Fact,
@@ -109,17 +110,14 @@ def children(machine: Machine, module: Object) -> Many[tuple[str, Value]]:
         return [("module", inner)] if inner is not None else []
     held = machine.store.held(module.id)
     known = machine.children.get(module.id)
-    if known is not None and known[0] is held and known[1] in (None, _understood(machine)):
-        return known[2]
-    found = list(_registered(machine, held))
-    hanging = any(_hangs(value) for name, value in held if name != PLACE)
-    machine.children[module.id] = (held, _understood(machine) if hanging else None, found)
+    if known is None or known.held is not held:
+        hangs = any(_hangs(value) for name, value in held if name != PLACE)
+        known = machine.children[module.id] = Children(held, hangs)
+    given = (machine.path, len(machine.modules_by_use)) if known.hangs else None
+    found = known.found.get(given)
+    if found is None:
+        found = known.found[given] = list(_registered(machine, held))
     return found
-
-
-def _understood(machine: Machine) -> object:
-    """What decides, besides what a module holds, what of that is registered there."""
-    return machine.path, len(machine.modules_by_use)
 
 
 def _registered(machine: Machine, held: Many[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
@@ -454,7 +452,7 @@ def set_mode(machine: Machine, module: Object | Symbol, training: bool, argument
     given = arguments.get(0, "mode") if training else None
     for part in reachable(machine, module).values():
         if isinstance(part, Object) and part.kind is Kind.MODULE:
-            machine.write(part.id, "training", given or Const(training))
+            machine.write(part.id, "training", given or (TRUE if training else FALSE))
 
 
 # --- use ---------------------------------------------------------------------------------------------------

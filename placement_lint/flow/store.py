@@ -64,8 +64,9 @@ class Store:
             self._journals[-1][cell] = before
         if cell not in self._cells:
             self._names.setdefault(owner, {})[name] = None
-        self._cells[cell] = value
-        self._held.pop(owner, None)
+        if value is not before:
+            self._cells[cell] = value
+            self._held.pop(owner, None)
 
     def names(self, owner: int) -> Iterator[str]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
@@ -117,8 +118,9 @@ class Store:
     def roll_back(self) -> None:
         """End the innermost branch and undo it."""
         for cell, value in self._journals.pop().items():
-            self._cells[cell] = value
-            self._held.pop(cell[0], None)
+            if self._cells.get(cell) is not value:
+                self._cells[cell] = value
+                self._held.pop(cell[0], None)
 
     def commit(self) -> None:
         """End the innermost branch and keep what it wrote."""
