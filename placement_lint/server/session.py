@@ -26,7 +26,7 @@ from placement_lint.server.settings import Configurations
 logger = logging.getLogger(__name__)
 
 # One edit is often several messages; whoever types on makes an analysis of the text in between worthless.
-PAUSE = 0.02  # seconds
+PAUSE = 0.005  # seconds
 # What reads a file that is being edited is looked at once the edits rest, or the file is saved.
 QUIET = 0.5
 
