@@ -71,9 +71,10 @@ def unless_idle(machine: Machine, function: Function, arguments: Arguments, run:
     machine.store.commit()
     said_nothing = len(machine.events) == said and not machine.dead
     left_nothing = not any(isinstance(one, Sequence) for one in left) and not _decide(machine, (value, *left))
-    if said_nothing and left_nothing and _tells_nothing(value) and not speaks(function):
-        machine.idle[function.node] += 1
-    else:
+    idle = said_nothing and left_nothing and _tells_nothing(value)
+    machine.idle[function.node] += idle
+    # To look for words in it costs more than all this: it is left until the function would be believed.
+    if not idle or (machine.idle[function.node] == _ENOUGH and speaks(function)):
         machine.busy.add(function.node)
     return value
 

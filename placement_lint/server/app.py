@@ -54,6 +54,12 @@ class Protocol(LanguageServerProtocol):
                 self._send_response(data["id"], error=error.to_response_error())
             raise
 
+    def handle_message(self, message: Any) -> None:
+        """Lets go of what is done: pygls 2 keeps a future for each notification that it ever handled."""
+        super().handle_message(message)
+        for number in [number for number, future in self._request_futures.items() if future.done()]:
+            del self._request_futures[number]
+
     def send(self, message: Mapping[str, Any]) -> None:
         """A message that the library has no type for."""
         self._send_data(message)

@@ -19,6 +19,8 @@ import pytest_asyncio
 from editor import COMMAND, DISCARDED, Editor, editor
 from lsprotocol import types
 
+from placement_lint.server.app import Server
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -259,3 +261,14 @@ async def test_a_goodbye_in_the_middle_of_an_analysis(tmp_path: Path) -> None:
     assert time.perf_counter() - begun < 5
     assert workers
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+async def test_nothing_is_kept_of_notifications() -> None:
+    server = Server()
+    initialize = types.InitializeParams(capabilities=types.ClientCapabilities())
+    server.protocol.handle_message(types.InitializeRequest(1, initialize))
+    text = types.TextDocumentItem("file:///a.py", types.LanguageKind.Python, 1, "x = 1\n")
+    for _ in range(5):
+        opened = types.DidOpenTextDocumentNotification(types.DidOpenTextDocumentParams(text))
+        server.protocol.handle_message(opened)
+    assert not server.protocol._request_futures
