@@ -68,6 +68,7 @@ class Project:
 
     @property
     def surroundings(self) -> Surroundings:
+        """What is around the program's file; it counts that somebody asks."""
         self.asked += 1
         return self.around
 
