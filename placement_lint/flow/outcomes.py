@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 import libcst as cst
 
 from placement_lint.flow.condition import Question
-from placement_lint.flow.machine import REGISTRIES, Machine, empty_registries
+from placement_lint.flow.machine import Machine
 from placement_lint.flow.placements import PlacementLog
+from placement_lint.flow.registries import REGISTRIES, added, copied, empty_registries, with_entries
 from placement_lint.flow.store import Cell
 from placement_lint.flow.values import (
     Choice,
@@ -107,7 +108,7 @@ class _Outcome:
         machine.spent += self.spent
         Question.last += self.questions
         for name, entries in self.noted.items():
-            setattr(machine, name, _with(getattr(machine, name), entries))
+            setattr(machine, name, with_entries(getattr(machine, name), entries))
         if machine.log is not None and self.log is not None:
             machine.log.take(self.log)
 
@@ -173,8 +174,8 @@ def _outcome(machine: Machine, about: object, values: Many[Value], look: Callabl
 
 def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[str, Any], PlacementLog | None]:
     """All that a look notes, what others have noted as well included."""
-    registries = empty_registries() | {name: _copy(getattr(machine, name)) for name in _SHARED}
-    before = {name: _copy(registry) for name, registry in registries.items()}
+    registries = empty_registries() | {name: copied(getattr(machine, name)) for name in _SHARED}
+    before = {name: copied(registry) for name, registry in registries.items()}
     log, spent, questions = machine.log, machine.spent, Question.last
     machine.log = own = PlacementLog() if log is not None else None
     try:
@@ -182,7 +183,7 @@ def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[str, Any], 
             look()
     finally:
         machine.log, machine.spent, Question.last = log, spent, questions
-    return {name: entries for name in REGISTRIES if (entries := _added(before[name], registries[name]))}, own
+    return {name: entries for name in REGISTRIES if (entries := added(before[name], registries[name]))}, own
 
 
 # --- what is seen --------------------------------------------------------------------------------------------------
@@ -239,38 +240,3 @@ def _settled(machine: Machine, value: Value | None) -> object:
     if isinstance(value, Choice) and not any(cube.answers for guard, _ in value.alternatives for cube in guard.cubes):
         return Choice, *((guard, _settled(machine, option)) for guard, option in value.alternatives)
     raise _Unsettled
-
-
-# --- what is noted -------------------------------------------------------------------------------------------------
-
-
-def _copy(registry: Any) -> Any:
-    return registry.copy() if isinstance(registry, (dict, list, set)) else registry
-
-
-def _added(before: Any, after: Any) -> Any:
-    """What a registry has that it had not; nothing is ever taken out of one that it has had for long."""
-    if isinstance(after, list):
-        return after[len(before) :]
-    if isinstance(after, set):
-        return after - before
-    if isinstance(after, dict):
-        return {key: entry for key, entry in after.items() if key not in before}
-    return after if after != before else None
-
-
-def _with(registry: Any, entries: Any) -> Any:
-    """The same registry, with what is to be noted in it as well."""
-    if isinstance(registry, list):
-        registry.extend(entries)
-    elif isinstance(registry, set):
-        registry.update(entries)
-    elif isinstance(registry, dict):
-        for key, entry in entries.items():
-            if isinstance(entry, (list, set, dict)):
-                _with(registry.setdefault(key, type(entry)()), entry)
-            else:
-                registry.setdefault(key, entry)
-    else:
-        return entries
-    return registry
