@@ -603,8 +603,9 @@ def _copied(machine: Machine, module: Object, node: cst.CSTNode, done: dict[int,
 
 
 def settle_tensors(machine: Machine, module: Object, place: Place) -> None:
-    """Everything registered below a module is at ``place``, however it got there."""
+    """Everything that moves with a module is at ``place``, however it got there."""
     note = Note(module.node, "wherever the module is")
     for part in reachable(machine, module).values():
         if isinstance(part, Object):
             _move_tensors(machine, part, place, note)
+            _run_own_apply(machine, part, note.node)
