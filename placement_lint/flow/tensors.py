@@ -271,10 +271,15 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         machine.emit(_mixed(machine, operation, stray, home, node))
         either = not (machine.in_forward or stray.whole or home.whole)
         home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either))
-    if stray.whole and not stray.unregistered:
+    if (stray.whole and not stray.unregistered) or _keeps_to_the_cpu(stray.tensor, home.tensor):
         # Once the module is where it belongs, its output may be elsewhere as well.
         return Operand(home.source, replace(home.tensor, place=machine.fresh()))
     return home
+
+
+def _keeps_to_the_cpu(stray: Tensor, home: Tensor) -> bool:
+    """A module that works with what it has itself moved to the CPU may well never leave it."""
+    return home.place == OWN and stray.source is Source.MOVE
 
 
 def _meet_an_option(

@@ -105,6 +105,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "written_into": {"device": "that of the input"},
         "item_of_arguments": {"device": "that of the input"},
         "lengths": {"home": "cpu"},
+        "moved_to_the_cpu": {"home": "cpu"},
         "shape_as_tensor": {"operation": "cat", "home": "cpu"},
         "traced": "only a trace comes by it, and none is taken",
     },
