@@ -8,7 +8,17 @@ from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.flow import attributes, calls, gradients, imports, iteration, methods, operators, optimizers
+from placement_lint.flow import (
+    attributes,
+    calls,
+    gradients,
+    imports,
+    iteration,
+    lengths,
+    methods,
+    operators,
+    optimizers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import ALWAYS, Condition
 from placement_lint.flow.containers import content
@@ -348,6 +358,7 @@ def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node
             part: Value = machine.fresh()
         else:
             part = machine.lift(lambda option, place=place: _part(machine, option, place, len(targets), node), value)
+            part = lengths.given_back(machine, part, target.value, node)
         assign(machine, target.value, part, node)
 
 

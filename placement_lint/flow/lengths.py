@@ -1,7 +1,7 @@
 """Lengths of padded sequences: ``pack_padded_sequence`` wants them on the CPU, wherever the module is.
 
 What a forward is given is otherwise taken to be where the module is. Whether it is lengths may show in another module
-only, which is given the same.
+only, which is given the same, or what a third has given back for it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Set as AbstractSet
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import NONE, Function, Symbol, Tensor, Value, alternatives
+from placement_lint.flow.values import CPU, NONE, Function, Symbol, Tensor, Value, alternatives
 
 # A parameter of a forward, or an unknown value that is handed to one.
 Input = cst.Param | Symbol
@@ -29,6 +30,32 @@ def enter(machine: Machine, forward: Function, arguments: Arguments) -> None:
         given = _inputs(arguments.get(position, parameter.name.value))
         if given:
             machine.handed_on.setdefault(parameter, set()).update(given)
+
+
+def given_back(machine: Machine, part: Value, target: cst.BaseExpression, statement: cst.CSTNode) -> Value:
+    """``x, lengths = self.encoder(x, lengths)``: what comes back under the name of an input is of its kind."""
+    if not isinstance(target, cst.Name) or not _hands_over(statement, target.value):
+        return part
+    before = machine.read(machine.frame.id, target.value)
+    if isinstance(part, Tensor) and part.assumed and isinstance(before, Tensor):
+        return replace(part, entered=part.entered or before.granted)
+    if isinstance(part, Symbol) and before is not None and _may_be_lengths(before):
+        machine.handed_on.setdefault(part, set()).update(_inputs(before))
+    return part
+
+
+def _hands_over(statement: cst.CSTNode, name: str) -> bool:
+    call = statement.value if isinstance(statement, cst.Assign) else None
+    given = [argument.value for argument in call.args] if isinstance(call, cst.Call) else []
+    return any(isinstance(one, cst.Name) and one.value == name for one in given)
+
+
+def _may_be_lengths(value: Value) -> bool:
+    """Whether nothing says that it is on a GPU."""
+    options = [option for _, option in alternatives(value)]
+    return all(
+        _origin(option) is not None or (isinstance(option, Tensor) and option.place == CPU) for option in options
+    )
 
 
 def resolve(machine: Machine) -> AbstractSet[Input]:
