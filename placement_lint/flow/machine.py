@@ -48,6 +48,7 @@ from placement_lint.source.wording import source_text
 if TYPE_CHECKING:
     from placement_lint.flow.imports import Project
     from placement_lint.flow.placements import PlacementLog
+    from placement_lint.flow.recollection import Recollection
     from placement_lint.project.index import Import
 
 # Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
@@ -163,6 +164,8 @@ class Machine(Registries):
         self.mode: Symbol | None = None
         # forwards that left nothing behind: what they saw of the store, and their value
         self.forwards: dict[Hashable, tuple[Watch, Value]] = {}
+        # those of an editor's last text
+        self.recollection: Recollection | None = None
 
     def _note_moment(self) -> None:
         """Where the program is: at its beginning."""
@@ -242,6 +245,16 @@ class Machine(Registries):
         """Beyond all ids and visits so far."""
         return max(self._last_id, self._visit)
 
+    @property
+    def visits(self) -> int:
+        """The last visit that was given a number."""
+        return self._visit
+
+    def skip(self, ids: int, visits: int) -> None:
+        """Give so many ids and visits to nothing."""
+        self._last_id += ids
+        self._visit += visits
+
     def number_from(self, number: int) -> None:
         """Give ids and visits beyond that number from here on."""
         self._last_id = self._visit = max(number, self.last_number)
@@ -310,7 +323,7 @@ class Machine(Registries):
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:
         """Run what belongs to the beginning of the program, in the frame of a module: no branch takes it back."""
-        moment = {name: vars(self)[name] for name in _MOMENT}
+        moment = self.moment()
         frames, self.frames = self.frames, [Frame(frame)]
         self._note_moment()
         try:
@@ -319,6 +332,10 @@ class Machine(Registries):
         finally:
             self.frames = frames
             vars(self).update(moment)
+
+    def moment(self) -> dict[str, Any]:
+        """Where the program is."""
+        return {name: vars(self)[name] for name in _MOMENT}
 
     @contextmanager
     def noting(self, registries: dict[str, Any]) -> Iterator[None]:

@@ -18,6 +18,7 @@ import libcst as cst
 from placement_lint.flow.condition import Question
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.placements import PlacementLog
+from placement_lint.flow.recollection import Recollection
 from placement_lint.flow.registries import REGISTRIES, added, copied, empty_registries, with_entries
 from placement_lint.flow.store import Cell
 from placement_lint.flow.values import (
@@ -115,8 +116,12 @@ class _Outcome:
 
 @dataclass
 class Outcomes:
-    """Those of one document, by the definition that was looked at; None for one that was not, or cannot be, kept."""
+    """Those of one document, by the definition that was looked at; None for one that was not, or cannot be, kept.
 
+    And the ``forwards`` of the modules that it calls.
+    """
+
+    forwards: Recollection = field(default_factory=Recollection)
     _known: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
     _again: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
     # definitions of which it is known that nothing can be kept

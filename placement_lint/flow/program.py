@@ -77,6 +77,9 @@ def analyse(
     machine = Machine(log)
     if surroundings is not None:
         imports.begin(machine, surroundings, statements.execute_all)
+    if outcomes is not None:
+        outcomes.forwards.begin()
+        machine.recollection = outcomes.forwards
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))
         machine.scope("module", lambda: statements.execute_all(machine, module.body))

@@ -4,6 +4,7 @@ a function that has nothing to do with tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 
 import libcst as cst
 
@@ -11,6 +12,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.relevance import decides, speaks
+from placement_lint.flow.store import Watch
 from placement_lint.flow.values import (
     NONE,
     Choice,
@@ -41,13 +43,21 @@ def once(
     known = machine.forwards.get(call)
     if known is not None and machine.store.is_as_seen(known[0]):
         return _again(machine, known[1])
+    recollection = machine.recollection if not (machine.standalone or machine.is_abroad) else None
+    first = partial(_watched, machine, run)
+    value, watch = recollection.run(machine, call, first) if recollection is not None else first()
+    if watch is not None:
+        machine.forwards[call] = watch, value
+    return value
+
+
+def _watched(machine: Machine, run: Callable[[], Value]) -> tuple[Value, Watch | None]:
+    """What a forward returns, and what it saw; None where it leaves something behind."""
     scene = machine.path, machine.reach, machine.tested
     with machine.store.watched(machine.newest) as watch:
         value = run()
     leaves_nothing = not watch.changed and (machine.path, machine.reach, machine.tested) == scene
-    if leaves_nothing and not machine.dead and _is_plain(value):
-        machine.forwards[call] = watch, value
-    return value
+    return value, watch if leaves_nothing and not machine.dead and _is_plain(value) else None
 
 
 # So often has a function done nothing before it is believed to do nothing.

@@ -21,7 +21,8 @@ class Watch:
     """What was seen of the cells of owners with an id up to ``newest``, and whether one of them was changed.
 
     ``names`` are those under which an owner had values when somebody asked; ``asked`` whether somebody asked for parts
-    of one that are not known. ``outer`` is the watch that was kept when this one began, and goes on.
+    of one that are not known, and ``enclosed`` for a variable of a function that was running already. ``outer`` is the
+    watch that was kept when this one began, and goes on.
     """
 
     newest: int
@@ -30,6 +31,7 @@ class Watch:
     names: dict[int, tuple[str, ...]] = field(default_factory=dict)
     changed: bool = False
     asked: bool = False
+    enclosed: bool = False
 
 
 class Store:
@@ -48,8 +50,11 @@ class Store:
     def read(self, owner: int, name: str) -> Value | None:
         value = self._cells.get((owner, name))
         watch = self._watch
-        if watch is not None and owner <= watch.newest and owner not in self.passing:
-            watch.seen.setdefault((owner, name), value)
+        if watch is not None and owner <= watch.newest:
+            if owner in self.passing:
+                watch.enclosed = True
+            else:
+                watch.seen.setdefault((owner, name), value)
         return value
 
     def write(self, owner: int, name: str, value: Value | None) -> None:

@@ -16,6 +16,7 @@ from itertools import pairwise
 import libcst as cst
 
 from placement_lint.finding import Range
+from placement_lint.server.grafting import graft
 from placement_lint.source.parsing import parse, python_tree
 from placement_lint.source.positions import positions
 from placement_lint.source.scan import lines_with_ends
@@ -82,7 +83,7 @@ class Splicer:
     """Parses the texts of one document, one after the other.
 
     A statement of the top level that stands in two texts on end, below the same lines without code, is one object in
-    both trees.
+    both trees. So is what did not change in one that did.
     """
 
     def __init__(self) -> None:
@@ -98,8 +99,13 @@ class Splicer:
         known: dict[str, deque[Part]] = defaultdict(deque)
         for part in self._parts:
             known[part.text].append(part)
+        kept = [known[piece].popleft() if known[piece] else None for piece in pieces]
+        staying = set(kept)
+        gone = deque(part for part in self._parts if part not in staying)
         try:
-            self._parts = [known[piece].popleft() if known[piece] else _part(piece) for piece in pieces]
+            self._parts = [
+                part or _part(piece, gone.popleft() if gone else None) for part, piece in zip(kept, pieces, strict=True)
+            ]
         except Unreadable:  # says so of a line of the piece
             return None
         module = _joined(self._parts)
@@ -111,12 +117,18 @@ def _in_one_piece(text: str) -> Spliced:
     return Spliced(module, (Part(text, module),))
 
 
-def _part(piece: str) -> Part:
-    """What stands above the first statement is that statement's, and not the module's."""
+def _part(piece: str, before: Part | None) -> Part:
+    """What stands above the first statement is that statement's, and not the module's.
+
+    What is in it of the part that was there ``before`` it stays the same.
+    """
     module = parse(piece)
     first, *others = module.body
     first = first.with_changes(leading_lines=[*module.header, *first.leading_lines])
-    return Part(piece, module.with_changes(header=[], body=[first, *others]))
+    module = module.with_changes(header=[], body=[first, *others])
+    if before is not None and before.module.default_indent == module.default_indent:
+        graft(before.module, module)
+    return Part(piece, module)
 
 
 def _joined(parts: Sequence[Part]) -> cst.Module | None:

@@ -126,6 +126,41 @@ def test_a_statement_that_stays_is_the_same_object() -> None:
     assert staying(head + function.replace("1", "2") + cls) == [one, three]
 
 
+FUNCTION = """\
+def f(a):
+    # first
+    one = a + 1
+    for b in a:
+        if b:
+            two(b)
+        else:
+            three(b)
+    return one
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new"),
+    [
+        ("two(b)", "four(b)", ["def f(a):", "for b in a:", "if b:", "four(b)"]),
+        ("three(b)", "four(b)", ["def f(a):", "for b in a:", "if b:", "four(b)"]),
+        ("one = a + 1\n", "one = a + 1\n    two(a)\n", ["def f(a):", "two(a)"]),
+        ("    # first\n    one = a + 1\n", "", ["def f(a):"]),
+        ("# first", "# last", ["def f(a):", "# last\none = a + 1"]),
+        ("def f(a)", "def g(a)", ["def g(a):"]),
+        ("if b:", "if c:", ["def f(a):", "for b in a:", "if c:"]),
+        ("return one\n", "return one\n\nend = 1\n", ["end = 1"]),
+    ],
+)
+def test_in_a_statement_that_changes_all_others_stay(before: str, after: str, new: list[str]) -> None:
+    splicer = Splicer()
+    old = set(all_nodes(splicer.parse(FUNCTION).module))
+    changed = splicer.parse(FUNCTION.replace(before, after)).module
+    lines = [node for node in all_nodes(changed) if isinstance(node, cst.BaseStatement) and node not in old]
+    heads = [changed.code_for_node(node).strip() for node in lines]
+    assert [head if head.startswith("#") else head.partition("\n")[0] for head in heads] == new
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_is_cut_as_if_nothing_were_known_of_it(name: str) -> None:
     pieces: list[str] = []

@@ -1,0 +1,71 @@
+"""A statement parsed again after an edit inside it: what is in it as it was stays the same object.
+
+What comes of a program is known by the nodes that it comes of. So where one line of a function changed, only that line
+and the blocks around it are to be new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from functools import cache
+from itertools import takewhile
+
+import libcst as cst
+
+# What has blocks, or is one.
+_AROUND = (
+    cst.BaseCompoundStatement,
+    cst.BaseSuite,
+    cst.Else,
+    cst.Finally,
+    cst.ExceptHandler,
+    cst.ExceptStarHandler,
+    cst.MatchCase,
+)
+
+
+def graft(old: cst.CSTNode, new: cst.CSTNode) -> None:
+    """Put all of the old node that is in the new one as well into that, which nobody has seen yet."""
+    for name in _fields(type(new)):
+        before, after = getattr(old, name), getattr(new, name)
+        if isinstance(after, cst.CSTNode):
+            if isinstance(before, cst.CSTNode):
+                object.__setattr__(new, name, _grafted([before], [after])[0])
+        elif isinstance(after, (list, tuple)):
+            object.__setattr__(new, name, type(after)(_grafted(before, after)))
+
+
+def _grafted(before: Sequence[cst.CSTNode], after: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """What comes after, with what stands above and below a change as it was before."""
+    above = _equal(zip(before, after, strict=False))
+    most = min(len(before), len(after)) - above
+    below = min(_equal(zip(reversed(before), reversed(after), strict=False)), most)
+    left, changed = before[above : len(before) - below], after[above : len(after) - below]
+    for one, other in zip(left, changed, strict=False):
+        if isinstance(other, _AROUND) and type(one) is type(other):
+            graft(one, other)
+    return [*before[:above], *changed, *before[len(before) - below :]]
+
+
+def _equal(pairs: Iterable[tuple[cst.CSTNode, cst.CSTNode]]) -> int:
+    """How many pairs are equal until the first that is not."""
+    return sum(1 for _ in takewhile(lambda pair: _is_equal(*pair), pairs))
+
+
+def _is_equal(one: object, other: object) -> bool:
+    """What libcst's ``deep_equals`` says, in a third of its time."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, cst.CSTNode):
+        return all(_is_equal(getattr(one, name), getattr(other, name)) for name in _fields(type(one)))
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(_is_equal(*pair) for pair in zip(one, other, strict=True))
+    return one == other
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
