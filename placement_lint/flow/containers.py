@@ -6,7 +6,7 @@ import libcst as cst
 
 from placement_lint.flow import aliases
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import Const, Kind, Object, Sequence, Symbol, Tensor, Value
+from placement_lint.flow.values import Choice, Const, Kind, Object, Sequence, Symbol, Tensor, Value, alternatives
 
 
 def content(machine: Machine, value: Value) -> Sequence | None:
@@ -18,7 +18,15 @@ def content(machine: Machine, value: Value) -> Sequence | None:
         if not isinstance(items, Sequence):
             return Sequence((), exact=False)
         return aliases.inside(items, value.alias)
-    return None
+    return _content_of_choice(machine, value) if isinstance(value, Choice) else None
+
+
+def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
+    """Of several lists, of which each may be the one: item by item, what it is in each."""
+    options = alternatives(machine.restrict(lists))
+    contents = [content(machine, option) for _, option in options]
+    joined = machine.joined_content([guard for guard, _ in options], contents) if None not in contents else None
+    return joined if isinstance(joined, Sequence) else None
 
 
 def perhaps_replaced(machine: Machine, item: Value) -> Value:

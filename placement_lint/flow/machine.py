@@ -520,11 +520,11 @@ class Machine(Registries):
                 continue
             before = self.store.read(*cell)
             after = [exit.changes.get(cell, before) for exit in exits]
-            join = self._joined_content if cell[1] in CONTENT_CELLS else self._joined
+            join = self.joined_content if cell[1] in CONTENT_CELLS else self._joined
             self.store.write(*cell, join(guards, after))
         return self._joined(guards, [exit.value for exit in exits]) or NONE
 
-    def _joined_content(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
+    def joined_content(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
         """What a list or dict holds after a branch: item by item, so that the rest of it stays known."""
         known = [(guard, value) for guard, value in zip(guards, values, strict=True) if value is not None]
         if all(isinstance(value, Sequence) for _, value in known):
