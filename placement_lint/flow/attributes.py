@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from placement_lint.flow import (
@@ -27,7 +29,7 @@ from placement_lint.flow import (
     wrappers,
 )
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.classes import find, foreign_bases, module_base
+from placement_lint.flow.classes import find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.condition import answered
 from placement_lint.flow.containers import perhaps_replaced
 from placement_lint.flow.copying import replace
@@ -401,8 +403,15 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, no
 
 
 def _defines(machine: Machine, owner: Object, name: str) -> bool:
-    known = machine.read(owner.id, name) is not None
-    return known or (isinstance(owner.cls, Class) and find(machine, owner.cls, name) is not None)
+    if machine.read(owner.id, name) is not None:
+        return True
+    return isinstance(owner.cls, Class) and (find(machine, owner.cls, name) is not None or _reads(owner.cls, name))
+
+
+def _reads(cls: Class, name: str) -> bool:
+    """Whether the methods of a class ask for an attribute: then it is a flag of its own."""
+    read = re.compile(rf"\bself\.{name}\b(?!\s*=[^=])")
+    return any(read.search(source_text(one.node)) for one in resolution_order(cls))
 
 
 def _write_of_module(

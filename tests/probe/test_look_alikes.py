@@ -356,6 +356,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "method": REPAIRED,
         "other_objects": "its objects are neither modules nor tensors",
         "own_attribute": "the module reads the attribute itself",
+        "own_flag": "the module reads the attribute itself",
         "parameters": {"module": False},
         "parts_of_a_library_model": {"module": False},
     },
