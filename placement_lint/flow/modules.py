@@ -487,7 +487,7 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
     if holder.content == "parameter" and identity in machine.ever_held:
         # Somebody has given it to an optimizer by itself.
         return
-    if identity not in registered_below(machine, machine.in_forward[0]):
+    if not any(identity in registered_below(machine, module) for module in _around(machine)):
         machine.emit(
             UnregisteredUsed(
                 holder.node,
@@ -502,6 +502,14 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
                 holder,
             )
         )
+
+
+def _around(machine: Machine) -> Iterator[Object]:
+    """The modules whose methods run: the outermost forward's, and those whose other methods have led there."""
+    yield machine.in_forward[0]
+    for frame in machine.frames:
+        if isinstance(frame.receiver, Object) and is_module(machine, frame.receiver):
+            yield frame.receiver
 
 
 def _cared_for(machine: Machine, identity: int, holder: Holder) -> bool:

@@ -402,6 +402,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "teacher": "what it holds is moved or frozen by others",
         "list_of_registered": {"registered_too": True},
         "either_list": {"registered_too": True},
+        "registered_around": {"registered_too": True},
         "given_to_an_optimizer": "what it holds is optimized by others",
     },
     "unregistered-tensor-attribute": {
