@@ -45,6 +45,7 @@ def _standing(results: Sequence[Checked]) -> Iterator[_Said]:
     innocent = _called_without(results)
     for checked in results:
         provisos = {one.finding: one for one in checked.provisional}
+        at_calls = _first_at_calls(checked, innocent - own)
         for finding in checked.findings:
             proviso = provisos.get(finding)
             if finding.code == UNUSED_SUPPRESSION.code and (finding.path, finding.range) in needed:
@@ -52,8 +53,19 @@ def _standing(results: Sequence[Checked]) -> Iterator[_Said]:
             if proviso is not None and proviso.unless_tended in tended:
                 continue
             if proviso is not None and proviso.at_call is not None and _key(finding) in innocent - own:
+                if at_calls[_key(proviso.at_call)] != finding:
+                    continue
                 finding = proviso.at_call
             yield _Said(finding, finding.path == checked.path)
+
+
+def _first_at_calls(checked: Checked, elsewhere: set[Key]) -> dict[Key, Finding]:
+    """Of all that is reported at the same call, what happens first there: the rest follows, or is never reached."""
+    first: dict[Key, Finding] = {}
+    for one in checked.provisional:
+        if one.at_call is not None and _key(one.finding) in elsewhere:
+            first.setdefault(_key(one.at_call), one.finding)
+    return first
 
 
 def _called_without(results: Sequence[Checked]) -> set[Key]:
