@@ -388,11 +388,10 @@ def _write(
 
 def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode) -> None:
     """Assigning ``requires_grad`` is right for tensors; a module that does not define it just gets an attribute."""
-    on_module = isinstance(owner, Object) and owner.kind in (Kind.MODULE, Kind.WRAPPER)
-    on_module = on_module or (isinstance(owner, Symbol) and owner.id in machine.modules_by_name)
+    on_module = _is_surely_module(machine, owner)
     if not on_module and not isinstance(owner, Tensor):
         return
-    if isinstance(owner, Object) and (machine.constructing(owner) or _defines(machine, owner, name)):
+    if isinstance(owner, Object) and (_is_option(machine, owner) or _defines(machine, owner, name)):
         return
     label, _, written = source_text(node).partition("=")
     owner_text = label.strip().rpartition(".")[0]
@@ -400,6 +399,18 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, no
     machine.emit(
         GradFlagAssigned(node, machine.scene, label.strip(), owner_text, name, written.strip(), on_module, leaf)
     )
+
+
+def _is_surely_module(machine: Machine, value: Value) -> bool:
+    if isinstance(value, Symbol):
+        tests = machine.modules_by_test.get(value.id, ())
+        return value.id in machine.modules_by_name or any(machine.path.implies(test) for test in tests)
+    return isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.WRAPPER)
+
+
+def _is_option(machine: Machine, owner: Object) -> bool:
+    """Whether an ``__init__`` may only note down what it was asked for: there is nothing of its own to freeze."""
+    return machine.constructing(owner) and not (isinstance(owner.cls, Class) and modules.extends_layer(owner.cls))
 
 
 def _defines(machine: Machine, owner: Object, name: str) -> bool:

@@ -19,7 +19,8 @@ from placement_lint.flow import (
     transfers,
 )
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.classes import find, is_subclass
+from placement_lint.flow.classes import find, is_module_class, is_subclass
+from placement_lint.flow.condition import answered
 from placement_lint.flow.containers import content, length
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
@@ -80,7 +81,10 @@ def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call
     if True in answers:
         return Const(True)
     if None in answers:
-        return machine.ask(machine.question(("isinstance", value, target), text=node))
+        question = machine.question(("isinstance", value, target), text=node)
+        if isinstance(value, Symbol) and all(is_module_class((one,)) for one in targets):
+            machine.modules_by_test.setdefault(value.id, []).append(answered(question, True))
+        return machine.ask(question)
     return Const(False)
 
 

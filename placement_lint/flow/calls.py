@@ -225,13 +225,21 @@ _ATTRIBUTE_READ = re.compile(r"(?<![\w.])(\w+)\.([a-zA-Z]\w*)\b(?!\s*\()")
 
 def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
     """One symbol a parameter, for a function that is looked at without a caller."""
-    names = [parameter.name.value for parameter in function.parameters]
-    keywords = [parameter.name.value for parameter in function.node.params.kwonly_params]
     return Arguments(
-        tuple(machine.fresh(name) for name in names[skip_first:]),
-        {name: machine.fresh(name) for name in keywords},
+        tuple(_unknown_argument(machine, parameter) for parameter in function.parameters[skip_first:]),
+        {one.name.value: _unknown_argument(machine, one) for one in function.node.params.kwonly_params},
         spread=True,
     )
+
+
+def _unknown_argument(machine: Machine, parameter: cst.Param) -> Symbol:
+    argument = machine.fresh(parameter.name.value)
+    if parameter.annotation is not None and Machine.text(parameter.annotation.annotation) in _MODULE_ANNOTATIONS:
+        machine.modules_by_name.add(argument.id)
+    return argument
+
+
+_MODULE_ANNOTATIONS = ("nn.Module", "torch.nn.Module")
 
 
 # --- classes and instances -----------------------------------------------------------------------------------

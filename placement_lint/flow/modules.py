@@ -184,7 +184,7 @@ def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
             return name in LOSS_MODULES and machine.read(module.id, "weight") is not None
         if not name.startswith("torch.nn."):
             return True
-    if isinstance(module.cls, Class) and _extends_layer(module.cls):
+    if isinstance(module.cls, Class) and extends_layer(module.cls):
         return True
     if machine.read(module.id, OUTLINE) is not None:
         return None
@@ -216,11 +216,11 @@ def learns_itself(machine: Machine, part: Object) -> bool:
     if any(isinstance(child, Tensor) and child.role is Role.PARAMETER for _, child in children(machine, part)):
         return True
     if isinstance(part.cls, Class):
-        return _extends_layer(part.cls)
+        return extends_layer(part.cls)
     return part.cls.name in PARAMETRIC_LAYERS and machine.read(part.id, PLAIN) is None
 
 
-def _extends_layer(cls: Class) -> bool:
+def extends_layer(cls: Class) -> bool:
     """``class Scaled(nn.Linear)`` has the parameters of the layer."""
     return any(module_base(base) in PARAMETRIC_LAYERS for base in foreign_bases(cls))
 
@@ -396,7 +396,7 @@ def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
         if has_parameters(machine, module) is True and module.cls.name not in CONTAINERS:
             yield placed(machine, module)
         return
-    if _extends_layer(module.cls):
+    if extends_layer(module.cls):
         yield placed(machine, module)
     for _, child in children(machine, module):
         if isinstance(child, Tensor):

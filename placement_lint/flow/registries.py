@@ -53,8 +53,10 @@ class Registries:
         self.optimizers: list[Object] = []
         # unknown values that are used as only modules can be
         self.modules_by_use: set[int] = set()
-        # parts of a library's model that are modules by how they are come by
+        # parts of a library's model that are modules by how they are come by, and arguments by their annotation
         self.modules_by_name: set[int] = set()
+        # unknown values that are modules where this holds: the program asks for their class
+        self.modules_by_test: dict[int, list[Condition]] = {}
         # by the id of a module or class: where one was first moved to CUDA or wrapped
         self.moved: dict[int, Note] = {}
         self.wraps: dict[int, list[Note]] = {}

@@ -37,7 +37,8 @@ print([p.requires_grad for p in backbone.parameters()])
     silent="""\
 - `requires_grad` is assigned on a tensor or a Parameter, where it is the real flag.
 - `module.requires_grad_(False)`.
-- The class defines an attribute of that name itself.
+- The class defines an attribute of that name itself, or its methods ask for it.
+- An `__init__` notes down an option of that name, in a class that extends no layer.
 - The object is neither a tensor nor known to be a module.""",
     fix="""\
 Write the right name, or call `requires_grad_` on the module. Safe where freezing was meant; what trained by accident

@@ -357,6 +357,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "other_objects": "its objects are neither modules nor tensors",
         "own_attribute": "the module reads the attribute itself",
         "own_flag": "the module reads the attribute itself",
+        "found_by_class": {"module": False},
         "parameters": {"module": False},
         "parts_of_a_library_model": {"module": False},
     },
