@@ -458,7 +458,10 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
     value = value or arguments.keyword("module")
     if isinstance(module, Object) and value is not None:
         part = str(label.value) if isinstance(label, Const) else f"part {machine.new_id()}"
-        stored = machine.lift(_as_buffer, value) if name == "register_buffer" else value
+        stored = value
+        if name == "register_buffer":
+            stored = machine.lift(_as_buffer, value)
+            machine.write(module.id, modules.buffer_cell(part), TRUE)
         creation.note_keeping(machine, value)
         coverage.registered(machine, value)
         if name != "register_buffer":

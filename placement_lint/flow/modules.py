@@ -410,18 +410,28 @@ def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
 INITIALISED = "#initialised"
 
 
+def buffer_cell(name: str) -> str:
+    """Of a name that was registered for a buffer, whatever is there: ``self.register_buffer("mean", None)``."""
+    return f"#buffer {name}"
+
+
 def stored(
     machine: Machine, module: Object, name: str, value: Value, node: cst.CSTNode, registrable: bool = False
 ) -> Value:
     """What an attribute holds after ``module.name = value``: registered tensors stay what they are."""
     if not isinstance(value, Tensor):
         return value
-    before = machine.read(module.id, name)
-    if isinstance(before, Tensor) and before.role is Role.BUFFER and value.role is not Role.PARAMETER:
+    if value.role is not Role.PARAMETER and _is_buffer(machine, module, name):
         return replace(value, role=Role.BUFFER, holder=None)
     if value.role in _REGISTERED or machine.in_forward:
         return value
     return replace(value, holder=Holder(module, name, node, registrable=registrable))
+
+
+def _is_buffer(machine: Machine, module: Object, name: str) -> bool:
+    before = machine.read(module.id, name)
+    known = isinstance(before, Tensor) and before.role is Role.BUFFER
+    return known or machine.read(module.id, buffer_cell(name)) is not None
 
 
 def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:

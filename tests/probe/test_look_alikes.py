@@ -409,6 +409,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "unregistered-tensor-attribute": {
         "apply_overridden": "the module takes the tensor along itself",
         "part_with_apply": "the module takes the tensor along itself",
+        "registered_empty": {"role": "buffer"},
         "index_only": {"operation": "indexing with it"},
         "moved_at_use": {"stray": "cuda"},
         "registered": {"role": "buffer"},
