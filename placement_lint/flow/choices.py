@@ -213,6 +213,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     by_node: dict[cst.CSTNode, list[Request]] = {}
     for asked in machine.requests:
         by_node.setdefault(asked.node, []).append(asked)
+    machine.chosen = [chosen for chosen in machine.chosen if not _is_about_else(machine, chosen)]
     ignoring = set()
     for node, visits in by_node.items():
         ignored = next((chosen for chosen in machine.chosen if _ignores(node, visits, chosen)), None)
@@ -224,6 +225,12 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             machine.emit(CudaRequested(node, scene, how, ignored.note, ignored.text, ignored.note, device))
             ignoring.add(node)
     return ignoring
+
+
+def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
+    """Whether CUDA is asked for on purpose where a flag is not set as well: ``--multi-gpu`` says how many, not if."""
+    flags = any(cube.answers for cube in chosen.surely_not.cubes)
+    return flags and any(asked.scene.reach.implies(chosen.surely_not) for asked in machine.requests)
 
 
 def asks_about_devices(reach: Condition) -> bool:

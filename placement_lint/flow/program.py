@@ -91,10 +91,10 @@ def analyse(
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)
     ranks.resolve(machine)
+    ignoring = choices.resolve(machine)
     wrappers.resolve_loads(machine)
     checkpoints.resolve(machine)
     loaders.report_epochs(machine)
-    ignoring = choices.resolve(machine)
     on_cpu = lengths.resolve(machine)
     elsewhere = processes.resolve(machine)
     elsewhere.update(

@@ -77,6 +77,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "how_many_gpus": {"choice": "cuda"},
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
         "guarded": {"choice": "cuda"},
