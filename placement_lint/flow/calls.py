@@ -300,8 +300,10 @@ def _dataclass_fields(machine: Machine, cls: Class) -> list[str]:
 def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.Call) -> Value:
     receiver, name = bound.receiver, bound.name
     if bound.function is not None:
-        if _enters(machine, receiver):
+        if isinstance(receiver, Object) and _enters(machine, receiver):
             arguments = _entering_method(machine, arguments, node)
+            run = partial(call_function, machine, bound.function, arguments, node, receiver)
+            return repetition.once(machine, receiver, bound.function, arguments, node, run)
         return call_function(machine, bound.function, arguments, node, receiver)
     if movables.refuses(machine, receiver, name, node):
         return machine.fresh(node)
@@ -493,10 +495,10 @@ def _entering(
     return machine.lift(enter, value)
 
 
-def _enters(machine: Machine, receiver: Value) -> bool:
+def _enters(machine: Machine, receiver: Object) -> bool:
     """Whether a call of a method of ``receiver`` is one of a module from outside of all modules."""
     inside = machine.in_forward or modules.is_module(machine, machine.frame.receiver or NONE)
-    return isinstance(receiver, Object) and receiver.kind is Kind.MODULE and not inside
+    return receiver.kind is Kind.MODULE and not inside
 
 
 def _entering_method(machine: Machine, arguments: Arguments, node: cst.Call) -> Arguments:

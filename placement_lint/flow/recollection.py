@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Mapping as Table
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias
 
 from placement_lint.flow.condition import Question
@@ -21,13 +21,13 @@ from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.registries import REGISTRIES, copied, empty_registries, with_entries
 from placement_lint.flow.store import Cell, Watch
 from placement_lint.flow.told import Teller, UntoldError
-from placement_lint.flow.values import Choice, Device, Role, Sequence, Symbol, Tensor, Value
+from placement_lint.flow.values import Choice, Role, Sequence, Symbol, Tensor, Value
 
 Run: TypeAlias = "Callable[[], tuple[Value, Watch | None]]"
 """Runs a forward and says what it returns, and what it saw; None where it left anything behind."""
 
 # What a forward notes of nodes, and nobody asks for while the program runs.
-_NOTED = ("called", "devices_read", "inputs", "read_of_others", "reads")
+_NOTED = ("called", "devices_read", "handed_on", "inputs", "lengths", "read_of_others", "reads")
 # What grows with all that comes up, and is about that alone.
 _GROWING = ("labels", "outer")
 # What no forward asks for, or only to say more of what happens in it.
@@ -43,11 +43,9 @@ _UNASKED = frozenset(
         "functions",
         "global_ranks",
         "groups",
-        "handed_on",
         "idle",
         "busy",
         "late_restrictions",
-        "lengths",
         "loads",
         "loops_setting",
         "misses",
@@ -227,12 +225,14 @@ def _size(registry: Any) -> Any:
 
 def _ids_in(notes: _Notes) -> Iterator[int]:
     yield from (owner for owner, _ in notes.entries["reads"])
+    inputs = (notes.entries["lengths"], *notes.entries["handed_on"].values())
+    yield from (one.id for one in chain.from_iterable(inputs) if isinstance(one, Symbol))
     for placement in notes.log.placements.values() if notes.log is not None else ():
         yield from placement.objects
 
 
 def _is_older(value: Value, newest: int) -> bool:
-    """Whether all that a value is about was there before, but perhaps a tensor itself."""
+    """Whether all that a value is about was there before, but perhaps a tensor itself and its unknown place."""
     if isinstance(value, Choice):
         return all(_is_older(option, newest) for _, option in value.alternatives)
     if isinstance(value, Sequence):
@@ -245,9 +245,10 @@ def _is_older(value: Value, newest: int) -> bool:
 
 
 def _ids_of(tensor: Tensor) -> Iterator[int]:
-    index = tensor.place.index if isinstance(tensor.place, Device) else tensor.place
-    if isinstance(index, Symbol):
-        yield index.id
+    if isinstance(tensor.place, Symbol):
+        yield from (tensor.place.parent.id,) if tensor.place.parent is not None else ()
+    elif isinstance(tensor.place.index, Symbol):
+        yield tensor.place.index.id
     yield from (*tensor.modules, *tensor.parameters, *tensor.synced)
     yield from (identity for identity, _ in tensor.unsynced)
     yield from (held.owner.id for held in (tensor.holder, tensor.memory, tensor.alias) if held is not None)
@@ -267,4 +268,6 @@ def _in_this_run(value: Value, teller: Teller, newest: int, shift: int) -> Value
         items = [_in_this_run(item, teller, newest, shift) for item in value.items]
         known_items = tuple(item for item in items if item is not None)
         return replace(value, items=known_items) if len(known_items) == len(items) else None
+    if isinstance(value, Tensor) and isinstance(value.place, Symbol) and value.place.id > newest:
+        value = replace(value, place=replace(value.place, id=value.place.id + shift))
     return replace(value, uid=value.uid + shift) if isinstance(value, Tensor) and value.uid > newest else value
