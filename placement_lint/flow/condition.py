@@ -215,17 +215,7 @@ class Condition:
 
     def given(self, known: Condition) -> Condition:
         """This condition without what ``known`` says already."""
-        if known is ALWAYS or len(known.cubes) != 1:
-            return self
-        (base,) = known.cubes
-        rest = (
-            Cube(
-                ANY_MACHINE if base.machines & ~cube.machines == 0 else cube.machines,
-                cube.answers - base.answers,
-            )
-            for cube in self.cubes
-        )
-        return _simplified(rest, self.widened)
+        return self if known is ALWAYS or len(known.cubes) != 1 else _without(self, known)
 
     def known_before(self, question: Question) -> Condition:
         """What remains where every later question is answered in this condition's favour."""
@@ -281,10 +271,20 @@ def _either(one: Condition, other: Condition) -> Condition:
     return _simplified((*one.cubes, *other.cubes), one.widened or other.widened)
 
 
+@lru_cache(_REMEMBERED)
+def _without(condition: Condition, known: Condition) -> Condition:
+    (base,) = known.cubes
+    rest = (
+        Cube(ANY_MACHINE if base.machines & ~cube.machines == 0 else cube.machines, cube.answers - base.answers)
+        for cube in condition.cubes
+    )
+    return _simplified(rest, condition.widened)
+
+
 def forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     Question.last = 0
-    for remembered in (_opposites, _compete, _both, _exclude, _either):
+    for remembered in (_opposites, _compete, _both, _exclude, _either, _without):
         remembered.cache_clear()
     for key, condition in list(_made.items()):
         if any(cube.answers for cube in condition.cubes):

@@ -513,8 +513,11 @@ class Machine(Registries):
             for cell, changed in exits[0].changes.items():
                 self.store.write(*cell, changed)
             return exits[0].value
+        values, cells = [exit.value for exit in exits], dict.fromkeys(cell for exit in exits for cell in exit.changes)
+        if not cells and all(value is values[0] for value in values):
+            return values[0]
         guards = [exit.path.given(base_path) for exit in exits]
-        for cell in dict.fromkeys(cell for exit in exits for cell in exit.changes):
+        for cell in cells:
             if newest is not None and cell[0] > newest and cell[0] in self._own:
                 self.store.write(*cell, next(exit.changes[cell] for exit in exits if cell in exit.changes))
                 continue
@@ -522,7 +525,7 @@ class Machine(Registries):
             after = [exit.changes.get(cell, before) for exit in exits]
             join = self.joined_content if cell[1] in CONTENT_CELLS else self._joined
             self.store.write(*cell, join(guards, after))
-        return self._joined(guards, [exit.value for exit in exits]) or NONE
+        return self._joined(guards, values) or NONE
 
     def joined_content(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
         """What a list or dict holds after a branch: item by item, so that the rest of it stays known."""

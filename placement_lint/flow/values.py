@@ -474,6 +474,9 @@ def alternatives(value: Value) -> tuple[tuple[Condition, Value], ...]:
 
 def choose(options: Iterable[tuple[Condition, Value]]) -> Value | None:
     """One value out of guarded ones: flat, equal values merged; None where there are too many or none."""
+    options = [(condition, value) for condition, value in options if condition.possible]
+    if len(options) == 2 and not isinstance(options[0][1], Choice) and not isinstance(options[1][1], Choice):
+        return Choice(tuple(options)) if options[0][1] != options[1][1] else options[0][1]
     merged: dict[Value, Condition] = {}
     for condition, value in options:
         for inner, alternative in alternatives(value):
