@@ -31,12 +31,12 @@ def graft(old: cst.CSTNode, new: cst.CSTNode) -> None:
         before, after = getattr(old, name), getattr(new, name)
         if isinstance(after, cst.CSTNode):
             if isinstance(before, cst.CSTNode):
-                object.__setattr__(new, name, _grafted([before], [after])[0])
+                object.__setattr__(new, name, grafted([before], [after])[0])
         elif isinstance(after, (list, tuple)):
-            object.__setattr__(new, name, type(after)(_grafted(before, after)))
+            object.__setattr__(new, name, type(after)(grafted(before, after)))
 
 
-def _grafted(before: Sequence[cst.CSTNode], after: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+def grafted(before: Sequence[cst.CSTNode], after: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
     """What comes after, with what stands above and below a change as it was before."""
     above = _equal(zip(before, after, strict=False))
     most = min(len(before), len(after)) - above

@@ -16,6 +16,7 @@ from itertools import pairwise
 import libcst as cst
 
 from placement_lint.finding import Range
+from placement_lint.server.amending import amended
 from placement_lint.server.grafting import graft
 from placement_lint.source.parsing import parse, python_tree
 from placement_lint.source.positions import positions
@@ -122,6 +123,8 @@ def _part(piece: str, before: Part | None) -> Part:
 
     What is in it of the part that was there ``before`` it stays the same.
     """
+    if before is not None and (module := amended(before.module, before.text, piece)) is not None:
+        return Part(piece, module)
     module = parse(piece)
     first, *others = module.body
     first = first.with_changes(leading_lines=[*module.header, *first.leading_lines])

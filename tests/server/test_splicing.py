@@ -137,6 +137,12 @@ def f(a):
             three(b)
     return one
 """
+IF = """\
+# why
+if b:
+    two(b)
+else:
+    three(b)"""
 
 
 @pytest.mark.parametrize(
@@ -150,6 +156,10 @@ def f(a):
         ("def f(a)", "def g(a)", ["def g(a):"]),
         ("if b:", "if c:", ["def f(a):", "for b in a:", "if c:"]),
         ("return one\n", "return one\n\nend = 1\n", ["end = 1"]),
+        ("two(b)\n        else:\n            ", "", ["def f(a):", "for b in a:", "if b:", "three(b)"]),
+        ("        if b:\n            two(b)\n        else:\n    ", "    ", ["def f(a):", "for b in a:", "three(b)"]),
+        ("        if", "        # why\n        if", ["def f(a):", "for b in a:", IF]),
+        ("    return", "        # end\n    return", ["def f(a):", "for b in a:"]),
     ],
 )
 def test_in_a_statement_that_changes_all_others_stay(before: str, after: str, new: list[str]) -> None:
@@ -219,8 +229,17 @@ def test_only_what_is_new_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
         return parse(text)
 
     monkeypatch.setattr("placement_lint.server.splicing.parse", noting)
+    monkeypatch.setattr("placement_lint.server.amending.parse", noting)
     splicer = Splicer()
-    splicer.parse("import a\nb = 1\nb = 1\n\n\ndef f():\n    pass\n")
-    parsed.clear()
-    splicer.parse("import a\nb = 1\nb = 1\n\n\ndef f():\n    return 2\n")
-    assert parsed == ["\n\ndef f():\n    return 2\n"]
+    text = "import a\nb = 1\nb = 1\n\n\n" + FUNCTION
+    splicer.parse(text)
+    for before, after, new in (
+        ("two(b)", "four(b)", "if 1:\n    if 1:\n        if 1:\n            four(b)\n"),
+        ("one = a + 1\n", "one = a + 1\n    two(a)\n", "if 1:\n    two(a)\n"),
+        ("def f(a)", "def g(a)", "\n\n" + FUNCTION.replace("def f(a)", "def g(a)")),
+        ("b = 1\n", "b = 1\nc = 2\n", "c = 2\n"),
+    ):
+        splicer.parse(text)
+        parsed.clear()
+        splicer.parse(text.replace(before, after, 1))
+        assert parsed == [new]
