@@ -473,14 +473,13 @@ def _report_lost_parameter(
 
 
 def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: Tensor) -> bool:
-    """Whether the Parameter that a tensor was computed from belongs to the module under another name."""
+    """Whether the Parameter that a tensor was computed from is one of a module, this one under another name or any."""
     assert computed.lost is not None
-    parts = modules.reachable(machine, owner)
-    if computed.modules & parts.keys():
+    if computed.modules:
         return True
     return any(
         isinstance(child, Tensor) and child.uid == computed.lost.uid and (part, attribute) != (owner, name)
-        for part in parts.values()
+        for part in modules.reachable(machine, owner).values()
         if isinstance(part, Object)
         for attribute, child in modules.children(machine, part)
     )
@@ -659,8 +658,9 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
         if not sequence.exact and 0 <= position < len(sequence.items):
             return sequence.items[position]
         return machine.fresh() if sequence.exact else sequence.items[-1]
-    if sequence.items and (not isinstance(key, Const)):
-        return sequence.items[0]
+    if sequence.items and not isinstance(key, Const):
+        # In a loop that fills the list, what was just put there is meant.
+        return sequence.items[-1]
     return machine.fresh()
 
 

@@ -339,6 +339,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "parameter-lost-by-conversion": {
         "buffer_from_parameter": "it is a buffer, and meant to be one",
         "computed_from_registered": "the Parameter is registered under another name",
+        "of_another_module": "the Parameters are registered in another module",
         "converted_in_forward": "it is stored nowhere",
         "joined_inside": REPAIRED,
         "local_only": "it is stored nowhere",
@@ -404,6 +405,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "teacher": "what it holds is moved or frozen by others",
         "list_of_registered": {"registered_too": True},
         "either_list": {"registered_too": True},
+        "registered_by_number": {"registered_too": True},
         "registered_around": {"registered_too": True},
         "given_to_an_optimizer": "what it holds is optimized by others",
     },
