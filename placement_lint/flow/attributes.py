@@ -8,6 +8,7 @@ import libcst as cst
 
 from placement_lint.flow import (
     aliases,
+    builtins,
     calls,
     checkpoints,
     coverage,
@@ -403,8 +404,9 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, no
 
 def _is_surely_module(machine: Machine, value: Value) -> bool:
     if isinstance(value, Symbol):
-        tests = machine.modules_by_test.get(value.id, ())
-        return value.id in machine.modules_by_name or any(machine.path.implies(test) for test in tests)
+        classes = machine.modules_by_test.get(value.id, ())
+        tests = (builtins.class_question(machine, value, cls) for cls in classes)
+        return value.id in machine.modules_by_name or any(machine.path.implies(answered(test, True)) for test in tests)
     return isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.WRAPPER)
 
 

@@ -20,7 +20,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find, is_module_class, is_subclass
-from placement_lint.flow.condition import answered
+from placement_lint.flow.condition import Question
 from placement_lint.flow.containers import content, length
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ParametersRead, ReplicaLossUsed
@@ -81,11 +81,15 @@ def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call
     if True in answers:
         return Const(True)
     if None in answers:
-        question = machine.question(("isinstance", value, target), text=node)
         if isinstance(value, Symbol) and all(is_module_class((one,)) for one in targets):
-            machine.modules_by_test.setdefault(value.id, []).append(answered(question, True))
-        return machine.ask(question)
+            machine.modules_by_test.setdefault(value.id, set()).add(target)
+        return machine.ask(class_question(machine, value, target, node))
     return Const(False)
+
+
+def class_question(machine: Machine, value: Value, target: Value, node: cst.CSTNode | str = "") -> Question:
+    """What ``isinstance(value, target)`` asks."""
+    return machine.question(("isinstance", value, target), text=node)
 
 
 def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:

@@ -55,8 +55,8 @@ class Registries:
         self.modules_by_use: set[int] = set()
         # parts of a library's model that are modules by how they are come by, and arguments by their annotation
         self.modules_by_name: set[int] = set()
-        # unknown values that are modules where this holds: the program asks for their class
-        self.modules_by_test: dict[int, list[Condition]] = {}
+        # unknown values that the program asks whether they are of a class, or one of several, of modules
+        self.modules_by_test: dict[int, set[Value]] = {}
         # by the id of a module or class: where one was first moved to CUDA or wrapped
         self.moved: dict[int, Note] = {}
         self.wraps: dict[int, list[Note]] = {}
