@@ -59,8 +59,9 @@ class Project:
     loaded: set[tuple[int, str]] = field(default_factory=set)
     executed: set[tuple[int, str | Lines]] = field(default_factory=set)
     resolving: list[tuple[int, str]] = field(default_factory=list)
-    # in how many modules names may still be looked for that ``import *`` may bring
+    # in how many modules names may still be looked for that ``import *`` may bring, and the modules that had some
     searches: int = _SEARCHES
+    gathered: dict[tuple[int, str], Imported] = field(default_factory=dict)
     running: int = 0
     fuel: int = _FUEL
     # how often something was asked of what is around the program's file
@@ -124,6 +125,8 @@ def star(machine: Machine, wanted: Import) -> None:
     """``from module import *``: its names are looked up there when they are asked for."""
     frame = machine.root(machine.frame.id)
     machine.stars.setdefault(frame, []).append(wanted)
+    if machine.project is not None:
+        machine.project.gathered.clear()
 
 
 def is_missing(machine: Machine, wanted: Import) -> bool | None:
@@ -205,10 +208,14 @@ def member(machine: Machine, frame: int, name: str) -> Value | None:
 
 
 def _starred(machine: Machine, frame: int, name: str) -> Value | None:
+    project = machine.project
+    known = project.gathered.get((frame, name)) if project is not None else None
+    if known is not None and (value := _exported(machine, known, name)) is not None:
+        return value
     for line in reversed(machine.stars.get(frame, [])):
-        if machine.project is not None:
-            machine.project.searches -= 1
-            if machine.project.searches < 0:
+        if project is not None:
+            project.searches -= 1
+            if project.searches < 0:
                 return None
         module = _find(machine, line, frame, name)
         if module is None:
@@ -216,6 +223,9 @@ def _starred(machine: Machine, frame: int, name: str) -> Value | None:
             if line.module in STAR_MODULES and full in KNOWN_NAMES:
                 return External(full)
         elif (value := _exported(machine, module, name)) is not None:
+            # A search inside another leaves out what that one is at.
+            if project is not None and len(project.resolving) == 1:
+                project.gathered[frame, name] = module
             return value
     return None
 

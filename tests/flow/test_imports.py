@@ -31,6 +31,7 @@ WAYS: Mapping[str, Mapping[str, str]] = {
     "from as": {"values.py": VALUES, "main.py": "from values import a as b, b as a"},
     "star": {"values.py": VALUES, "main.py": "from values import *"},
     "star of a star": {"values.py": VALUES, "all.py": "from values import *", "main.py": "from all import *"},
+    "star, used often": {"values.py": VALUES, "main.py": "from values import *\n" + "c = a\n" * 500},
     "__all__": {
         "values.py": VALUES.replace("b", "_b") + "__all__ = ['a']\n__all__ += ['_b']\n",
         "main.py": "from values import *\nb = _b",
