@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -73,6 +72,7 @@ from placement_lint.flow.vocabulary import (
     TENSOR_ATTRIBUTES,
     WAITING_METHODS,
 )
+from placement_lint.source.walking import children
 
 
 def call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
@@ -208,8 +208,7 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
     """
     known = machine.takes_tensors.get(function.node)
     if known is None:
-        read = set(_ATTRIBUTE_READ.findall(Machine.text(function.node)))
-        others = {name for name, attribute in read if attribute not in TENSOR_ATTRIBUTES}
+        others = {name for name, attribute in _attributes_read(function.node) if attribute not in TENSOR_ATTRIBUTES}
         known = machine.takes_tensors[function.node] = [
             parameter.name.value not in others
             if parameter.annotation is None
@@ -219,8 +218,18 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
     return known
 
 
-# ``graph.edge_index``, and neither ``graph.normalize()`` nor ``self.graph.edge_index``.
-_ATTRIBUTE_READ = re.compile(r"(?<![\w.])(\w+)\.([a-zA-Z]\w*)\b(?!\s*\()")
+def _attributes_read(function: cst.CSTNode) -> Iterator[tuple[str, str]]:
+    """Variables with the attributes read of them: ``graph.edge_index``, and neither ``graph.normalize()`` nor
+    ``self.graph.edge_index``."""
+    waiting = [function]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Call):
+            waiting.extend(node.args)
+            node = node.func
+        elif isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value[0] != "_":
+            yield node.value.value, node.attr.value
+        waiting.extend(children(node))
 
 
 def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
@@ -374,8 +383,8 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
 
 def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
     """Whether a call asks if a tensor is what stands for one while ``torch.fx`` traces: then nothing is anywhere."""
-    asked = isinstance(node, cst.Call) and Machine.text(node.func).rpartition(".")[2] in PROXY_TESTS
-    return asked and all(isinstance(option, Tensor) for _, option in alternatives(arguments.get(0) or NONE))
+    of_tensor = all(isinstance(option, Tensor) for _, option in alternatives(arguments.get(0) or NONE))
+    return of_tensor and isinstance(node, cst.Call) and Machine.text(node.func).rpartition(".")[2] in PROXY_TESTS
 
 
 # --- forward -------------------------------------------------------------------------------------------------

@@ -208,8 +208,7 @@ def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
 
 def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> Value:
     values, exact, iterable = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt))
-    tests = " ".join(machine.text(test.test) for test in node.for_in.ifs)
-    if isinstance(iterable, Parameters) and ".requires_grad" in tests:
+    if isinstance(iterable, Parameters) and any(".requires_grad" in machine.text(test) for test in node.for_in.ifs):
         values = [replace(iterable, named=False, trainable=True, uid=0)]
     made = machine.new_list(Sequence(tuple(values), exact), node)
     if isinstance(node, cst.GeneratorExp):

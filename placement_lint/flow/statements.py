@@ -201,7 +201,7 @@ def _bound_by(target: cst.CSTNode) -> Iterator[str]:
 
 def _moves_anyway(machine: Machine, node: cst.If) -> bool:
     """``if t.device != d: t = t.to(d)``: what does the same where the test is always true."""
-    if not isinstance(node.test, cst.Comparison):
+    if not isinstance(node.test, cst.Comparison) or not isinstance(node.test.comparisons[0].operator, cst.NotEqual):
         return False
     tensor, _, device = machine.text(node.test).partition(".device != ")
     return bool(device) and machine.text(node.body).strip() == f"{tensor} = {tensor}.to({device})"
