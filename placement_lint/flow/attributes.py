@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -461,17 +462,16 @@ def _could_register(machine: Machine, owner: Object, name: str, value: Value) ->
 def _report_lost_parameter(
     machine: Machine, owner: Object, name: str, before: Value | None, value: Value, node: cst.CSTNode
 ) -> None:
-    if not machine.constructing(owner):
-        return
+    def is_lost(option: Value) -> TypeGuard[Tensor]:
+        return isinstance(option, Tensor) and option.lost is not None and option.role is not Role.PARAMETER
 
     def report(option: Value) -> Value:
-        if not isinstance(option, Tensor) or option.lost is None or option.role is Role.PARAMETER:
-            return NONE
-        if not _registered_elsewhere(machine, owner, name, option):
+        if is_lost(option) and not _registered_elsewhere(machine, owner, name, option):
             machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option))
         return NONE
 
-    machine.lift(report, value)
+    if any(is_lost(option) for _, option in alternatives(value)) and machine.constructing(owner):
+        machine.lift(report, value)
 
 
 def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: Tensor) -> bool:

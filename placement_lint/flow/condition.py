@@ -184,7 +184,7 @@ class Condition:
             return other
         if other is ALWAYS:
             return self
-        return _both(self, other)
+        return _both(self, other) if other.cubes else other
 
     def __or__(self, other: Condition) -> Condition:
         if self is ALWAYS or self is other or not other.cubes:

@@ -60,11 +60,7 @@ def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
 def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
     """The condition under which a value is true."""
     if isinstance(value, Choice):
-        conditions = []
-        for guard, option in value.alternatives:
-            with machine.assuming(guard):
-                conditions.append(guard & truth(machine, option, node))
-        return any_of(conditions)
+        return any_of(guard & _truth_under(machine, guard, option, node) for guard, option in value.alternatives)
     if isinstance(value, Tensor) and value.per_replica:
         text = machine.text(node)
         machine.emit(ReplicaLossUsed(node, machine.scene, node, f"testing `{text}`", "bool", value))
@@ -89,6 +85,14 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         # An unknown value's ``cuda`` may be a method, but here it is a flag.
         return answered(machine.question(value, text=node), True)
     return answered(machine.opaque(text=node), True)
+
+
+def _truth_under(machine: Machine, guard: Condition, value: Value, node: cst.CSTNode) -> Condition:
+    """The same for one of several alternatives; what a constant says is the same everywhere."""
+    if isinstance(value, Const):
+        return truth(machine, value, node)
+    with machine.assuming(guard):
+        return truth(machine, value, node)
 
 
 def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
@@ -152,7 +156,8 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
     right = expressions.evaluate(machine, target.comparator)
     if len(node.comparisons) > 1:
         return machine.fresh(node)
-    machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
+    if not machine.devices_read.isdisjoint((node.left, target.comparator)):
+        machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
     return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
 
 
@@ -180,7 +185,7 @@ def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison) 
     positive = _NEGATED.get(operator, operator)
     if right == NONE and positive in (cst.Is, cst.Equal) and _may_be_left_out(left):
         asked = machine.ask(machine.question(("left out", left.uid), text=_positive(node, positive)))
-        return asked if positive is operator else _flipped(machine, asked)
+        return asked if positive is operator else _flipped(asked)
     answer = _decide(machine, left, right, positive)
     if answer is None:
         if isinstance(left, Tensor) or isinstance(right, Tensor):
@@ -188,7 +193,7 @@ def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison) 
         asked = machine.ask(_question(machine, left, right, positive, node))
         if positive is cst.In and right == environment.ENVIRON and isinstance(left, Const):
             asked = environment.contains(machine, left, asked)
-        return asked if positive is operator else _flipped(machine, asked)
+        return asked if positive is operator else _flipped(asked)
     return Const(answer if positive is operator else not answer)
 
 
@@ -197,8 +202,10 @@ def _may_be_left_out(value: Value) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.assumed and value.role is Role.INPUT and bool(value.uid)
 
 
-def _flipped(machine: Machine, value: Value) -> Value:
-    return machine.lift(lambda option: Const(not option.value) if isinstance(option, Const) else option, value)
+def _flipped(value: Value) -> Value:
+    if isinstance(value, Choice):
+        return Choice(tuple((guard, _flipped(option)) for guard, option in value.alternatives))
+    return Const(not value.value) if isinstance(value, Const) else value
 
 
 def _as_flag(machine: Machine, left: Value, right: Value, operator: type) -> Question | None:
