@@ -107,6 +107,19 @@ class Children:
 
 
 @dataclass
+class Below:
+    """The modules that were found below one, with the ``ids`` of their Parameters and buffers once they were asked for.
+
+    It stands as long as each of them holds what it ``held``, if that is said, and what it hangs on is ``given``.
+    """
+
+    found: dict[int, Object | Symbol]
+    held: Many[tuple[int, Many[tuple[str, Value]]]] = ()
+    given: object = None
+    ids: frozenset[int] | None = None
+
+
+@dataclass
 class Frame:
     """A running function (or the module): its variables are cells of ``id``."""
 
@@ -160,6 +173,7 @@ class Machine(Registries):
         self.takes_tensors: dict[cst.CSTNode, list[bool]] = {}
         # by the id of a module
         self.children: dict[int, Children] = {}
+        self.below: dict[int, Below] = {}
         # whether the modules are in training mode, once that was read: those of a model are in one mode
         self.mode: Symbol | None = None
         # forwards that left nothing behind: what they saw of the store, and their value

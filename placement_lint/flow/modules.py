@@ -20,7 +20,7 @@ from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, default_place
 from placement_lint.flow.events import Operand, UnregisteredUsed
-from placement_lint.flow.machine import Children, Machine
+from placement_lint.flow.machine import Below, Children, Machine
 from placement_lint.flow.names import spelled
 from placement_lint.flow.values import (
     FALSE,
@@ -113,7 +113,7 @@ def children(machine: Machine, module: Object) -> Many[tuple[str, Value]]:
     if known is None or known.held is not held:
         hangs = any(_hangs(value) for name, value in held if name != PLACE)
         known = machine.children[module.id] = Children(held, hangs)
-    given = (machine.path, len(machine.modules_by_use)) if known.hangs else None
+    given = _given(machine) if known.hangs else None
     found = known.found.get(given)
     if found is None:
         found = known.found[given] = list(_registered(machine, held))
@@ -153,6 +153,38 @@ def _contained(machine: Machine, content: Sequence | Mapping) -> Iterator[tuple[
 
 def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
     """The module itself and every registered module below it."""
+    return _below(machine, root).found
+
+
+def _below(machine: Machine, root: Value) -> Below:
+    """What is below a module: what was found there before, where nothing of it changed since."""
+    if not isinstance(root, Object):
+        return Below(_found_below(machine, root))
+    known = machine.below.get(root.id)
+    if known is None or not _stands(machine, known):
+        known = machine.below[root.id] = Below(_found_below(machine, root))
+        parts = list(known.found.values())
+        if all(isinstance(part, Object) and part.kind is not Kind.WRAPPER for part in parts):
+            known.held = [(part.id, machine.store.held(part.id)) for part in parts]
+            hangs = any(machine.children[part.id].hangs for part in parts)
+            known.given = _given(machine) if hangs else None
+    return known
+
+
+def _stands(machine: Machine, known: Below) -> bool:
+    if known.given is not None and known.given != _given(machine):
+        return False
+    return bool(known.held) and all(
+        machine.store.held(identity) is held and not machine.parts(identity) for identity, held in known.held
+    )
+
+
+def _given(machine: Machine) -> object:
+    """What a choice of children hangs on."""
+    return machine.path, len(machine.modules_by_use)
+
+
+def _found_below(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
     found: dict[int, Object | Symbol] = {}
     waiting: list[Value] = [root]
     while waiting:
@@ -581,12 +613,12 @@ def moved_on_the_way(machine: Machine) -> Note | None:
 
 def registered_below(machine: Machine, root: Object) -> frozenset[int]:
     """The ids of all modules and parameters that are registered somewhere below ``root``."""
-    found: set[int] = set()
-    for part in reachable(machine, root).values():
-        found.add(part.id)
-        if isinstance(part, Object):
-            found.update(child.uid for _, child in children(machine, part) if isinstance(child, Tensor))
-    return frozenset(found)
+    below = _below(machine, root)
+    if below.ids is None:
+        parts = [part for part in below.found.values() if isinstance(part, Object)]
+        tensors = (child for part in parts for _, child in children(machine, part) if isinstance(child, Tensor))
+        below.ids = frozenset((*below.found, *(tensor.uid for tensor in tensors)))
+    return below.ids
 
 
 # --- copies ------------------------------------------------------------------------------------------------

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from placement_lint.flow.values import ABSENT, Value
+from placement_lint.flow.values import ABSENT, Const, Device, External, Fact, Placed, Value
 
 Cell = tuple[int, str]
 Delta = dict[Cell, "Value | None"]
+
+# What no module holds as a part of it: flags, places and what else the rooms remember of one.
+_NO_PARTS = frozenset({type(None), Const, Device, External, Fact, Placed})
 
 
 @dataclass
@@ -40,7 +43,7 @@ class Store:
     def __init__(self) -> None:
         self._cells: dict[Cell, Value | None] = {}
         self._names: dict[int, dict[str, None]] = {}
-        # what was asked for of owners that were not written to since
+        # what may be parts of owners, as far as it was asked for and did not change since
         self._held: dict[int, list[tuple[str, Value]]] = {}
         self._journals: list[Delta] = []
         # the frames of functions: what is written there goes when they return
@@ -71,7 +74,8 @@ class Store:
             self._names.setdefault(owner, {})[name] = None
         if value is not before:
             self._cells[cell] = value
-            self._held.pop(owner, None)
+            if owner in self._held and not (type(value) in _NO_PARTS and type(before) in _NO_PARTS):
+                del self._held[owner]
 
     def names(self, owner: int) -> Iterator[str]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
@@ -81,15 +85,16 @@ class Store:
         return iter(names)
 
     def held(self, owner: int) -> list[tuple[str, Value]]:
-        """These names, each with its value: the same list until one of them changes."""
+        """Those of them whose values may be parts of ``owner``: the same list until one of them changes."""
         held = self._held.get(owner)
         if held is None:
             cells, names = self._cells, self._names.get(owner, ())
-            held = [(name, value) for name in names if (value := cells.get((owner, name))) is not None]
+            values = ((name, cells.get((owner, name))) for name in names)
+            held = [(name, value) for name, value in values if value is not None and type(value) not in _NO_PARTS]
             self._held[owner] = held
         watch = self._watch
         if watch is not None and owner <= watch.newest:
-            watch.names.setdefault(owner, tuple(name for name, _ in held))
+            self.names(owner)
             for name, value in held:
                 watch.seen.setdefault((owner, name), value)
         return held
@@ -123,9 +128,11 @@ class Store:
     def roll_back(self) -> None:
         """End the innermost branch and undo it."""
         for cell, value in self._journals.pop().items():
-            if self._cells.get(cell) is not value:
+            undone = self._cells.get(cell)
+            if undone is not value:
                 self._cells[cell] = value
-                self._held.pop(cell[0], None)
+                if cell[0] in self._held and not (type(value) in _NO_PARTS and type(undone) in _NO_PARTS):
+                    del self._held[cell[0]]
 
     def commit(self) -> None:
         """End the innermost branch and keep what it wrote."""
