@@ -65,6 +65,10 @@ class PlacementLog:
             if isinstance(option, Object):
                 known.objects[option.id] = option
 
+    def another(self) -> PlacementLog:
+        """An empty one, for a part of the same program."""
+        return PlacementLog()
+
     def take(self, other: PlacementLog) -> None:
         """All that another log was told, after what this one was."""
         for target, each in other.placements.items():

@@ -12,16 +12,18 @@ from collections.abc import Mapping as Table
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from placement_lint.flow.condition import Question
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.registries import REGISTRIES, copied, empty_registries, with_entries
 from placement_lint.flow.store import Cell, Watch
 from placement_lint.flow.told import Teller, UntoldError
 from placement_lint.flow.values import Choice, Role, Sequence, Symbol, Tensor, Value
+
+if TYPE_CHECKING:
+    from placement_lint.flow.placements import PlacementLog
 
 Run: TypeAlias = "Callable[[], tuple[Value, Watch | None]]"
 """Runs a forward and says what it returns, and what it saw; None where it left anything behind."""
@@ -165,11 +167,11 @@ class Recollection:
 def _first(machine: Machine, teller: Teller, run: Run) -> tuple[Value, Watch | None, _Forward | None]:
     """Run a forward, and say what is to be kept of it, where that is possible."""
     noted_before = {name: copied(getattr(machine, name)) for name in _ASKED}
-    outside, before = _outside(machine), _counts(machine)
+    left, before = left_behind(machine), _counts(machine)
     grown = {name: len(getattr(machine, name)) for name in _GROWING}
     with _noting_apart(machine) as notes:
         value, watch = run()
-    if watch is None or watch.asked or watch.enclosed or _outside(machine) != outside:
+    if watch is None or watch.asked or left_behind(machine) != left:
         return value, watch, None
     older = {identity for name, length in grown.items() for identity in islice(getattr(machine, name), length, None)}
     newest = before.ids
@@ -190,7 +192,7 @@ def _noting_apart(machine: Machine) -> Iterator[_Notes]:
     """Have what is noted of nodes by itself; afterwards it is where it belongs as well."""
     empty = empty_registries()
     log = machine.log
-    notes = _Notes({name: empty[name] for name in _NOTED}, PlacementLog() if log is not None else None)
+    notes = _Notes({name: empty[name] for name in _NOTED}, log.another() if log is not None else None)
     machine.log = notes.log
     try:
         with machine.noting(notes.entries):
@@ -207,7 +209,7 @@ def _counts(machine: Machine) -> _Counts:
 # --- what can be kept --------------------------------------------------------------------------------------------
 
 
-def _outside(machine: Machine) -> object:
+def left_behind(machine: Machine) -> object:
     """All that a forward may have changed elsewhere: where the program is, what was noted, and what may be spent."""
     # which statement ran last is asked by that statement only
     moment = {name: state for name, state in machine.moment().items() if name != "statement"}

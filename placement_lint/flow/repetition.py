@@ -11,6 +11,7 @@ import libcst as cst
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.recollection import left_behind
 from placement_lint.flow.relevance import decides, speaks
 from placement_lint.flow.store import Watch
 from placement_lint.flow.values import (
@@ -36,7 +37,10 @@ def once(
     node: cst.Call,
     run: Callable[[], Value],
 ) -> Value:
-    """The value of a module's outermost forward: run, or that of an earlier call which was the same in all respects."""
+    """The value of a module's outermost forward: run, or that of an earlier call which was the same in all respects.
+
+    So it is with other methods that are called from outside of all modules, if nothing is noted in them.
+    """
     if machine.rehearsing or machine.root(method.frame) != method.frame:
         return run()
     call = (module.id, method.node, node, _inputs(arguments), machine.circumstances())
@@ -44,20 +48,25 @@ def once(
     if known is not None and machine.store.is_as_seen(known[0]):
         return _again(machine, known[1])
     recollection = machine.recollection if not (machine.standalone or machine.is_abroad) else None
-    first = partial(_watched, machine, run)
+    first = partial(_watched, machine, run, silent=method.name != "forward")
     value, watch = recollection.run(machine, call, first) if recollection is not None else first()
     if watch is not None:
         machine.forwards[call] = watch, value
     return value
 
 
-def _watched(machine: Machine, run: Callable[[], Value]) -> tuple[Value, Watch | None]:
-    """What a forward returns, and what it saw; None where it leaves something behind."""
+def _watched(machine: Machine, run: Callable[[], Value], silent: bool) -> tuple[Value, Watch | None]:
+    """What a method returns, and what it saw; None where it leaves something behind, or asks for what comes and goes.
+
+    Where it is to be ``silent``, what is noted of the whole program counts as well.
+    """
     scene = machine.path, machine.reach, machine.tested
+    before = left_behind(machine) if silent else None
     with machine.store.watched(machine.newest) as watch:
         value = run()
-    leaves_nothing = not watch.changed and (machine.path, machine.reach, machine.tested) == scene
-    return value, watch if leaves_nothing and not machine.dead and _is_plain(value) else None
+    stays = (machine.path, machine.reach, machine.tested) == scene and not (machine.dead or watch.changed)
+    silently = not silent or left_behind(machine) == before
+    return value, watch if stays and silently and not watch.enclosed and _is_plain(value) else None
 
 
 # So often has a function done nothing before it is believed to do nothing.
