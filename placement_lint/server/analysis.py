@@ -38,11 +38,10 @@ class Placed:
 @dataclass(frozen=True)
 class Analysis:
     checked: Checked
-    placed: tuple[Placed, ...] = ()
 
     @property
     def readable(self) -> bool:
-        """Whether the text could be parsed, so that what it says of placements is all there is."""
+        """Whether the text could be parsed, so that something can be said of placements."""
         return all(finding.code != registry.UNREADABLE for finding in self.checked.findings)
 
 
@@ -53,6 +52,14 @@ class Analyse:
     path: str
     data: bytes | None
     job: Job
+
+
+@dataclass(frozen=True)
+class Locate:
+    """Say where things are in a text that is open: None where another one with the ``digest`` was analysed since."""
+
+    path: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Close:
     path: str
 
 
-Request = Analyse | Mend | Close
+Request = Analyse | Locate | Mend | Close
 
 
 def absolute(checked: Checked) -> Checked:

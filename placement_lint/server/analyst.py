@@ -8,7 +8,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Request
+from placement_lint.server.analysis import Analyse, Analysis, Close, Locate, Mend, Placed, Request
 from placement_lint.server.frames import packed, read
 from placement_lint.server.launch import Process, launch
 
@@ -48,6 +48,10 @@ class Analyst:
     async def analyse(self, request: Analyse, urgency: int = URGENT) -> Analysis:
         analysis: Analysis = await self._ask(request, urgency)
         return analysis
+
+    async def locate(self, request: Locate) -> tuple[Placed, ...] | None:
+        placed: tuple[Placed, ...] | None = await self._ask(request, URGENT)
+        return placed
 
     async def mend(self, request: Mend) -> bytes:
         data: bytes = await self._ask(request, URGENT)

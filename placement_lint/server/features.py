@@ -191,7 +191,7 @@ async def inlay_hint(server: Server, params: types.InlayHintParams) -> list[type
     watched = server.session.watched(uri)
     if watched is None or not server.session.configurations.editor(watched.document.path).inlay_hints:
         return []
-    await server.session.current(watched)
+    await server.session.locate(watched)
     cell, buffer = watched.document.part(uri)
     lines = buffer.text_lines
     found = []
@@ -209,7 +209,7 @@ async def hovered(server: Server, params: types.HoverParams) -> types.Hover | No
     watched = server.session.watched(uri)
     if watched is None:
         return None
-    await server.session.current(watched)
+    await server.session.locate(watched)
     _, buffer = watched.document.part(uri)
     found = hover(watched, uri, *buffer.units.place(buffer.text_lines, params.position))
     if found is None:

@@ -15,9 +15,9 @@ NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 def known(watched: Watched) -> list[Placed]:
     """Of the text as it is, or of the lines that it shares with the last text that could be parsed."""
-    if watched.legible is None:
+    if watched.located is None:
         return []
-    return still_valid(watched.legible.placed, watched.legible_lines, watched.document.program_lines())
+    return still_valid(watched.located.placed, watched.located.lines, watched.document.program_lines())
 
 
 def hints(placed: Iterable[Placed]) -> Iterator[Placed]:

@@ -17,7 +17,7 @@ from placement_lint.finding import Finding, Verdict
 from placement_lint.project.finder import digest, read_from_disk
 from placement_lint.reconcile import reconciled
 from placement_lint.results import Checked, Job, Run, Summary
-from placement_lint.server.analysis import Analyse, Analysis, Mend
+from placement_lint.server.analysis import Analyse, Analysis, Locate, Mend, Placed
 from placement_lint.server.analyst import PATIENT, URGENT, Analyst, Lost
 from placement_lint.server.documents import Document
 from placement_lint.server.launch import Process
@@ -35,18 +35,28 @@ Probed = tuple[str, tuple[tuple[str, object], ...]]
 
 
 @dataclass
-class Watched:
-    """An open document, the analysis of its present text, and what is left of the last text that could be parsed.
+class Legible:
+    """A text that could be parsed, and where things are in it, once somebody wanted to know."""
 
-    ``found`` is what all files that are known say of it together.
+    digest: str
+    lines: list[str]
+    placed: tuple[Placed, ...] = ()
+
+
+@dataclass
+class Watched:
+    """An open document, the analysis of its present text, and the last of its texts that could be parsed.
+
+    ``located`` is the last of which it is known where things are. ``found`` is what all files that are known say of it
+    together.
     """
 
     document: Document
     work: asyncio.Task[None] | None = None
     analysis: Analysis | None = None
     found: list[Finding] = field(default_factory=list)
-    legible: Analysis | None = None
-    legible_lines: list[str] = field(default_factory=list)
+    legible: Legible | None = None
+    located: Legible | None = None
     verdicts: dict[Probed, Verdict] = field(default_factory=dict)
     shown_in: set[str] = field(default_factory=set)
 
@@ -151,6 +161,20 @@ class Session:
                 await asyncio.wait({work})
         return watched.analysis
 
+    async def locate(self, watched: Watched) -> None:
+        """Have it known where things are in the text as it is now, or in the last one that could be parsed."""
+        await self.current(watched)
+        legible = watched.legible
+        if legible is watched.located or legible is None:
+            return
+        try:
+            placed = await self.analyst.locate(Locate(watched.document.path, legible.digest))
+        except Lost as error:
+            logger.error("%s: %s", watched.document.path, error)
+            return
+        if placed is not None:
+            legible.placed, watched.located = placed, legible
+
     async def mended(self, watched: Watched, code: str | None) -> bytes:
         """The document after all safe fixes of a rule, or of all."""
         document = watched.document
@@ -197,8 +221,9 @@ class Session:
         await self.configured.wait()
         job = self.job(document.path)
         data = document.data()
+        excluded = self._is_excluded(document.path)
         try:
-            if self._is_excluded(document.path):
+            if excluded:
                 analysis = Analysis(Checked(document.path, skipped=True))
             else:
                 analysis = await self.analyst.analyse(Analyse(document.path, data, job), URGENT)
@@ -207,9 +232,10 @@ class Session:
             return
         watched.analysis = analysis
         self._report_crashes(analysis.checked)
-        if analysis.readable:
-            watched.legible = analysis
-            watched.legible_lines = document.program_lines()
+        if excluded:
+            watched.legible = watched.located = None
+        elif analysis.readable:
+            watched.legible = Legible(digest(data), document.program_lines())
         self._settle(watched, edited)
         self._refresh_dependents(document.path, QUIET)
 

@@ -18,8 +18,9 @@ from placement_lint import registry
 from placement_lint.checker import Checker
 from placement_lint.files import displayed
 from placement_lint.fixes import Fixer
+from placement_lint.project.finder import digest
 from placement_lint.server import rule_pages
-from placement_lint.server.analysis import Analyse, Analysis, Close, Mend, Placed, Request, absolute
+from placement_lint.server.analysis import Analyse, Analysis, Close, Locate, Mend, Request, absolute
 from placement_lint.server.frames import packed, read
 from placement_lint.server.reading import AmongOpenTexts, Draft, LiveReading, OpenTexts
 
@@ -30,13 +31,19 @@ class Worker:
     def __init__(self) -> None:
         self._texts = OpenTexts()
         self._drafts: dict[str, Draft] = {}
+        # of each text that is open, the last that could be parsed, with its digest
+        self._legible: dict[str, tuple[str, LiveReading]] = {}
         self._written: set[str] = set()
 
     def answer(self, request: Request) -> object:
         if isinstance(request, Close):
             self._texts.drop(request.path)
             self._drafts.pop(request.path, None)
+            self._legible.pop(request.path, None)
             return None
+        if isinstance(request, Locate):
+            known, reading = self._legible.get(request.path, ("", None))
+            return reading.placed() if reading is not None and known == request.digest else None
         # What is said of other files names them as one would from there.
         with suppress(OSError):
             os.chdir(request.job.settings.root)
@@ -46,15 +53,15 @@ class Worker:
     def _analysis(self, request: Analyse) -> Analysis:
         path = displayed(Path(request.path))
         if request.data is None:
-            checked = Checker(request.job, AmongOpenTexts(self._texts)).check_file(path)
-            placed: tuple[Placed, ...] = ()
+            analysis = Analysis(absolute(Checker(request.job, AmongOpenTexts(self._texts)).check_file(path)))
         else:
             self._texts.keep(request.path, request.data)
             reading = LiveReading(self._texts, self._drafts.setdefault(request.path, Draft()))
-            checked = Checker(request.job, reading).check_bytes(request.data, path)
-            placed = reading.placed()
-        self._write_pages(finding.code for finding in checked.findings)
-        return Analysis(absolute(checked), placed)
+            analysis = Analysis(absolute(Checker(request.job, reading).check_bytes(request.data, path)))
+            if analysis.readable:
+                self._legible[request.path] = digest(request.data), reading
+        self._write_pages(finding.code for finding in analysis.checked.findings)
+        return analysis
 
     def _mended(self, request: Mend) -> bytes:
         fixer = Fixer(request.job, unsafe=False, code=request.code, reading=AmongOpenTexts(self._texts))

@@ -16,7 +16,8 @@ from placement_lint.flow import program, uncalled
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.values import Class, Function
-from placement_lint.server.analysis import Analyse, Analysis
+from placement_lint.project.finder import digest
+from placement_lint.server.analysis import Analyse, Analysis, Locate
 from placement_lint.server.worker import Worker
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -47,13 +48,14 @@ def edited(text: str, rng: random.Random) -> str:
         return "".join(lines)
 
 
-def analysed(worker: Worker, path: Path, text: str) -> Analysis:
+def analysed(worker: Worker, path: Path, text: str) -> tuple[Analysis, object]:
+    """What is found, and where things are."""
     answer = worker.answer(Analyse(str(path), text.encode(), Job(Settings(root=path.parent))))
     assert isinstance(answer, Analysis)
-    return answer
+    return answer, worker.answer(Locate(str(path), digest(text.encode())))
 
 
-def from_scratch(path: Path, text: str) -> Analysis:
+def from_scratch(path: Path, text: str) -> tuple[Analysis, object]:
     """With nothing kept, as on the command line."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(program, "look_at_the_uncalled", lambda machine, _: uncalled.look_at_the_uncalled(machine))
@@ -95,7 +97,7 @@ def looked_at(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch
     for _ in range(2):
         analysed(worker, tmp_path / "train.py", text)
     looks = Looks(patch)
-    assert analysed(worker, tmp_path / "train.py", changed).checked.crashes == ()
+    assert analysed(worker, tmp_path / "train.py", changed)[0].checked.crashes == ()
     return looks.names
 
 
