@@ -573,14 +573,10 @@ def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, 
             node,
             lambda given: _opaque_forward(machine, module, [operand for _, operand in given], node),
         )
-
-    def through(value: Value) -> Value:
-        for item in items.items:
-            value = call(machine, item, Arguments((value,)), node)
-        return value
-
-    # Each alternative goes all the way by itself: that is less than to part and join at each layer.
-    return machine.lift(through, arguments.get(0) or machine.fresh())
+    value = arguments.get(0) or machine.fresh()
+    for item in items.items:
+        value = call(machine, item, Arguments((value,)), node)
+    return value
 
 
 def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
