@@ -6,6 +6,7 @@ It speaks as frames.py says, on standard input and output.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 from collections.abc import Iterable
@@ -23,6 +24,10 @@ from placement_lint.server import rule_pages
 from placement_lint.server.analysis import Analyse, Analysis, Close, Locate, Mend, Request, absolute
 from placement_lint.server.frames import packed, read
 from placement_lint.server.reading import AmongOpenTexts, Draft, LiveReading, OpenTexts
+
+# The collector's generations; all that is kept is looked through once in so many answers.
+YOUNG, OLD = 1, 2
+SELDOM = 50
 
 
 class Worker:
@@ -79,9 +84,10 @@ def main() -> None:
     worker = Worker()
     registry.all_rules()
     gc.freeze()  # what is there now, stays: the collector need not look at it again and again
+    gc.disable()  # it works while nobody waits for an answer
     answers.write(packed(None))
     answers.flush()
-    while True:
+    for number in itertools.count(1):
         try:
             request = read(requests)
         except EOFError:
@@ -92,6 +98,7 @@ def main() -> None:
             answer = error
         answers.write(packed(answer))
         answers.flush()
+        gc.collect(OLD if number % SELDOM == 0 else YOUNG)
 
 
 def _answers() -> BinaryIO:
