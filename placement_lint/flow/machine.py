@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
-from placement_lint.flow.events import (
-    Event,
-    Scene,
-)
+from placement_lint.flow.events import Event, Scene
 from placement_lint.flow.registries import Registries
 from placement_lint.flow.store import Delta, Store, Watch
 from placement_lint.flow.values import (
