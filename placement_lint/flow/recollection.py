@@ -2,6 +2,7 @@
 
 A forward that leaves nothing behind has as its outcome what it returns, and what it notes of nodes. That is used again
 where all that it saw is as it was: its inputs, the cells that it read, the scene, and what the rooms had noted.
+So it is with other methods of a model that are called from outside of it.
 """
 
 from __future__ import annotations
@@ -173,9 +174,9 @@ def _first(machine: Machine, teller: Teller, run: Run) -> tuple[Value, Watch | N
         value, watch = run()
     if watch is None or watch.asked or left_behind(machine) != left:
         return value, watch, None
-    older = {identity for name, length in grown.items() for identity in islice(getattr(machine, name), length, None)}
+    added = {identity for name, length in grown.items() for identity in islice(getattr(machine, name), length, None)}
     newest = before.ids
-    if any(identity <= newest for identity in older) or max(_ids_in(notes), default=0) > newest:
+    if any(identity <= newest for identity in added) or max(_ids_in(notes), default=0) > newest:
         return value, watch, None
     try:
         seen = {cell: teller.told(known) for cell, known in watch.seen.items()}
