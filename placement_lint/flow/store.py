@@ -74,8 +74,12 @@ class Store:
             self._names.setdefault(owner, {})[name] = None
         if value is not before:
             self._cells[cell] = value
-            if owner in self._held and not (type(value) in _NO_PARTS and type(before) in _NO_PARTS):
-                del self._held[owner]
+            self._note_change(owner, before, value)
+
+    def _note_change(self, owner: int, before: Value | None, after: Value | None) -> None:
+        """What an owner holds is to be looked for anew, if one of these may be a part of it."""
+        if owner in self._held and not (type(before) in _NO_PARTS and type(after) in _NO_PARTS):
+            del self._held[owner]
 
     def names(self, owner: int) -> Iterator[str]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
@@ -131,8 +135,7 @@ class Store:
             undone = self._cells.get(cell)
             if undone is not value:
                 self._cells[cell] = value
-                if cell[0] in self._held and not (type(value) in _NO_PARTS and type(undone) in _NO_PARTS):
-                    del self._held[cell[0]]
+                self._note_change(cell[0], undone, value)
 
     def commit(self) -> None:
         """End the innermost branch and keep what it wrote."""
