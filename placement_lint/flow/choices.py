@@ -12,7 +12,18 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow import lightning, numbering
-from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, NEVER, NO_GPU, Condition, Cube, answered, machines, of
+from placement_lint.flow.condition import (
+    ALWAYS,
+    ANY_MACHINE,
+    NEVER,
+    NO_GPU,
+    Answer,
+    Condition,
+    Cube,
+    answered,
+    machines,
+    of,
+)
 from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, current_is_chosen
 from placement_lint.flow.events import CudaRequested, Scene
@@ -261,7 +272,30 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
         return False
     if chosen.helpful and all(asked.at_home for asked in visits):
         return False
+    if _by_machine(chosen) and all(_is_for_several_processes(asked.scene.reach) for asked in visits):
+        return False
     return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
+
+
+def _by_machine(chosen: Chosen) -> bool:
+    """Whether nobody is asked: the choice is a GPU where there is one."""
+    return not any(cube.answers for cube in chosen.on_cpu.cubes)
+
+
+# How programs name what says whether they run as several processes, and how they ask whether it is one.
+_SEVERAL_PROCESSES = re.compile(r"distributed|launcher|\bddp\b|world_size|local_rank", re.IGNORECASE)
+_ONE_PROCESS = re.compile(r"(?:==|\bis) *(?:-1|0|1|None|[\"']none[\"'])$", re.IGNORECASE)
+
+
+def _is_for_several_processes(reach: Condition) -> bool:
+    """Whether a statement is reached only where the program runs as several processes, each with a GPU of its own."""
+    return all(any(_says_several_processes(answer) for answer in cube.answers) for cube in reach.cubes)
+
+
+def _says_several_processes(answer: Answer) -> bool:
+    text = answer.question.text
+    asks_for_one = _ONE_PROCESS.search(text) is not None
+    return answer.given is not asks_for_one and _SEVERAL_PROCESSES.search(text) is not None
 
 
 def _asks_about(scene: Scene, option: Symbol) -> bool:
