@@ -39,6 +39,7 @@ from placement_lint.flow.events import Operand
 from placement_lint.flow.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.operands import Positioned, with_operands
 from placement_lint.flow.values import (
+    CPU,
     FALSE,
     NONE,
     OWN,
@@ -451,7 +452,7 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
     place = modules.place_of(machine, module)
     outermost = not machine.in_forward
     lengths.enter(machine, method, arguments)
-    if machine.standalone and place == OWN and not outermost:
+    if machine.standalone and place == OWN and not outermost and not _brings_along(arguments):
         _check_registered(machine, module, node)
         return Tensor(OWN, None, Role.BATCH, assumed=True)
     taken = (*takes_tensors(machine, method)[1:], *[True] * len(arguments.positional))
@@ -484,6 +485,12 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
         machine.dead = False
         return machine.fresh()
     return result
+
+
+def _brings_along(arguments: Arguments) -> bool:
+    """Whether a module is given what its own class knows nothing of: a tensor that stays where it was made."""
+    options = (option for value in arguments.values() for _, option in alternatives(value))
+    return any(isinstance(option, Tensor) and option.place == CPU for option in options)
 
 
 def _entering(

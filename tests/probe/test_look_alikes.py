@@ -414,6 +414,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "apply_overridden": "the module takes the tensor along itself",
         "part_with_apply": "the module takes the tensor along itself",
         "registered_empty": {"role": "buffer"},
+        "given_to_a_part": {"stray": "cuda"},
         "index_only": {"operation": "indexing with it"},
         "moved_at_use": {"stray": "cuda"},
         "registered": {"role": "buffer"},
