@@ -19,6 +19,7 @@ from placement_lint.flow import (
     frameworks,
     gradients,
     imports,
+    iteration,
     library,
     loaders,
     methods,
@@ -655,14 +656,13 @@ def _any(machine: Machine, mapping: Mapping, key: Value) -> Value | None:
 def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:
     if isinstance(key, Const) and type(key.value) is int and sequence.items:
         position = key.value
-        if sequence.exact and -len(sequence.items) <= position < len(sequence.items):
-            return sequence.items[position]
-        if not sequence.exact and 0 <= position < len(sequence.items):
-            return sequence.items[position]
-        return machine.fresh() if sequence.exact else sequence.items[-1]
+        if sequence.exact:
+            known = -len(sequence.items) <= position < len(sequence.items)
+            return sequence.items[position] if known else machine.fresh()
+        return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
     if sequence.items and not isinstance(key, Const):
         # In a loop that fills the list, what was just put there is meant.
-        return sequence.items[-1]
+        return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
     return machine.fresh()
 
 

@@ -55,7 +55,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
         return replace(tensors.derive(iterable, "indexing", node), loaded=iterable.loaded)
     items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or not isinstance(items.items[0], Const)):
-        return _step(machine, items.items[0])
+        return step(machine, items.items[0])
     if isinstance(iterable, Object) and iterable.kind is Kind.DATASET:
         return _sample(machine, iterable, node)
     return machine.fresh()
@@ -87,7 +87,7 @@ def each(machine: Machine, iterable: Value) -> tuple[Value, ...] | None:
     """All that an iterable of known content yields, in order; None where that is not known."""
     items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or len(items.items) > 1):
-        return tuple(_step(machine, item) for item in items.items)
+        return tuple(step(machine, item) for item in items.items)
     return None
 
 
@@ -99,7 +99,7 @@ def items_of(machine: Machine, iterable: Value) -> Sequence | None:
     return content(machine, iterable) or _module_items(machine, iterable)
 
 
-def _step(machine: Machine, item: Value) -> Value:
+def step(machine: Machine, item: Value) -> Value:
     """An item of a list is yielded as it is; ``[*a.parameters(), *b.parameters()]`` yields what the views hold."""
     return a_parameter(machine, item) if isinstance(item, Parameters) else item
 

@@ -103,6 +103,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "device_given": {"device": "that of the input"},
         "index_only": {"operation": "indexing with it"},
         "like_and_new": {"device": "that of the input"},
+        "where_the_first_parameter_is": {"device": "that of the input"},
         "shape_and_python": {"scalar": True},
         "written_into": {"device": "that of the input"},
         "item_of_arguments": {"device": "that of the input"},
