@@ -91,6 +91,9 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
     place = owner.place if isinstance(owner, Tensor) and name == "is_cuda" else owner if name == "type" else None
     if isinstance(place, Device) and place.kind in ("cuda", "replica"):
         machine.saw_gpu = True
+    if name == "dtype":
+        # wherever a tensor is, its type is the same
+        owner = next((option for _, option in alternatives(owner) if isinstance(option, Tensor)), owner)
     value = machine.lift(lambda option: _read(machine, option, name, node), owner)
     ranks.notice_attribute(machine, name, value)
     return value

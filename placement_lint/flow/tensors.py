@@ -702,15 +702,17 @@ def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Va
 
     def convert(option: Value) -> Value:
         text = option.name if isinstance(option, External) else option.value if isinstance(option, Const) else None
+        derived = shapes.same(tensor, derive(tensor, ".type(…)", node, tensor.scalar))
+        if isinstance(option, Symbol) and option.type == "torch.dtype":
+            return derived
         if not isinstance(text, str):
-            derived = shapes.same(tensor, derive(tensor, ".type(…)", node, tensor.scalar))
             return replace(derived, place=machine.fresh())
         if text.endswith("Tensor"):
             device = Device("cuda") if text.startswith("torch.cuda.") else CPU
             if device != CPU:
                 choices.request_type(machine, dtype, node)
             return move(machine, tensor, device, node, ".type(…)")
-        return shapes.same(tensor, derive(tensor, ".type(…)", node, tensor.scalar))
+        return derived
 
     return machine.lift(convert, dtype)
 
