@@ -555,10 +555,12 @@ def _around(machine: Machine) -> Iterator[Object]:
 
 
 def _cared_for(machine: Machine, identity: int, holder: Holder) -> bool:
-    """What was there before its holder, and was moved or frozen by others, is kept out of it on purpose: a teacher."""
-    return identity < holder.owner.id and (
-        identity in machine.moved or ddp.flag_of(machine, identity) == Fact("frozen")
-    )
+    """What is frozen and moved by itself is kept out of its holder on purpose, as a teacher is.
+
+    Either of it is enough for what was there before the holder.
+    """
+    signs = (identity in machine.moved, ddp.flag_of(machine, identity) == Fact("frozen"))
+    return any(signs) if identity < holder.owner.id else all(signs)
 
 
 # By the plain container and what it holds: the one of torch.nn that registers it.

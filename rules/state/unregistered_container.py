@@ -67,7 +67,8 @@ print(model(torch.randn(8, 4, device=device)).shape, len(model.state_dict()))
 - What it holds is registered as well: `self.layers = [self.conv1, self.conv2]`, or by `add_module`.
 - It holds names, plain functions or numbers.
 - `forward` does not use what it holds.
-- What it holds came from outside and was moved or frozen there: a teacher that is hidden on purpose.
+- What it holds came from outside and was moved or frozen there, or it is frozen and moved on its own: a teacher
+  that is hidden on purpose.
 - The owner is no `nn.Module`: a trainer may keep its networks in a dict and move them one by one.
 """,
     fix="""\
