@@ -31,10 +31,12 @@ def read(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
 
 
 def write(machine: Machine, key: Value, value: Value, node: cst.CSTNode) -> None:
-    """``os.environ["CUDA_VISIBLE_DEVICES"] = "1"``"""
-    if isinstance(key, Const):
-        machine.write(machine.module_frame, _cell(key), value)
-    if key == Const("CUDA_VISIBLE_DEVICES"):
+    """``os.environ["CUDA_VISIBLE_DEVICES"] = "1"``; to say the same again changes nothing."""
+    if not isinstance(key, Const):
+        return
+    before = machine.read(machine.module_frame, _cell(key))
+    machine.write(machine.module_frame, _cell(key), value)
+    if key.value == "CUDA_VISIBLE_DEVICES" and value != before:
         numbering.restrict(machine, value, node)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from placement_lint.flow.devices import current_is_chosen
 from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import ABSENT, Const, Device, Fact, Value, alternatives
@@ -30,8 +31,11 @@ def touch(machine: Machine, node: cst.CSTNode) -> None:
 
 
 def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
-    """The variable is assigned: in time, or when the driver has read it already."""
-    touched = machine.read(machine.module_frame, _TOUCHED)
+    """The variable is assigned: in time, or when the driver has read it already.
+
+    Where the process has chosen its GPU by then, it is for those that it starts.
+    """
+    touched = machine.read(machine.module_frame, _TOUCHED) if not current_is_chosen(machine) else None
     for guard, fact in alternatives(touched) if touched is not None else ():
         if isinstance(fact, Fact) and isinstance(fact.details, Note):
             with machine.assuming(guard):

@@ -46,7 +46,9 @@ model = nn.Linear(8, 4).to("cuda:0")
     silent="""\
 - The variable is set before CUDA is first touched, also after `import torch`.
 - Only `torch.cuda.device_count()` comes before: it does not initialise CUDA.
-- It is set for other processes, which are started afterwards, or in a copy of the environment.
+- It is set for other processes, which are started afterwards, or in a copy of the environment; as it is where
+  the process has chosen its own GPU, by a computed number, with `torch.cuda.set_device`.
+- It is set again to what it is.
 - `os.environ.setdefault`; a list that is not literal.
 """,
     fix="""\
