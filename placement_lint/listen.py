@@ -51,10 +51,8 @@ def problems_in(
     outcomes: Outcomes | None = None,
 ) -> Hearing:
     """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
-    try:
+    with condition.asking(outcomes.conditions if outcomes is not None else None):
         return _hearing(module, rules, log, surroundings, outcomes)
-    finally:
-        condition.forget()
 
 
 def _hearing(

@@ -423,13 +423,15 @@ def _is_option(machine: Machine, owner: Object) -> bool:
 def _defines(machine: Machine, owner: Object, name: str) -> bool:
     if machine.read(owner.id, name) is not None:
         return True
-    return isinstance(owner.cls, Class) and (find(machine, owner.cls, name) is not None or _reads(owner.cls, name))
+    return isinstance(owner.cls, Class) and (
+        find(machine, owner.cls, name) is not None or _reads(machine, owner.cls, name)
+    )
 
 
-def _reads(cls: Class, name: str) -> bool:
+def _reads(machine: Machine, cls: Class, name: str) -> bool:
     """Whether the methods of a class ask for an attribute: then it is a flag of its own."""
     read = re.compile(rf"\bself\.{name}\b(?!\s*=[^=])")
-    return any(read.search(source_text(one.node)) for one in resolution_order(cls))
+    return any(read.search(source_text(machine.definition(one))) for one in resolution_order(cls))
 
 
 def _write_of_module(

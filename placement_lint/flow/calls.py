@@ -257,7 +257,6 @@ _MODULE_ANNOTATIONS = ("nn.Module", "torch.nn.Module")
 
 def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Value:
     """``Net(...)``: the object, after its ``__init__``."""
-    machine.called.add(cls.node)
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (
@@ -268,8 +267,8 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
         machine.dead = False
-    elif fields := _dataclass_fields(machine, cls):
-        for position, name in enumerate(fields):
+    elif cls.fields:
+        for position, name in enumerate(cls.fields):
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
     return instance
@@ -295,16 +294,6 @@ def _is_detail(machine: Machine) -> bool:
 def _kind_of(cls: Class) -> Kind:
     names = {base.name for base in foreign_bases(cls) if isinstance(base, External)}
     return Kind.DATASET if any(name.endswith("Dataset") for name in names) else Kind.INSTANCE
-
-
-def _dataclass_fields(machine: Machine, cls: Class) -> list[str]:
-    return [
-        statement.target.value
-        for line in cls.node.body.body
-        if isinstance(line, cst.SimpleStatementLine)
-        for statement in line.body
-        if isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name)
-    ]
 
 
 def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.Call) -> Value:

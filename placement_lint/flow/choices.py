@@ -90,7 +90,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     note = Note(node, f"`{text}` is used here")
     for cube in on_cpu[0].cubes if on_cpu else ():
         for answer in cube.answers if cube.machines != NO_GPU else ():
-            answer.question.chooses_cpu = answer.given
+            answer.question.say(chooses_cpu=answer.given)
     if on_cpu and len(places) > 1:
         machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0])))
     for option in options:

@@ -7,14 +7,17 @@ several: three cases are all that decides placement) and how a few questions of 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
+from itertools import takewhile
 from operator import or_
 from typing import NamedTuple
 
 import libcst as cst
 
+from placement_lint.flow.likeness import Likeness
 from placement_lint.source.wording import source_text
 
 # A set of machines as bits, so that conjunction is ``&`` and disjunction is ``|``.
@@ -52,37 +55,64 @@ class Range(NamedTuple):
         return self.subject == other.subject and (self.above >= other.below or other.above >= self.below)
 
 
+class Asked(NamedTuple):
+    """What a question asks: the same for two questions only if they are the same."""
+
+    subject: Hashable
+    rivals: Hashable
+    source: str | cst.CSTNode
+    usual: bool | None
+
+    def is_same(self, other: Asked) -> bool:
+        """Whether two texts ask this; of ``x is not None`` the source is made anew each time."""
+        if not _likeness.same((self.subject, self.rivals, self.usual), (other.subject, other.rivals, other.usual)):
+            return False
+        return self.source is other.source or source_text(self.source) == source_text(other.source)
+
+
 class Question:
     """Something the program asks and the analysis cannot answer.
 
     Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
-    ``Machine.question``). ``rivals`` groups questions of which at most one is answered yes: ``mode == "dp"``,
-    ``mode == "ddp"``. ``usual`` is the answer that goes without saying. ``source`` is how the program words it.
-    ``number`` is higher the later it was first asked, and ``last`` the highest so far. One that is ``passing`` is
-    answered yes on some pass of a loop. What an answer tells of a number's size is its ``range``.
+    ``Machine.question``); :func:`asked` makes them. ``subject`` is what is asked about. ``rivals`` groups questions of
+    which at most one is answered yes: ``mode == "dp"``, ``mode == "ddp"``. ``usual`` is the answer that goes without
+    saying. ``source`` is how the program words it. ``number`` is higher the later it was first asked, and ``last`` the
+    highest so far. One that is ``passing`` is answered yes on some pass of a loop. What an answer tells of a number's
+    size is its ``range``.
     """
 
     last = 0
 
-    def __init__(self, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None) -> None:
-        Question.last = self.number = Question.last + 1
-        self.usual = usual
+    def __init__(self, number: int, asked: Asked) -> None:
+        self.number = number
+        self.asked = asked
+        self.subject, self.rivals, _, self.usual = asked
+        self.yes, self.no = Answer(self, True), Answer(self, False)
+        self.yes.opposite, self.no.opposite = self.no, self.yes
+        self.forget_the_rest()
+
+    def forget_the_rest(self) -> None:
+        """Of all that is said of a question, only what it asks is known."""
+        self.source = self.asked.source
         self.passing = False
         # it tells one of the names that a module exports from the others, of which not all are meant
         self.by_name = False
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
-        self.subject: Hashable = None
-        self.rivals = rivals
-        self.source = source
-        self.yes, self.no = Answer(self, True), Answer(self, False)
-        self.yes.opposite, self.no.opposite = self.no, self.yes
+        self.yes.range = self.no.range = None
+
+    def say(self, **known: object) -> None:
+        """Say of the question what is known only now: ``source``, ``passing``, ``by_name`` or ``chooses_cpu``."""
+        if any(getattr(self, name) != value for name, value in known.items()):
+            vars(self).update(known)
+            said.append(partial(self.say, **known))
 
     def measure(self, subject: Hashable, above: Cut, below: Cut = _NO_END) -> None:
         """Yes says that a number lies between two cuts; no, where there is only one, that it lies before it."""
         self.yes.range = Range(subject, above, below)
         if below == _NO_END:
             self.no.range = Range(subject, _NO_BEGINNING, above)
+        said.append(partial(self.measure, subject, above, below))
 
     @property
     def text(self) -> str:
@@ -93,7 +123,7 @@ class Answer:
     """A question together with yes or no."""
 
     opposite: Answer
-    range: Range | None = None
+    range: Range | None
 
     def __init__(self, question: Question, given: bool) -> None:
         self.question = question
@@ -242,7 +272,39 @@ class Condition:
         return result
 
 
+# Conditions by what they are made of, and all questions by their numbers; those of the last text of a document as well.
 _made: dict[tuple[frozenset[Cube], bool], Condition] = {}
+_asked: dict[int, Question] = {}
+_asked_before: dict[int, Question] = {}
+# What was said of questions after they had been asked, in order: it can be said again.
+said: list[Callable[[], None]] = []
+_likeness = Likeness()
+
+
+def asked(
+    subject: Hashable = None, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None
+) -> Question:
+    """The next question; where the last text of the document asked the same here, the same object as then."""
+    Question.last = number = Question.last + 1
+    this, known = Asked(subject, rivals, source, usual), _asked_before.get(number)
+    if known is not None and known.asked.is_same(this):
+        known.forget_the_rest()
+        question = known
+    else:
+        question = Question(number, this)
+    _asked[number] = question
+    return question
+
+
+def asked_since(number: int) -> list[Question]:
+    """The questions that were asked since one had this number, or none had a higher one, the last first."""
+    return list(takewhile(lambda question: question.number > number, reversed(_asked.values())))
+
+
+def ask_again(questions: Sequence[Question], last: int) -> None:
+    """These questions of the last text are asked again, with the same numbers; ``last`` is the last number after it."""
+    _asked.update((question.number, question) for question in reversed(questions))
+    Question.last = last
 
 
 def of(cubes: frozenset[Cube], widened: bool = False) -> Condition:
@@ -281,11 +343,43 @@ def _without(condition: Condition, known: Condition) -> Condition:
     return _simplified(rest, condition.widened)
 
 
-def forget() -> None:
+class Memory:
+    """The questions and conditions of one text of a document: the next one asks the same, but for a few."""
+
+    def __init__(self) -> None:
+        self.questions: dict[int, Question] = {}
+        self.conditions: dict[tuple[frozenset[Cube], bool], Condition] = {}
+
+
+@contextmanager
+def asking(memory: Memory | None) -> Iterator[None]:
+    """While a program is analysed; questions and conditions of the document's last text are in its ``memory``."""
+    if memory is not None:
+        _asked_before.update(memory.questions)
+        _made.update(memory.conditions)
+    try:
+        yield
+    finally:
+        if memory is not None:
+            memory.questions = {**_asked}
+            memory.conditions = {key: made for key, made in _made.items() if _is_current(made)}
+        _forget()
+
+
+def _is_current(condition: Condition) -> bool:
+    """Whether it hangs on questions, and only on such as were asked in this text."""
+    answers = [answer for cube in condition.cubes for answer in cube.answers]
+    return bool(answers) and all(_asked.get(answer.question.number) is answer.question for answer in answers)
+
+
+def _forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     Question.last = 0
     for remembered in (_opposites, _compete, _both, _exclude, _either, _without):
         remembered.cache_clear()
+    for each in (_asked, _asked_before, said):
+        each.clear()
+    _likeness.forget()
     for key, condition in list(_made.items()):
         if any(cube.answers for cube in condition.cubes):
             del _made[key]

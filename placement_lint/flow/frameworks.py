@@ -123,7 +123,7 @@ def trainer_arguments(machine: Machine, given: Arguments, node: cst.CSTNode) -> 
     """The Trainer's model and inputs, both moved already."""
     device = chosen_device(machine)
     model = modules.new_opaque_module(machine, "transformers.PreTrainedModel", node)
-    machine.labels[model.id] = "model"
+    machine.call_it(model.id, "model")
     modules.settle(machine, model, device, node)
 
     def batch(place: Value) -> Value:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as Table
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import libcst as cst
 
 from placement_lint.flow.condition import answered
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.registries import with_entries
 from placement_lint.flow.values import (
     FALSE,
     MAX_ALTERNATIVES,
@@ -43,6 +46,10 @@ Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
 _FUEL = 60_000
 # A package may gather hundreds of modules by ``import *``, and a name that it lacks is in none of them.
 _SEARCHES = 400
+
+
+# What is known of other modules the more of them runs, and what that may still cost.
+_IMPORTED = ("modules", "places", "units", "loaded", "executed", "gathered", "searches", "fuel")
 
 
 @dataclass
@@ -72,6 +79,19 @@ class Project:
         """What is around the program's file; it counts that somebody asks."""
         self.asked += 1
         return self.around
+
+    @property
+    def imported(self) -> dict[str, Any]:
+        """What has run of other modules, and what was looked for there, by name."""
+        around = {"statements": self.around.statements, "folders": self.around.folders}
+        return around | {name: vars(self)[name] for name in _IMPORTED}
+
+    def imports_again(self, imported: Table[str, Any]) -> None:
+        """Take that to have been imported as well."""
+        for name, entries in self.imported.items():
+            if name in imported:
+                with_entries(entries, imported[name])
+        self.searches, self.fuel = imported.get("searches", self.searches), imported.get("fuel", self.fuel)
 
 
 def begin(machine: Machine, surroundings: Surroundings, execute: Execute) -> None:
@@ -274,7 +294,7 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     for name in names:
         value = attribute(machine, module, name)
         question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the name is {name!r}")
-        question.by_name = True
+        question.say(by_name=True)
         options.append((answered(question, True), value if value is not None else machine.fresh()))
     return machine.either(options)
 

@@ -33,7 +33,8 @@ def trainer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
 def takes_over(machine: Machine, cls: Class) -> None:
     """Lightning moves a module of this class, whether or not that is seen."""
     if has_base(cls, LIGHTNING_MODULES):
-        machine.moved.setdefault(cls.id, Note(cls.node, "Lightning moves the module to the device of its Trainer"))
+        node = machine.definition(cls).name
+        machine.moved.setdefault(cls.id, Note(node, "Lightning moves the module to the device of its Trainer"))
 
 
 def is_step(machine: Machine, instance: Object, method: Function) -> bool:

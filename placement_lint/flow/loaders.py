@@ -140,7 +140,7 @@ def distributed_sampler(machine: Machine, name: str, arguments: Arguments, node:
         machine.emit(SamplerMisused(node, machine.scene, "class"))
     shuffles = arguments.get(3, "shuffle")
     if (shuffles is None and not arguments.spread) or shuffles == TRUE:
-        machine.write(made.id, _LOOPS, Const(frozenset(machine.loops)))
+        machine.write(made.id, _LOOPS, Const(frozenset(machine.loops_around())))
     return made
 
 
@@ -158,7 +158,7 @@ def _check_order(machine: Machine, shuffle: Value, given: Value, node: cst.Call)
 
 def note_set_epoch(machine: Machine, owner: Value) -> None:
     """``owner.set_epoch``: of a sampler made in sight, or of what may lead to any."""
-    machine.loops_setting.update(machine.loops)
+    machine.loops_setting.update(machine.loops_around())
     if isinstance(owner, Object) and owner.cls == External(DISTRIBUTED_SAMPLER):
         machine.samplers_set.add(owner.id)
     elif owner != NONE:
@@ -176,8 +176,10 @@ def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
     """A loader is iterated: in another loop, after a DistributedSampler, and to train on it, that is an epoch."""
     made = machine.read(loader.id, "sampler")
     outside = machine.read(made.id, _LOOPS) if isinstance(made, Object) else None
-    around = [loop for loop in machine.loops if loop.iter is not node and source_text(loop.iter) != "range(1)"]
-    if not around or not isinstance(outside, Const) or machine.read(loader.id, _TARGET) is not None:
+    if not isinstance(outside, Const) or machine.read(loader.id, _TARGET) is not None:
+        return
+    around = [loop for loop in machine.loops_around() if loop.iter is not node and source_text(loop.iter) != "range(1)"]
+    if not around:
         return
     if machine.without_grad:
         # Whoever only evaluates gets the same in any order.

@@ -7,6 +7,7 @@ the rooms for modules, tensors and optimizers keep their facts in its store.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
+from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of, asked
 from placement_lint.flow.events import Event, Scene
 from placement_lint.flow.registries import Registries
 from placement_lint.flow.store import Delta, Store, Watch
@@ -61,6 +62,8 @@ ABROAD = 5_000
 ABROAD_FOR_UNCALLED = 200
 # What code of other files may cost that has nothing to do with tensors.
 PLAIN = 200
+# Forwards in an editor's text have numbers from multiples of this.
+_ROUND = 256
 
 
 @dataclass
@@ -150,6 +153,8 @@ class Machine(Registries):
         self.enclosing: set[int] = set()
         # frames and objects that came up while the program ran: of the branches of a fork, one at most has each
         self._own: set[int] = set()
+        # by the id of a class, those of other files included
+        self.definitions: dict[int, cst.ClassDef] = {}
         self.homes: dict[tuple[int, str], int] = {}
         # by the frame of a module: what it imports everything from
         self.stars: dict[int, list[Import]] = {}
@@ -164,7 +169,7 @@ class Machine(Registries):
         # the other files of the project; None where a program is looked at alone
         self.project: Project | None = None
         # whether a module that is looked at by itself is on a GPU
-        self.own_on_gpu = Question(None, "the module is on a GPU")
+        self.own_on_gpu = asked(source="the module is on a GPU")
         super().__init__()
         # by function, for each parameter whether it may be a tensor
         self.takes_tensors: dict[cst.CSTNode, list[bool]] = {}
@@ -252,23 +257,19 @@ class Machine(Registries):
         return self._last_id
 
     @property
-    def last_number(self) -> int:
-        """Beyond all ids and visits so far."""
-        return max(self._last_id, self._visit)
-
-    @property
     def visits(self) -> int:
         """The last visit that was given a number."""
         return self._visit
 
-    def skip(self, ids: int, visits: int) -> None:
-        """Give so many ids and visits to nothing."""
-        self._last_id += ids
-        self._visit += visits
+    def align(self, slot: int = 0, circle: int = _ROUND) -> None:
+        """Go on with the next numbers that leave ``slot`` when they are divided by ``circle``."""
+        self._last_id += (slot - self._last_id) % circle
+        self._visit += (slot - self._visit) % circle
+        Question.last += (slot - Question.last) % circle
 
-    def number_from(self, number: int) -> None:
-        """Give ids and visits beyond that number from here on."""
-        self._last_id = self._visit = max(number, self.last_number)
+    def number(self, ids: int, visits: int) -> None:
+        """Go on after these."""
+        self._last_id, self._visit = ids, visits
 
     def new_namespace(self) -> int:
         """The id of a frame or class."""
@@ -312,6 +313,26 @@ class Machine(Registries):
             self.abroad -= self.path.effort
         else:
             self.spent += 1
+
+    @property
+    def recollects(self) -> bool:
+        """Whether the statement that runs may be known from an editor's last text.
+
+        The forward of a model that the program calls is known as a whole, or not at all.
+        """
+        return self.remembers and (self.standalone or not self.in_forward) and self.at_home
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what runs now is compared with an editor's last text."""
+        return self.recollection is not None and not (self.rehearsing or self.made or self.is_abroad)
+
+    @contextmanager
+    def without_recollection(self) -> Iterator[None]:
+        """All that runs here runs indeed."""
+        recollection, self.recollection = self.recollection, None
+        yield
+        self.recollection = recollection
 
     @property
     def is_abroad(self) -> bool:
@@ -359,6 +380,13 @@ class Machine(Registries):
             registries.update({name: vars(self)[name] for name in registries})
             vars(self).update(before)
 
+    def noted(self, registry: str, key: Hashable) -> Any:
+        """What is noted of one thing in a registry that is only asked so."""
+        entry = vars(self)[registry].get(key)
+        if self.store.watch is not None:
+            self.store.watch.noted.setdefault((registry, key), entry)
+        return entry
+
     def fresh(self, text: str | cst.CSTNode = "", type: str = "", scattered: bool = False) -> Symbol:
         """A value of which nothing is known, but perhaps its type, or that it depends on the rows of a replica."""
         return Symbol(self.new_id(), text, type=type, scattered=scattered)
@@ -372,17 +400,29 @@ class Machine(Registries):
         type: str = "",
     ) -> Symbol:
         """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
-        self.store.ask(owner)
-        parts = self._parts.setdefault(owner, {})
-        symbol = parts.get(key)
+        symbol = self.known_part(owner, key)
         if symbol is None:
-            symbol = parts[key] = Symbol(self.new_id(), text, parent, type)
-            if parent is not None:
-                self.outer[symbol.id] = owner
+            symbol = Symbol(self.new_id(), text, parent, type)
+            self._add_part(owner, key, symbol)
         return symbol
 
-    def parts(self, owner: int) -> list[Symbol]:
-        return list(self._parts.get(owner, {}).values())
+    def _add_part(self, owner: int, key: object, symbol: Symbol) -> None:
+        self._parts.setdefault(owner, {})[key] = symbol
+        if symbol.parent is not None:
+            self.outer[symbol.id] = owner
+
+    def known_part(self, owner: int, key: object) -> Symbol | None:
+        """The unknown value under ``key``, if somebody asked for it."""
+        symbol = self._parts.get(owner, {}).get(key)
+        if self.store.watch is not None:
+            self.store.watch.parts.setdefault((owner, key), symbol)
+        return symbol
+
+    def parts(self, owner: int) -> Many[Symbol]:
+        parts = tuple(self._parts.get(owner, {}).values())
+        if self.store.watch is not None and owner <= self.store.watch.newest:
+            self.store.watch.all_parts.setdefault(owner, parts)
+        return parts
 
     def new_object(self, kind: Kind, cls: Class | External, node: cst.CSTNode, text: str = "") -> Object:
         made = Object(self.new_id(), kind, cls, node, text)
@@ -399,6 +439,33 @@ class Machine(Registries):
         result = self.new_object(Kind.DICT, External("builtins.dict"), node)
         self.store.write(result.id, "#map", content)
         return result
+
+    # --- what comes up again -----------------------------------------------------------------------------
+
+    def known_of(self, identities: set[int]) -> dict[str, Any]:
+        """What there is to know of frames, classes and objects that the store does not keep."""
+        frames = self.parents.keys() & identities
+        return {
+            "definitions": {cls: self.definitions[cls] for cls in self.definitions.keys() & identities},
+            "parents": {frame: self.parents[frame] for frame in frames},
+            "_roots": {frame: self._roots[frame] for frame in frames},
+            "namespaces": self.namespaces & identities,
+            "enclosing": self.enclosing & identities,
+            "_own": self._own & identities,
+        }
+
+    def know(self, known: Table[str, Any]) -> None:
+        """Know that of frames, classes and objects again."""
+        for name, entries in known.items():
+            getattr(self, name).update(entries)
+        self.store.passing.update(frame for frame, parent in known["parents"].items() if parent is not None)
+
+    def know_parts(self, parts: Table[tuple[int, object], Symbol]) -> None:
+        for (owner, key), symbol in parts.items():
+            self._add_part(owner, key, symbol)
+
+    def know_questions(self, questions: Table[Hashable, Question]) -> None:
+        self._questions.update(questions)
 
     # --- reading and writing cells -----------------------------------------------------------------------
 
@@ -434,18 +501,24 @@ class Machine(Registries):
         """Whether the forward of a module is looked at by itself: its tensors are taken to be where the module is."""
         return self.standalone and bool(self.in_forward)
 
+    def known_question(self, subject: Hashable) -> Question | None:
+        """The question about ``subject``, if it was asked."""
+        known = self._questions.get(subject)
+        if self.store.watch is not None:
+            self.store.watch.questions.setdefault(subject, known)
+        return known
+
     def question(self, subject: Hashable, rivals: Hashable = None, text: str | cst.CSTNode = "") -> Question:
         """The question about ``subject``: the same object each time it is asked."""
-        known = self._questions.get(subject)
+        known = self.known_question(subject)
         if known is None:
-            known = self._questions[subject] = Question(rivals, text)
-            known.subject = subject
+            known = self._questions[subject] = asked(subject, rivals, text)
         return known
 
     @staticmethod
     def opaque(text: str | cst.CSTNode = "") -> Question:
         """A question that nothing else can be the same as."""
-        return Question(None, text)
+        return asked(source=text)
 
     def hangs_on_later(self, question: Question) -> bool:
         """Whether something that the running branch wrote hangs on what was asked after this question."""
@@ -733,6 +806,13 @@ class Machine(Registries):
         if self.project is not None and (site := self.site) is not None:
             self.sites.setdefault(node, {})[site] = None
 
+    def definition(self, cls: Class) -> cst.ClassDef:
+        """Where a class is defined, and all that stands in it."""
+        definition = self.definitions[cls.id]
+        if self.store.watch is not None:
+            self.store.watch.definitions.setdefault(cls.id, definition)
+        return definition
+
     # --- names ---------------------------------------------------------------------------------------------
 
     @property
@@ -742,15 +822,33 @@ class Machine(Registries):
     def label(self, value: Value, default: str = "") -> str:
         """How the program names a thing."""
         if isinstance(value, (Object, Symbol)):
-            return source_text(self.labels.get(value.id, "")) or value.text or default
+            return source_text(self.noted("labels", value.id) or "") or value.text or default
         return default
+
+    def call_it(self, identity: int, name: str | cst.CSTNode) -> None:
+        """The program names a thing; the first of its names stays."""
+        if self.noted("labels", identity) is None:
+            self.labels[identity] = name
+
+    def block_around(self) -> tuple[Many[cst.CSTNode], int]:
+        """The block of the simple statement that is running, and its place there."""
+        if self.store.watch is not None:
+            self.store.watch.around.append(self.block)
+        return self.block
+
+    def loops_around(self) -> Many[cst.For]:
+        """The loops that are running, inside each other."""
+        if self.store.watch is not None:
+            self.store.watch.around.extend(self.loops)
+        return self.loops
 
     def wraps_here(self, identity: int) -> tuple[Note, ...]:
         """Where this module is wrapped, if that says something of this place.
 
         In a function that nobody calls, only what that same run did before: another method may not have run.
         """
-        if self.standalone and not self.wrapped_in.get(identity, set()).intersection(self.running):
+        running = {frame.id for frame in self.frames[1:]}
+        if self.standalone and self.wrapped_in.get(identity, set()).isdisjoint(running):
             return ()
         return tuple(self.wraps.get(identity, ()))
 

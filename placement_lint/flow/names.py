@@ -24,7 +24,7 @@ def bind(machine: Machine, name: str, value: Value) -> None:
 def christen(machine: Machine, value: Value, name: str | cst.CSTNode) -> None:
     """Remember under which name the program first knew an object: messages call it that."""
     if isinstance(value, Object):
-        machine.labels.setdefault(value.id, name)
+        machine.call_it(value.id, name)
 
 
 def declare_global(machine: Machine, name: str, nonlocal_: bool) -> None:

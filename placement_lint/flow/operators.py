@@ -229,7 +229,7 @@ def _question(machine: Machine, left: Value, right: Value, operator: type, node:
     subject = (operator.__name__, left, right)
     if flag is not None:
         question = flag
-        flag.source = flag.source or text
+        flag.say(source=flag.source or text)
     elif operator in (cst.Equal, cst.Is):
         question = machine.question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
     else:

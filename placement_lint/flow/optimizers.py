@@ -86,7 +86,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
         _report_non_leaves(machine, params, node)
     machine.lift(lambda *_: _take(machine, optimizer, params), *coverage.flags(machine, params))
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
-    machine.write(optimizer.id, _BLOCK, Fact("block", machine.block))
+    machine.write(optimizer.id, _BLOCK, Fact("block", machine.block_around()))
     machine.write(optimizer.id, _STRANDED, _TOGETHER)
     machine.optimizers.append(optimizer)
     if OPTIMIZERS[name].eager:
@@ -137,7 +137,7 @@ def _note_unfrozen(
     if missed:
         known = machine.read(optimizer.id, _STALE)
         earlier = known.items if isinstance(known, Sequence) else ()
-        what = _Stale(node, "", "unfrozen", missed, missed, machine.block)
+        what = _Stale(node, "", "unfrozen", missed, missed, machine.block_around())
         machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"unfrozen {id(node)}", what))))
     return NONE
 
@@ -383,7 +383,7 @@ def renewed(
     written = source_text(node.args[0].value) if isinstance(node, cst.Call) and node.args else "the model"
     label, fresh = machine.label(module, written), frozenset({machine.new_id()})
     parts = touched or frozenset(modules.reachable(machine, module))
-    _mark_stale(machine, parts, _Stale(node, label, how, fresh, parts, machine.block))
+    _mark_stale(machine, parts, _Stale(node, label, how, fresh, parts, machine.block_around()))
 
 
 def _refresh(machine: Machine, optimizer: Object, added: frozenset[int]) -> None:

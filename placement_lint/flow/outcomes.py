@@ -7,6 +7,7 @@ libraries, constants, functions and classes, and where nothing that it noted is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 
 import libcst as cst
 
-from placement_lint.flow.condition import Question
+from placement_lint.flow.condition import Memory, Question
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.recollection import Recollection
@@ -37,11 +38,12 @@ from placement_lint.flow.values import (
 )
 from placement_lint.rule import Note
 
-Look: TypeAlias = Callable[[Machine, cst.CSTNode, "Many[Value]", Callable[[], None]], None]
+Definition: TypeAlias = "cst.ClassDef | cst.FunctionDef"
+Look: TypeAlias = Callable[[Machine, Definition, "Many[Value]", Callable[[], None]], None]
 """Looks at a definition, given what it consists of and how to do so."""
 
-# Beyond all numbers that the program's own statements are given, which begin anew with each text.
-_FIRST = 1_000_000_000
+# Each definition has numbers of its own, beyond all that the program's own statements are given.
+_NUMBERS = 2**60
 
 # Where an entry means something only beside those of others, or only if it is the first.
 _WEIGHED = frozenset(
@@ -87,9 +89,8 @@ class _Outcome:
     moved: Table[int, Note | None]
     noted: Table[str, Any]
     log: PlacementLog | None
-    # what it cost, and how many questions it asked
+    # what it cost
     spent: int
-    questions: int
 
     def holds(self, machine: Machine, about: object) -> bool:
         if self.about != about or self.surroundings != _surroundings(machine):
@@ -107,7 +108,6 @@ class _Outcome:
     def tell(self, machine: Machine) -> None:
         """Note what was noted."""
         machine.spent += self.spent
-        Question.last += self.questions
         for name, entries in self.noted.items():
             setattr(machine, name, with_entries(getattr(machine, name), entries))
         if machine.log is not None and self.log is not None:
@@ -122,24 +122,29 @@ class Outcomes:
     """
 
     forwards: Recollection = field(default_factory=Recollection)
+    conditions: Memory = field(default_factory=Memory)
     _known: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
     _again: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
     # definitions of which it is known that nothing can be kept
     _open: set[cst.CSTNode] = field(default_factory=set)
-    _last: int = _FIRST
+    # how many definitions of a name there were so far, and what their numbers begin with
+    _named: Counter[str] = field(default_factory=Counter)
+    _first: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def begin(self, machine: Machine) -> Look:
+    def begin(self) -> Look:
         """How to look at one definition after the other."""
-        machine.number_from(self._last)
         self._again = {}
+        self._named.clear()
         return self._look
 
-    def end(self, machine: Machine) -> None:
-        self._last = machine.last_number
+    def end(self) -> None:
         self._known = self._again
         self._open &= self._known.keys()
 
-    def _look(self, machine: Machine, definition: cst.CSTNode, values: Many[Value], look: Callable[[], None]) -> None:
+    def _look(self, machine: Machine, definition: Definition, values: Many[Value], look: Callable[[], None]) -> None:
+        number = self._number(definition.name.value)
+        machine.number(number, number)
+        Question.last = number
         about = _about(machine, values)
         outcome = self._known.get(definition)
         if outcome is not None and outcome.holds(machine, about):
@@ -149,32 +154,38 @@ class Outcomes:
             look()
             outcome = None
         else:
-            outcome = _outcome(machine, about, values, look)
+            with machine.without_recollection():
+                outcome = _outcome(machine, about, values, look)
             if outcome is None:
                 self._open.add(definition)
         self._again[definition] = outcome
+
+    def _number(self, name: str) -> int:
+        """The same in each text, so that much of what is looked at again is as it was."""
+        self._named[name] += 1
+        return self._first.setdefault((name, self._named[name]), (len(self._first) + 1) * _NUMBERS)
 
 
 def _outcome(machine: Machine, about: object, values: Many[Value], look: Callable[[], None]) -> _Outcome | None:
     """Look, and say what came of it; None where that cannot be kept."""
     surroundings, abroad, moved = _surroundings(machine), _abroad(machine), {**machine.moved}
-    spent, questions = machine.spent, Question.last
+    spent, lasting = machine.spent, machine.namespaces - machine.store.passing
     with machine.store.watched(machine.newest) as watch:
         look()
-    cells = [(cell, value) for cell, value in watch.seen.items() if cell[0] in machine.namespaces]
-    names = {owner: names for owner, names in watch.names.items() if owner in machine.namespaces}
+    cells = [(cell, value) for cell, value in watch.seen.items() if cell[0] in lasting]
+    names = {owner: names for owner, names in watch.names.items() if owner in lasting}
     try:
         seen = {cell: _settled(machine, value) for cell, value in cells}
     except _Unsettled:
         return None
     if about is None or watch.asked or abroad != _abroad(machine):
         return None
-    spent, questions = machine.spent - spent, Question.last - questions
+    spent = machine.spent - spent
     noted, log = _noted(machine, look)
     if not _WEIGHED.isdisjoint(noted):
         return None
     moves = {one: moved.get(one) for one in _classes((*values, *watch.seen.values()))}
-    return _Outcome(about, surroundings, seen, names, moves, noted, log, spent, questions)
+    return _Outcome(about, surroundings, seen, names, moves, noted, log, spent)
 
 
 def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[str, Any], PlacementLog | None]:
@@ -230,7 +241,8 @@ def _settled(machine: Machine, value: Value | None) -> object:
     if isinstance(value, Function) and machine.root(value.frame) == value.frame:
         return Function, value.node, value.frame
     if isinstance(value, Class):
-        return Class, value.id, value.node, *(_settled(machine, base) for base in value.bases)
+        definition = machine.definitions[value.id]
+        return Class, value.id, definition, *(_settled(machine, base) for base in value.bases)
     if isinstance(value, Fact):
         return Fact, value.name, value.details
     if isinstance(value, Imported):

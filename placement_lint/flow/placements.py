@@ -5,7 +5,7 @@ No rule needs this. An analysis that is given no log keeps none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ import libcst as cst
 from placement_lint.flow import modules, wrappers
 from placement_lint.flow.events import Event, OptimizerStale
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import Device, Kind, Object, Placed, Tensor, Value, alternatives
+from placement_lint.flow.values import Class, Device, Kind, Object, Placed, Tensor, Value, alternatives
 from placement_lint.flow.vocabulary import WRAPPERS
 from placement_lint.rule import Note
 
@@ -41,6 +41,8 @@ class Placement:
     places: dict[str, None] | None = field(default_factory=dict)
     trace: dict[Note, None] = field(default_factory=dict)
     objects: dict[int, Object] = field(default_factory=dict)
+    # the class whose attribute it is, until the end of the program, when its definition is the scope
+    owner: Class | None = None
 
 
 class PlacementLog:
@@ -55,7 +57,9 @@ class PlacementLog:
         known = self.placements.get(target)
         if known is None:
             name = machine.text(target)
-            known = self.placements[target] = Placement(name, _scope(machine, name), target, statement)
+            known = self.placements[target] = Placement(
+                name, _scope(machine), target, statement, owner=_owner(machine, name)
+            )
         value = machine.restrict(value)
         if known.places is not None:
             places = _places(machine, value)
@@ -69,12 +73,14 @@ class PlacementLog:
         """An empty one, for a part of the same program."""
         return PlacementLog()
 
-    def take(self, other: PlacementLog) -> None:
-        """All that another log was told, after what this one was."""
+    def take(self, other: PlacementLog, functions: Mapping[cst.CSTNode, cst.CSTNode] | None = None) -> None:
+        """All that another log was told, after what this one was; of ``functions`` those in the place of others."""
+        renamed = functions or {}
         for target, each in other.placements.items():
             known = self.placements.get(target)
             if known is None:
-                known = self.placements[target] = Placement(each.name, each.scope, target, each.statement)
+                scope = renamed.get(each.scope, each.scope) if each.scope is not None else None
+                known = self.placements[target] = Placement(each.name, scope, target, each.statement, owner=each.owner)
             both = None not in (known.places, each.places)
             known.places = {**(known.places or {}), **(each.places or {})} if both else None
             known.trace.update(each.trace)
@@ -96,16 +102,20 @@ class PlacementLog:
         """The program is over: what only now is known of the things behind the names."""
         self.stale = [event for event in events if isinstance(event, OptimizerStale)]
         for placement in self.placements.values():
+            if placement.owner is not None:
+                placement.scope = machine.definitions[placement.owner.id]
             for identity in placement.objects:
                 placement.trace.update(self._notes.get(identity, {}))
                 placement.trace.update(dict.fromkeys(machine.wraps.get(identity, ())))
 
 
-def _scope(machine: Machine, name: str) -> Scope:
-    function = machine.frame.function
-    if function is None:
-        return None
-    return function.owner.node if function.owner is not None and name.startswith("self.") else function.node
+def _scope(machine: Machine) -> Scope:
+    return machine.frame.function.node if machine.frame.function is not None else None
+
+
+def _owner(machine: Machine, name: str) -> Class | None:
+    """The class in whose method ``self.name`` is assigned."""
+    return machine.frame.function.owner if machine.frame.function is not None and name.startswith("self.") else None
 
 
 # --- a value's places --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class Parallel:
 
     node: cst.Call
     scene: Scene
-    process: cst.CSTNode | None
+    process: object
     label: str
     ddp: str
     rank: str
@@ -94,8 +94,8 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
 
 def _belong_together(parallel: Parallel, group: ranks.Group) -> bool:
     """Whether the two happen in one run, and neither under a condition that has nothing to do with the other's."""
-    plain = group.process is parallel.process and not any(cube.answers for cube in parallel.scene.reach.cubes)
-    same_run = group.process is None or group.process is parallel.process
+    plain = group.process == parallel.process and not any(cube.answers for cube in parallel.scene.reach.cubes)
+    same_run = group.process is None or group.process == parallel.process
     return same_run and (plain or parallel.scene.when.implies(group.scene.reach))
 
 

@@ -78,7 +78,7 @@ def analyse(
     if surroundings is not None:
         imports.begin(machine, surroundings, statements.execute_all)
     if outcomes is not None:
-        outcomes.forwards.begin()
+        outcomes.forwards.begin(module)
         machine.recollection = outcomes.forwards
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))

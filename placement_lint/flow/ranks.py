@@ -26,7 +26,7 @@ class Group:
 
     scene: Scene
     note: Note
-    process: cst.CSTNode | None
+    process: object
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Use:
 
     scene: Scene
     note: Note
-    process: cst.CSTNode | None
+    process: object
 
 
 def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -70,14 +70,14 @@ def may_lack_gpus(machine: Machine) -> bool:
     return isinstance(value, Fact) and value.name not in ("", "None", "nccl")
 
 
-def process(machine: Machine) -> cst.CSTNode | None:
-    """What began the process that runs: the call that spawned it, or the function that is looked at by itself.
+def process(machine: Machine) -> object:
+    """What began the process that runs: the call that spawned it, or the frame of what is looked at by itself.
 
     None for what the module's own statements run.
     """
     if machine.spawned:
         return machine.spawned[-1].node
-    return machine.running[0] if machine.standalone and machine.running else None
+    return machine.frames[1].id if machine.standalone and machine.running else None
 
 
 _RANK = re.compile(r"rank|\bgpu\b", re.IGNORECASE)
@@ -223,7 +223,7 @@ def resolve(machine: Machine) -> None:
             used.note.node: used
             for used in machine.uses_of_current
             if used.note.node not in chosen | machine.uses_of_own
-            and used.process is group.process
+            and used.process == group.process
             and not used.scene.reach.excludes(group.scene.reach)
             # where the program may as well choose the CPU it is not made for several GPUs
             and used.scene.reach.implies(used.scene.when)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -60,8 +59,8 @@ class Registries:
         # by the id of a module or class: where one was first moved to CUDA or wrapped
         self.moved: dict[int, Note] = {}
         self.wraps: dict[int, list[Note]] = {}
-        # by the id of a module: the functions that were running when it was wrapped
-        self.wrapped_in: dict[int, set[cst.CSTNode]] = {}
+        # by the id of a module: the frames that were running when it was wrapped
+        self.wrapped_in: dict[int, set[int]] = {}
         # modules and Parameters that some optimizer held at some time, and whose parameters were asked for otherwise
         self.ever_held: set[int] = set()
         self.asked_for: set[int] = set()
@@ -128,7 +127,7 @@ class Registries:
         self.uses_of_own: set[cst.CSTNode] = set()
         # all processes are given GPUs of their own, by a framework or from outside; those that choose theirs
         self.pinned = False
-        self.pinned_processes: set[cst.CSTNode | None] = set()
+        self.pinned_processes: set[object] = set()
         # the program leaves it at forking the workers of its loaders; it uses CUDA outside of them
         self.forks = True
         self.uses_cuda = False
@@ -154,9 +153,8 @@ class Registries:
         self.retained: set[cst.CSTNode] = set()
         # by the copy to the host that does not wait: what reads it first
         self.unfinished_reads: dict[cst.CSTNode, cst.CSTNode] = {}
-        # functions that did nothing that has to do with tensors, and how often; those that did, or may
-        self.idle: Counter[cst.CSTNode] = Counter()
-        self.busy: set[cst.CSTNode] = set()
+        # how often functions did nothing that has to do with tensors; -1 of those that did, or may
+        self.idle: dict[cst.CSTNode, int] = {}
         # inputs of forwards that some forward packs by, and by parameter of a forward what else is handed there
         self.lengths: set[Input] = set()
         self.handed_on: dict[Input, set[Input]] = {}

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
+from typing import Any
 
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.recollection import left_behind
+from placement_lint.flow.registries import REGISTRIES
 from placement_lint.flow.relevance import decides, speaks
 from placement_lint.flow.store import Watch
 from placement_lint.flow.values import (
@@ -44,12 +45,16 @@ def once(
     if machine.rehearsing or machine.root(method.frame) != method.frame:
         return run()
     call = (module.id, method.node, node, _inputs(arguments), machine.circumstances())
-    known = machine.forwards.get(call)
+    known = machine.noted("forwards", call)
     if known is not None and machine.store.is_as_seen(known[0]):
         return _again(machine, known[1])
-    recollection = machine.recollection if not (machine.standalone or machine.is_abroad) else None
-    first = partial(_watched, machine, run, silent=method.name != "forward")
-    value, watch = recollection.run(machine, call, first) if recollection is not None else first()
+    recollection = machine.recollection if machine.remembers else None
+    first = partial(_first, machine, call, run, silent=method.name != "forward")
+    return recollection.run(machine, call, first) if recollection is not None else first()
+
+
+def _first(machine: Machine, call: Hashable, run: Callable[[], Value], silent: bool) -> Value:
+    value, watch = _watched(machine, run, silent)
     if watch is not None:
         machine.forwards[call] = watch, value
     return value
@@ -61,16 +66,49 @@ def _watched(machine: Machine, run: Callable[[], Value], silent: bool) -> tuple[
     Where it is to be ``silent``, what is noted of the whole program counts as well.
     """
     scene = machine.path, machine.reach, machine.tested
-    before = left_behind(machine) if silent else None
+    before = _left_behind(machine) if silent else None
     with machine.store.watched(machine.newest) as watch:
         value = run()
     stays = (machine.path, machine.reach, machine.tested) == scene and not (machine.dead or watch.changed)
-    silently = not silent or left_behind(machine) == before
+    silently = not silent or _left_behind(machine) == before
     return value, watch if stays and silently and not watch.enclosed and _is_plain(value) else None
+
+
+def _left_behind(machine: Machine) -> object:
+    """All that a method may have changed elsewhere: where the program is, what was noted, and what may be spent."""
+    # which statement ran last is asked by that statement only
+    moment = {name: state for name, state in machine.moment().items() if name != "statement"}
+    asked = machine.project.asked if machine.project is not None else 0
+    sizes = [_size(getattr(machine, name)) for name in _LEFT]
+    return moment, sizes, machine.ventures, machine.abroad, machine.plain, asked
+
+
+# What is noted of nodes, or grows with all that comes up, tells nothing.
+_TELLING = {
+    "called",
+    "devices_read",
+    "handed_on",
+    "inputs",
+    "lengths",
+    "read_of_others",
+    "reads",
+    "labels",
+    "outer",
+    "idle",
+}
+_LEFT = tuple(name for name in REGISTRIES if name not in _TELLING)
+
+
+def _size(registry: Any) -> Any:
+    """How much is noted; the content of what is neither a list, a set nor a dict."""
+    if isinstance(registry, dict):
+        return len(registry) + sum(len(entry) for entry in registry.values() if isinstance(entry, (list, set, dict)))
+    return len(registry) if isinstance(registry, (list, set)) else registry
 
 
 # So often has a function done nothing before it is believed to do nothing.
 _ENOUGH = 4
+_BUSY = -1
 
 
 def unless_idle(machine: Machine, function: Function, arguments: Arguments, run: Callable[[], Value]) -> Value:
@@ -79,9 +117,12 @@ def unless_idle(machine: Machine, function: Function, arguments: Arguments, run:
     One that speaks of nothing that has to do with tensors, is given, leaves and returns no such thing, and fills no
     list that somebody may go through, is run a few times only: a file may have a hundred classes that all use it.
     """
-    if not machine.standalone or function.node in machine.busy or _decide(machine, arguments.values()):
+    if not machine.standalone or _decide(machine, arguments.values()):
         return run()
-    if machine.idle[function.node] == _ENOUGH:
+    times = machine.noted("idle", function.node) or 0
+    if times == _BUSY:
+        return run()
+    if times == _ENOUGH:
         return machine.fresh(f"{function.name}()")
     said, newest = len(machine.events), machine.newest
     machine.store.begin()
@@ -91,10 +132,9 @@ def unless_idle(machine: Machine, function: Function, arguments: Arguments, run:
     said_nothing = len(machine.events) == said and not machine.dead
     left_nothing = not any(isinstance(one, Sequence) for one in left) and not _decide(machine, (value, *left))
     idle = said_nothing and left_nothing and _tells_nothing(value)
-    machine.idle[function.node] += idle
     # To look for words in it costs more than all this: it is left until the function would be believed.
-    if not idle or (machine.idle[function.node] == _ENOUGH and speaks(function)):
-        machine.busy.add(function.node)
+    believed = idle and not (times + 1 == _ENOUGH and speaks(function))
+    machine.idle[function.node] = times + 1 if believed else _BUSY
     return value
 
 

@@ -24,7 +24,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
-from placement_lint.flow.condition import ALWAYS, Condition, Question, answered
+from placement_lint.flow.condition import ALWAYS, Condition, answered, asked
 from placement_lint.flow.imports import is_missing, running_file
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, declare_global, import_from, import_name, wanted
@@ -62,7 +62,9 @@ def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
         else:
             machine.spend()
             handler = _EXECUTE.get(type(line))
-            if handler is not None:
+            if handler is not None and machine.recollection is not None and machine.recollects:
+                machine.recollection.execute(machine, line, partial(handler, machine, line))
+            elif handler is not None:
                 handler(machine, line)
     machine.block = outer
 
@@ -184,7 +186,7 @@ def _note_passing(machine: Machine, holds: Condition) -> None:
     variables = frozenset(name for loop in machine.loops for name in _bound_by(loop.target))
     for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
         if not question.passing and not variables.isdisjoint(_NAMES.findall(question.text)):
-            question.passing = True
+            question.say(passing=True)
 
 
 _NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
@@ -314,7 +316,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     if missing is not None:
         _settled_import(machine, node, missing)
         return
-    failed = Question(None, "an exception is raised", usual=False)
+    failed = asked(source="an exception is raised", usual=False)
     catches = _catches_attribute_errors(machine, node)
     machine.expecting_attribute_errors += catches
 
@@ -497,7 +499,9 @@ def _decorator_name(machine: Machine, node: cst.Decorator) -> str:
 
 def _define_class(machine: Machine, node: cst.ClassDef) -> None:
     bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
-    cls = Class(machine.new_namespace(), node, node.name.value, bases, is_module_class(bases), running_file(machine))
+    name, fields = node.name.value, tuple(_fields(node))
+    cls = Class(machine.new_namespace(), name, bases, fields, is_module_class(bases), running_file(machine))
+    machine.definitions[cls.id] = node
     bind(machine, node.name.value, cls)
     if cls.module:
         machine.module_classes.add(node)
@@ -513,6 +517,14 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
         elif isinstance(line, cst.SimpleStatementLine):
             for statement in line.body:
                 _class_variable(machine, cls, statement)
+
+
+def _fields(node: cst.ClassDef) -> Iterator[str]:
+    """``x: int = 0``: names that are annotated in the body of a class, which a dataclass takes as arguments."""
+    for line in node.body.body:
+        for statement in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+            if isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name):
+                yield statement.target.value
 
 
 def _class_variable(machine: Machine, cls: Class, statement: cst.CSTNode) -> None:

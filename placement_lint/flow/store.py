@@ -6,11 +6,14 @@ a branch notes what it overwrites, so that its effect can be read off, undone, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from placement_lint.flow.values import ABSENT, Const, Device, External, Fact, Placed, Value
+import libcst as cst
+
+from placement_lint.flow.condition import Question
+from placement_lint.flow.values import ABSENT, Const, Device, External, Fact, Placed, Symbol, Value
 
 Cell = tuple[int, str]
 Delta = dict[Cell, "Value | None"]
@@ -23,8 +26,9 @@ _NO_PARTS = frozenset({type(None), Const, Device, External, Fact, Placed})
 class Watch:
     """What was seen of the cells of owners with an id up to ``newest``, and whether one of them was changed.
 
-    ``names`` are those under which an owner had values when somebody asked; ``asked`` whether somebody asked for parts
-    of one that are not known, and ``enclosed`` for a variable of a function that was running already. ``outer`` is the
+    ``names`` are those under which an owner had values when somebody asked, and ``named`` the cells that first had one.
+    What else somebody asked for stands with what it was before: the parts of what is not known, one by one or all that
+    an owner had, the questions by their subjects, what is noted of things, the definitions of classes. ``outer`` is the
     watch that was kept when this one began, and goes on.
     """
 
@@ -32,9 +36,24 @@ class Watch:
     outer: Watch | None = None
     seen: dict[Cell, Value | None] = field(default_factory=dict)
     names: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    named: list[Cell] = field(default_factory=list)
+    parts: dict[tuple[int, object], Symbol | None] = field(default_factory=dict)
+    all_parts: dict[int, tuple[Symbol, ...]] = field(default_factory=dict)
+    questions: dict[Hashable, Question | None] = field(default_factory=dict)
+    noted: dict[tuple[str, Hashable], object] = field(default_factory=dict)
+    definitions: dict[int, cst.ClassDef] = field(default_factory=dict)
     changed: bool = False
-    asked: bool = False
+    # a variable was seen of a function that was running already
     enclosed: bool = False
+    # blocks and loops around a statement that ran, which it asked for
+    around: list[object] = field(default_factory=list)
+    # what was written that no branch takes back
+    lasting: dict[Cell, None] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody asked for parts of what was there and is not known."""
+        return any(owner <= self.newest for owner, _ in self.parts)
 
 
 class Store:
@@ -48,33 +67,58 @@ class Store:
         self._journals: list[Delta] = []
         # the frames of functions: what is written there goes when they return
         self.passing: set[int] = set()
-        self._watch: Watch | None = None
+        self.watch: Watch | None = None
 
     def read(self, owner: int, name: str) -> Value | None:
         value = self._cells.get((owner, name))
-        watch = self._watch
+        watch = self.watch
         if watch is not None and owner <= watch.newest:
+            watch.seen.setdefault((owner, name), value)
             if owner in self.passing:
                 watch.enclosed = True
-            else:
-                watch.seen.setdefault((owner, name), value)
         return value
 
     def write(self, owner: int, name: str, value: Value | None) -> None:
         cell = (owner, name)
         before = self._cells.get(cell)
-        watch = self._watch
-        while watch is not None and owner <= watch.newest and owner not in self.passing and before != value:
-            watch.seen.setdefault(cell, before)
-            watch.changed = True
-            watch = watch.outer
-        if self._journals and cell not in self._journals[-1]:
+        if self.watch is not None and owner <= self.watch.newest:
+            self._note_write(cell, before, value)
+        if not self._journals:
+            self._note_lasting((cell,))
+        elif cell not in self._journals[-1]:
             self._journals[-1][cell] = before
         if cell not in self._cells:
-            self._names.setdefault(owner, {})[name] = None
+            self._name(cell)
         if value is not before:
             self._cells[cell] = value
             self._note_change(owner, before, value)
+
+    def _note_write(self, cell: Cell, before: Value | None, after: Value | None) -> None:
+        watch, changes = self.watch, before != after
+        while watch is not None and cell[0] <= watch.newest:
+            watch.seen.setdefault(cell, before)
+            if cell[0] in self.passing:
+                watch.enclosed = True
+            else:
+                watch.changed = watch.changed or changes
+            watch = watch.outer
+
+    def _note_lasting(self, cells: Iterable[Cell]) -> None:
+        if self.watch is not None:
+            self.watch.lasting.update(dict.fromkeys(cells))
+
+    def _name(self, cell: Cell) -> None:
+        """A cell has a value for the first time: what an owner holds comes in that order."""
+        self._names.setdefault(cell[0], {})[cell[1]] = None
+        if self.watch is not None:
+            self.watch.named.append(cell)
+
+    def name_again(self, cells: Iterable[Cell]) -> None:
+        """These had values for the first time, in this order, whether they still have or not."""
+        for cell in cells:
+            if cell not in self._cells:
+                self._cells[cell] = None
+                self._name(cell)
 
     def _note_change(self, owner: int, before: Value | None, after: Value | None) -> None:
         """What an owner holds is to be looked for anew, if one of these may be a part of it."""
@@ -84,8 +128,8 @@ class Store:
     def names(self, owner: int) -> Iterator[str]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
         names = tuple(name for name in self._names.get(owner, ()) if self._cells.get((owner, name)) is not None)
-        if self._watch is not None and owner <= self._watch.newest:
-            self._watch.names.setdefault(owner, names)
+        if self.watch is not None and owner <= self.watch.newest:
+            self.watch.names.setdefault(owner, names)
         return iter(names)
 
     def held(self, owner: int) -> list[tuple[str, Value]]:
@@ -96,7 +140,7 @@ class Store:
             values = ((name, cells.get((owner, name))) for name in names)
             held = [(name, value) for name, value in values if value is not None and type(value) not in _NO_PARTS]
             self._held[owner] = held
-        watch = self._watch
+        watch = self.watch
         if watch is not None and owner <= watch.newest:
             self.names(owner)
             for name, value in held:
@@ -144,6 +188,8 @@ class Store:
             outer = self._journals[-1]
             for cell, value in journal.items():
                 outer.setdefault(cell, value)
+        else:
+            self._note_lasting(journal)
 
     @contextmanager
     def lasting(self) -> Iterator[None]:
@@ -157,33 +203,34 @@ class Store:
     @contextmanager
     def watched(self, newest: int) -> Iterator[Watch]:
         """Note what is read and changed meanwhile of all that is there already."""
-        outer, self._watch = self._watch, Watch(newest, self._watch)
+        outer, self.watch = self.watch, Watch(newest, self.watch)
         try:
-            yield self._watch
+            yield self.watch
         finally:
-            watch, self._watch = self._watch, outer
+            watch, self.watch = self.watch, outer
+            watch.outer = None
             if outer is not None:
-                _tell(watch, outer)
-
-    def ask(self, owner: int) -> None:
-        """Somebody asks for a part of an owner that is not known."""
-        watch = self._watch
-        while watch is not None and owner <= watch.newest:
-            watch.asked = True
-            watch = watch.outer
+                self._tell(watch, outer)
 
     def is_as_seen(self, watch: Watch) -> bool:
         """Whether all that was read is still the same."""
-        return all(self._cells.get(cell) == value for cell, value in watch.seen.items()) and all(
+        return all(self.read(*cell) == value for cell, value in watch.seen.items()) and all(
             tuple(self.names(owner)) == names for owner, names in watch.names.items()
         )
 
-
-def _tell(watch: Watch, outer: Watch) -> None:
-    """What was seen meanwhile, the watch around it has seen as well."""
-    for cell, value in watch.seen.items():
-        if cell[0] <= outer.newest:
-            outer.seen.setdefault(cell, value)
-    for owner, names in watch.names.items():
-        if owner <= outer.newest:
-            outer.names.setdefault(owner, names)
+    def _tell(self, watch: Watch, outer: Watch) -> None:
+        """What was seen meanwhile, the watch around it has seen as well."""
+        for cell, value in watch.seen.items():
+            if cell[0] <= outer.newest:
+                outer.seen.setdefault(cell, value)
+                outer.enclosed = outer.enclosed or cell[0] in self.passing
+        for owner, names in watch.names.items():
+            if owner <= outer.newest:
+                outer.names.setdefault(owner, names)
+        for kind in ("parts", "all_parts", "questions", "noted", "definitions"):
+            known = vars(outer)[kind]
+            for one, before in vars(watch)[kind].items():
+                known.setdefault(one, before)
+        outer.named.extend(watch.named)
+        outer.around.extend(watch.around)
+        outer.lasting.update(watch.lasting)

@@ -15,7 +15,7 @@ from placement_lint.flow.classes import find
 from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import ABROAD_FOR_UNCALLED, Machine
-from placement_lint.flow.outcomes import Outcomes
+from placement_lint.flow.outcomes import Definition, Outcomes
 from placement_lint.flow.values import OWN, Class, Function, Object, Placed, Role, Tensor, Value, alternatives
 from placement_lint.rule import Note
 
@@ -28,19 +28,19 @@ def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None) -> 
     machine.standalone = True
     machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
     numbering.forget_script(machine)
-    look = outcomes.begin(machine) if outcomes is not None else _look
+    look = outcomes.begin() if outcomes is not None else _look
     for cls in list(machine.classes):
         methods = _uncalled_methods(machine, cls)
         if methods:
-            look(machine, cls.node, (cls, *methods), partial(_look_at_class, machine, cls, methods))
+            look(machine, machine.definition(cls), (cls, *methods), partial(_look_at_class, machine, cls, methods))
     for node, function in list(machine.functions.items()):
-        if node not in machine.called:
+        if node not in machine.called and isinstance(node, cst.FunctionDef):
             look(machine, node, (function,), partial(_look_at_function, machine, function))
     if outcomes is not None:
-        outcomes.end(machine)
+        outcomes.end()
 
 
-def _look(_machine: Machine, _definition: cst.CSTNode, _values: Many[Value], look: Callable[[], None]) -> None:
+def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look: Callable[[], None]) -> None:
     look()
 
 
@@ -60,7 +60,12 @@ def _by_itself(machine: Machine) -> Iterator[None]:
 def _look_at_function(machine: Machine, function: Function) -> None:
     with _by_itself(machine):
         arguments = calls.unknown_arguments(machine, function, skip_first=False)
-        calls.call_function(machine, function, arguments, function.node)
+        calls.call_function(machine, function, arguments, _name(function))
+
+
+def _name(function: Function) -> cst.CSTNode:
+    """Where a function is taken to be called that nobody calls: an edit of its body does not make another of it."""
+    return function.node.name if isinstance(function.node, cst.FunctionDef) else function.node
 
 
 def _uncalled_methods(machine: Machine, cls: Class) -> list[Function]:
@@ -80,17 +85,17 @@ def _look_at_class(machine: Machine, cls: Class, methods: Many[Function]) -> Non
 
 def _bare_instance(machine: Machine, cls: Class) -> Object:
     """An instance as its ``__init__`` leaves it, given arguments of which nothing is known."""
-    initialiser = find(machine, cls, "__init__")
+    initialiser, node = find(machine, cls, "__init__"), machine.definition(cls).name
     arguments = Arguments(spread=True)
     if isinstance(initialiser, Function):
         arguments = calls.unknown_arguments(machine, initialiser, skip_first=True)
-    instance = calls.instantiate(machine, cls, arguments, cls.node)
+    instance = calls.instantiate(machine, cls, arguments, node)
     assert isinstance(instance, Object)
     machine.dead = False
     machine.labels[instance.id] = "self"
     lightning.takes_over(machine, cls)
     if cls.module:
-        note = Note(cls.node, "wherever the module is")
+        note = Note(node, "wherever the module is")
         for part in modules.reachable(machine, instance).values():
             machine.write(part.id, modules.PLACE, Placed(OWN, note))
         modules.settle_tensors(machine, instance, OWN)
@@ -119,7 +124,7 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
     if is_step:
         arguments = lightning.step_arguments(arguments)
     elif frameworks.trains_model(instance, method):
-        arguments = frameworks.trainer_arguments(machine, arguments, method.node)
+        arguments = frameworks.trainer_arguments(machine, arguments, _name(method))
     if is_forward:
         taken = calls.takes_tensors(machine, method)
         inputs = tuple(
@@ -135,7 +140,7 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
     receiver: Value = instance.cls if "classmethod" in method.decorators else instance
 
     def run() -> Value:
-        return calls.call_function(machine, method, arguments, method.node, receiver if bound else None)
+        return calls.call_function(machine, method, arguments, _name(method), receiver if bound else None)
 
     if is_forward or is_step:
         creation.run_forward(machine, run)

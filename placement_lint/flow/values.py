@@ -364,12 +364,16 @@ class Function:
 
 @dataclass(frozen=True)
 class Class:
-    """A class of this program. Attributes and methods are cells of ``id``; ``bases`` are in order."""
+    """A class of this program. Attributes and methods are cells of ``id``; ``bases`` are in order.
+
+    ``fields`` are the names that are annotated in its body. Where it is defined, ``Machine.definitions`` knows: what is
+    an edit of one of its methods should not make another class of it.
+    """
 
     id: int
-    node: cst.ClassDef = field(compare=False)
     name: str = field(compare=False)
     bases: tuple[Value, ...] = field(compare=False)
+    fields: tuple[str, ...] = field(default=(), compare=False)
     module: bool = field(default=False, compare=False)  # derives from torch.nn.Module
     file: str = field(default="", compare=False)  # the path of its file, where the program is part of a project
 

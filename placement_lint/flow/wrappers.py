@@ -79,7 +79,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
-    machine.wrapped_in.setdefault(inner.id, set()).update(machine.running)
+    machine.wrapped_in.setdefault(inner.id, set()).update(frame.id for frame in machine.frames)
     rumours.wrapped(machine, inner, name, node)
     for part in modules.reachable(machine, inner).values():
         machine.moved.setdefault(part.id, note)

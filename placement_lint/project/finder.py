@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -175,7 +175,7 @@ class Surroundings:
     looked_at: dict[str, bytes | None] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     # packages without a file of their own
-    _folders: set[str] = field(default_factory=set)
+    folders: set[str] = field(default_factory=set)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
 
     def unit(self, path: str) -> Unit | None:
@@ -217,6 +217,10 @@ class Surroundings:
                 yield unit
             place = self.submodule(place, below.pop(0)) if below else None
 
+    def are_as_before(self, looked_at: Mapping[str, bytes | None]) -> bool:
+        """Whether all that was looked at then is now what it was."""
+        return all(self._read(path) == data for path, data in looked_at.items())
+
     @property
     def reads(self) -> tuple[tuple[str, str | None], ...]:
         """What was looked at: paths with the digests of their contents, None for what did not exist."""
@@ -250,7 +254,7 @@ class Surroundings:
         if package.folder is None:
             return None
         path = os.path.join(package.folder, name)
-        return self._regular(path) or (Place(path, is_file=False) if path in self._folders else None)
+        return self._regular(path) or (Place(path, is_file=False) if path in self.folders else None)
 
     def _root_of(self, root: str, parts: Sequence[str]) -> Place | None:
         """What ``import a.b.c`` binds: the package ``a``, a folder without a file if there is nothing but ``a.b.c``."""
@@ -259,7 +263,7 @@ class Surroundings:
             return found
         if not self._regular(os.path.join(root, *parts)):
             return None
-        self._folders.update(os.path.join(root, *parts[:count]) for count in range(1, len(parts)))
+        self.folders.update(os.path.join(root, *parts[:count]) for count in range(1, len(parts)))
         return Place(first, is_file=False)
 
     def _within(self, folder: str, parts: Sequence[str], name: str | None) -> Place | None:

@@ -13,14 +13,14 @@ from placement_lint.flow.condition import (
     NO_GPU,
     ONE_GPU,
     Condition,
-    Question,
     answered,
     any_of,
+    asked,
     machines,
 )
 
-CUDA, DEBUG = Question(None, "args.cuda"), Question(None, "args.debug")
-DP, DDP = Question("mode", 'mode == "dp"'), Question("mode", 'mode == "ddp"')
+CUDA, DEBUG = asked(source="args.cuda"), asked(source="args.debug")
+DP, DDP = asked(rivals="mode", source='mode == "dp"'), asked(rivals="mode", source='mode == "ddp"')
 
 ATOMS = (
     machines(NO_GPU),
@@ -76,7 +76,7 @@ def test_what_is_given_is_left_out() -> None:
 
 
 def test_a_condition_of_too_many_cases_is_widened_never_narrowed() -> None:
-    questions = [Question(None, f"q{number}") for number in range(20)]
+    questions = [asked(source=f"q{number}") for number in range(20)]
     pairs = [answered(one, True) & answered(other, True) for one, other in itertools.pairwise(questions)]
     wide = any_of(pairs)
     assert all(pair.implies(wide) for pair in pairs)
