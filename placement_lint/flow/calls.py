@@ -477,9 +477,9 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
 
 
 def _brings_along(arguments: Arguments) -> bool:
-    """Whether a module is given what its own class knows nothing of: a tensor that stays where it was made."""
+    """Whether a module is given what its own class knows nothing of: a tensor that its caller keeps, and that stays."""
     options = (option for value in arguments.values() for _, option in alternatives(value))
-    return any(isinstance(option, Tensor) and option.place == CPU for option in options)
+    return any(isinstance(option, Tensor) and option.place == CPU and option.holder is not None for option in options)
 
 
 def _entering(
