@@ -267,7 +267,7 @@ class Condition:
     @cached_property
     def negation(self) -> Condition:
         result = ALWAYS
-        for cube in self.cubes:
+        for cube in sorted(self.cubes, key=_narrowness):
             result = result & _negated(cube)
         return result
 
@@ -375,7 +375,7 @@ def _is_current(condition: Condition) -> bool:
 def _forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     Question.last = 0
-    for remembered in (_opposites, _compete, _both, _exclude, _either, _without):
+    for remembered in (_opposites, _compete, _in_order, _both, _exclude, _either, _without):
         remembered.cache_clear()
     for each in (_asked, _asked_before, said):
         each.clear()
@@ -401,7 +401,7 @@ def answered(question: Question, answer: bool) -> Condition:
 
 
 def _negated(cube: Cube) -> Condition:
-    flipped = [answered(answer.question, not answer.given) for answer in cube.answers]
+    flipped = [answered(answer.question, not answer.given) for answer in sorted(cube.answers, key=hash)]
     if cube.machines != ANY_MACHINE:
         flipped.append(machines(ANY_MACHINE & ~cube.machines))
     return any_of(flipped)
@@ -442,8 +442,14 @@ def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
     return of(frozenset(kept), widened)
 
 
-def _narrowness(cube: Cube) -> int:
-    return len(cube.answers)
+def _narrowness(cube: Cube) -> tuple[int, tuple[int, ...], int]:
+    """Which is narrower; of two that are as narrow, the same one first whatever numbers their questions have."""
+    return len(cube.answers), _in_order(cube.answers), cube.machines
+
+
+@lru_cache(_REMEMBERED)
+def _in_order(answers: Answers) -> tuple[int, ...]:
+    return tuple(sorted(map(hash, answers)))
 
 
 def _union(one: Cube, other: Cube) -> Cube | None:

@@ -143,6 +143,8 @@ class Machine(Registries):
         self.spent = 0
         # how often there was a function of another file to look into
         self.ventures = 0
+        # how often there was no time to look into one
+        self.refused = 0
         # what may still be spent in code of other files that does not matter
         self.plain = PLAIN
         self.parents: dict[int, int | None] = {}
@@ -343,9 +345,10 @@ class Machine(Registries):
         """Whether there is time to look into a function; less for one that has nothing to do with tensors."""
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         self.ventures += abroad
-        if plain and self.plain <= 0:
-            return False
-        return self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
+        affordable = self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
+        affords = affordable and not (plain and self.plain <= 0)
+        self.refused += not affords
+        return affords
 
     @property
     def gives_up(self) -> bool:

@@ -99,6 +99,7 @@ class _Cost(NamedTuple):
     abroad: int
     plain: int
     ventures: int
+    refused: int
 
 
 @dataclass(frozen=True)
@@ -271,13 +272,13 @@ def _numbers(machine: Machine) -> _Numbers:
 
 
 def _cost(machine: Machine) -> _Cost:
-    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.plain, machine.ventures)
+    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.plain, machine.ventures, machine.refused)
 
 
 def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
-    """Whether as little was refused for want of time as would be now."""
-    if now == then:
-        return True
+    """Whether as little would be refused now for want of time as was then."""
+    if cost.refused:
+        return now == then
     spent, fuel = min(now.spent, then.spent), min(now.fuel, then.fuel)
     return fuel + cost.fuel > 0 and (not cost.ventures or now.abroad + cost.abroad + spent // 3 > 0)
 
