@@ -131,7 +131,7 @@ class Answer:
         self._hash = 2 * question.number + given
 
     def __hash__(self) -> int:
-        """The same in every run: the order of a set decides how cases are merged."""
+        """The same in every run, and of a question's two answers the lower where it is no."""
         return self._hash
 
 

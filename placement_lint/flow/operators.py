@@ -16,7 +16,7 @@ from placement_lint.flow import (
     tensors,
     wrappers,
 )
-from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of
+from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of, asked
 from placement_lint.flow.containers import content, length
 from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place
@@ -36,6 +36,7 @@ from placement_lint.flow.values import (
     Function,
     Kind,
     Loaded,
+    Mapping,
     Object,
     Place,
     Role,
@@ -70,10 +71,12 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         return ALWAYS if value.bound > 0 else answered(machine.question(value), True)
     if isinstance(value, Sequence) and value.exact:
         return ALWAYS if value.items else ALWAYS.negation
+    if isinstance(value, Object) and _begins_empty(machine, value, node):
+        # It may be filled where nobody looks, and with what, nobody knows.
+        return answered(asked(usual=False), True)
     if isinstance(value, Object) and value.kind is Kind.LIST:
         size = length(machine, value, node)
-        # What begins as ``[]`` may be filled where nobody looks.
-        if size is not None and not (size == Const(0) and isinstance(value.node, cst.List)):
+        if size is not None:
             return truth(machine, size, node)
     if isinstance(value, (Device, Function)):
         return ALWAYS
@@ -85,6 +88,14 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
         # An unknown value's ``cuda`` may be a method, but here it is a flag.
         return answered(machine.question(value, text=node), True)
     return answered(machine.opaque(text=node), True)
+
+
+def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
+    """Whether nothing was seen to be put into what is written ``[]`` or ``{}``."""
+    if value.kind is Kind.DICT:
+        return isinstance(value.node, cst.Dict) and machine.read(value.id, "#map") == Mapping(())
+    is_list = value.kind is Kind.LIST and isinstance(value.node, cst.List)
+    return is_list and length(machine, value, node) == Const(0)
 
 
 def _truth_under(machine: Machine, guard: Condition, value: Value, node: cst.CSTNode) -> Condition:

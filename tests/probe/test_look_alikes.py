@@ -194,6 +194,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "batch_encoding": "the object has a `to` of its own",
         "fabric": "nothing calls `to`",
         "members": {"kind": "module"},
+        "nothing_added": {"kind": "tensor"},
         "own_to": "the object has a `to` of its own",
         "packed": {"kind": "PackedSequence"},
         "unknown_collate": "the object may have a `to` of its own",
