@@ -164,24 +164,14 @@ class Cube(NamedTuple):
 
     def _agrees(self, other: Cube) -> bool:
         """Whether no question is answered in two ways, and of rivals one at most with yes."""
-        mine, theirs = self.answers, other.answers
-        if not mine.isdisjoint(_opposites(theirs)):
+        few, many = self.answers, other.answers
+        if len(few) > len(many):
+            few, many = many, few
+        # Of a path with hundreds of answers and a test, only the test's are looked at.
+        if not many.isdisjoint(_opposites(few)):
             return False
-        return not (_compete(mine) and _compete(theirs)) or self._bears(theirs)
-
-    def _bears(self, others: Answers) -> bool:
-        """Whether no other answer gives a number another size, or says yes where a rival does."""
-        mine = self.answers
-        for answer in others:
-            extent = answer.range
-            if extent is not None and any(known.range and extent.excludes(known.range) for known in mine):
-                return False
-            rivals = answer.question.rivals
-            if answer.given and rivals is not None:
-                for known in mine:
-                    if known.given and known is not answer and known.question.rivals == rivals:
-                        return False
-        return True
+        competing = _competing(few)
+        return not competing or _bear(competing, _competing(many))
 
     def covers(self, other: Cube) -> bool:
         return self.machines & other.machines == other.machines and self.answers <= other.answers
@@ -193,9 +183,23 @@ def _opposites(answers: Answers) -> Answers:
 
 
 @lru_cache(_REMEMBERED)
-def _compete(answers: Answers) -> bool:
-    """Whether there are any among these that others than their opposites may exclude."""
-    return any(answer.range or (answer.given and answer.question.rivals is not None) for answer in answers)
+def _competing(answers: Answers) -> tuple[Answer, ...]:
+    """Those among them that others than their opposites may exclude."""
+    return tuple(answer for answer in answers if answer.range or (answer.given and answer.question.rivals is not None))
+
+
+def _bear(some: tuple[Answer, ...], others: tuple[Answer, ...]) -> bool:
+    """Whether none gives a number another size, or says yes where a rival does."""
+    for answer in some:
+        extent = answer.range
+        if extent is not None and any(other.range and extent.excludes(other.range) for other in others):
+            return False
+        rivals = answer.question.rivals
+        if answer.given and rivals is not None:
+            for other in others:
+                if other.given and other is not answer and other.question.rivals == rivals:
+                    return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,7 +379,7 @@ def _is_current(condition: Condition) -> bool:
 def _forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     Question.last = 0
-    for remembered in (_opposites, _compete, _in_order, _both, _exclude, _either, _without):
+    for remembered in (_opposites, _competing, _in_order, _both, _exclude, _either, _without):
         remembered.cache_clear()
     for each in (_asked, _asked_before, said):
         each.clear()
