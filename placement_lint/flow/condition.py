@@ -102,10 +102,17 @@ class Question:
         self.yes.range = self.no.range = None
 
     def say(self, **known: object) -> None:
-        """Say of the question what is known only now: ``source``, ``passing``, ``by_name`` or ``chooses_cpu``."""
-        if any(getattr(self, name) != value for name, value in known.items()):
-            vars(self).update(known)
-            said.append(partial(self.say, **known))
+        """Say of the question what is known only now: ``passing``, ``by_name`` or ``chooses_cpu``.
+
+        Whoever repeats it says it too: what said it first may be gone in the next text.
+        """
+        vars(self).update(known)
+        said.append(partial(self.say, **known))
+
+    def word(self, source: cst.CSTNode) -> None:
+        """Word a question that has no wording yet."""
+        self.source = self.source or source
+        said.append(partial(self.word, source))
 
     def measure(self, subject: Hashable, above: Cut, below: Cut = _NO_END) -> None:
         """Yes says that a number lies between two cuts; no, where there is only one, that it lies before it."""

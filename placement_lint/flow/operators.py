@@ -240,7 +240,7 @@ def _question(machine: Machine, left: Value, right: Value, operator: type, node:
     subject = (operator.__name__, left, right)
     if flag is not None:
         question = flag
-        flag.say(source=flag.source or text)
+        flag.word(text)
     elif operator in (cst.Equal, cst.Is):
         question = machine.question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
     else:

@@ -305,7 +305,7 @@ def _around(machine: Machine) -> Many[object]:
 
 def _asked_around(around: Many[object], seen: Watch) -> bool:
     """Whether some of what was around was asked for, and not only what is around statements of functions it called."""
-    return any(one is other or one == other for one in seen.around for other in around)
+    return any(one == other for one in seen.around for other in around)
 
 
 def _before(machine: Machine) -> _Before:

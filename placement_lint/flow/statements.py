@@ -185,7 +185,7 @@ def _note_passing(machine: Machine, holds: Condition) -> None:
         return
     variables = frozenset(name for loop in machine.loops for name in _bound_by(loop.target))
     for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
-        if not question.passing and not variables.isdisjoint(_NAMES.findall(question.text)):
+        if not variables.isdisjoint(_NAMES.findall(question.text)):
             question.say(passing=True)
 
 
@@ -502,7 +502,7 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
     name, fields = node.name.value, tuple(_fields(node))
     cls = Class(machine.new_namespace(), name, bases, fields, is_module_class(bases), running_file(machine))
     machine.definitions[cls.id] = node
-    bind(machine, node.name.value, cls)
+    bind(machine, name, cls)
     if cls.module:
         machine.module_classes.add(node)
     if machine.at_home:

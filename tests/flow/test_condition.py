@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from placement_lint.flow import condition
 from placement_lint.flow.condition import (
     ALWAYS,
     MANY_GPUS,
@@ -13,9 +14,11 @@ from placement_lint.flow.condition import (
     NO_GPU,
     ONE_GPU,
     Condition,
+    Memory,
     answered,
     any_of,
     asked,
+    asking,
     machines,
 )
 
@@ -80,3 +83,27 @@ def test_a_condition_of_too_many_cases_is_widened_never_narrowed() -> None:
     pairs = [answered(one, True) & answered(other, True) for one, other in itertools.pairwise(questions)]
     wide = any_of(pairs)
     assert all(pair.implies(wide) for pair in pairs)
+
+
+def test_what_is_said_again_can_be_said_without_the_first() -> None:
+    with asking(Memory()):
+        question = asked(source="step > 3")
+        question.say(passing=True)
+        begun = len(condition.said)
+        question.say(passing=True)
+        again = condition.said[begun:]
+        question.forget_the_rest()
+        for say in again:
+            say()
+        assert question.passing
+
+
+def test_the_next_text_asks_the_same_question() -> None:
+    memory = Memory()
+    with asking(memory):
+        first, other = asked(("Equal", 1), source="n == 1"), asked(source="flag")
+        both = answered(first, True) & answered(other, False)
+    with asking(memory):
+        assert asked(("Equal", 1), source="n == 1") is first
+        assert asked(source="another flag") is not other
+        assert both.possible
