@@ -54,6 +54,12 @@ def module_of(node: cst.CSTNode, always: bool) -> Replacements:
     return appended(node, "module") if always else module_or_itself(node, node)
 
 
+def module_of_target(statement: cst.CSTNode, always: bool) -> Replacements:
+    """``x.name = value`` becomes ``x.module.name = value``, or ``getattr(x, "module", x).name = value``."""
+    target, _ = _assignment(statement)
+    return module_of(target.value, always) if target is not None else NOTHING
+
+
 def module_or_itself(node: cst.CSTNode, model: cst.CSTNode) -> Replacements:
     """A node becomes ``getattr(model, "module", model)``."""
     text = source_text(model)

@@ -29,6 +29,7 @@ from placement_lint.flow import (
     ranks,
     replicas,
     tensors,
+    wrapper_fields,
     wrappers,
 )
 from placement_lint.flow.arguments import Arguments
@@ -183,6 +184,7 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         if isinstance(found, Function):
             return _method(machine, owner, found, node)
         if found is not None:
+            _note_read(machine, owner, name, node)
             return found
     if owner.kind is Kind.MODULE:
         return _read_of_module(machine, owner, name, node)
@@ -207,6 +209,7 @@ _CONTAINER_METHODS = {"step", "scale", "update", "unscale_", "backward"}
 
 
 def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Attribute) -> Value:
+    wrapper_fields.read(machine, wrapper, name)
     if name == "module" or not wrappers.has_attribute(wrapper, name):
         found = wrappers.read_attribute(machine, wrapper, name, node, machine.text(node.value))
         return found if found is not None else machine.fresh(name)
@@ -359,6 +362,7 @@ def write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CST
 def _write(
     machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> Value:
+    _note_other(machine, owner, node)
     if name == "grad":
         machine.gradients_by_hand = True
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
@@ -438,6 +442,10 @@ def _write_of_module(
     machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> None:
     before = machine.read(owner.id, name)
+    if owner.kind is Kind.WRAPPER:
+        wrapper_fields.written(machine, owner, name, value, node, text)
+    else:
+        wrapper_fields.written_inside(machine, owner, name)
     modules.tended(machine, owner, name)
     if machine.in_forward:
         if machine.replica and owner.id in machine.replicated and not replicas.is_memory_of(value, owner, name):

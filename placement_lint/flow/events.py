@@ -164,6 +164,27 @@ class WrapperAttributeRead(Event):
 
 
 @dataclass(frozen=True)
+class WrapperAttributeWritten(Event):
+    """An attribute is assigned on a wrapper whose module reads its own of that name, another one.
+
+    ``part`` says that it is a layer or a Parameter; ``reads`` are where the module's own is read.
+    """
+
+    label: str
+    wrapper: str
+    name: str
+    wrapped: Note
+    part: bool
+    reads: tuple[Note, ...] = ()
+    # a wrapper is all that it is ever assigned on here
+    always: bool = False
+
+    @property
+    def owner(self) -> str:
+        return self.label.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
 class WrappedTwice(Event):
     """What is wrapped is a wrapper already: ``node`` is the second wrapping, or the one that a loop repeats."""
 

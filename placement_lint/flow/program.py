@@ -22,6 +22,7 @@ from placement_lint.flow import (
     ranks,
     replicas,
     statements,
+    wrapper_fields,
     wrappers,
 )
 from placement_lint.flow.copying import replace
@@ -85,6 +86,7 @@ def analyse(
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
         look_at_the_uncalled(machine, outcomes)
     _resolve_rebinds(machine)
+    wrapper_fields.resolve(machine)
     replicas.resolve(machine)
     coverage.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)

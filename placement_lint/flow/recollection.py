@@ -51,6 +51,7 @@ _NOTED = (
     "tended",
     "uses",
     "uses_of_own",
+    "wrapper_fields",
 )
 # What is noted one after the other, and not asked for before the end.
 _LISTED = (
@@ -64,6 +65,7 @@ _LISTED = (
     "requests",
     "shared_changes",
     "uses_of_current",
+    "wrapper_writes",
 )
 # What is noted of each thing by itself, which the watch sees.
 _WATCHED = ("idle", "labels", "outer")

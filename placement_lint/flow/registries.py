@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Scene,
         SharedTensorChanged,
         VisibleDevicesLate,
+        WrapperAttributeWritten,
     )
     from placement_lint.flow.lengths import Input
     from placement_lint.flow.processes import Parallel
@@ -89,6 +90,10 @@ class Registries:
         self.reads: dict[tuple[int, str], dict[cst.CSTNode, bool]] = {}
         self.rebinds: list[tuple[AttributeRebound, int]] = []
         self.discarded: set[object] = set()
+        # what is assigned on a wrapper (its id) around a module that has another of that name; the attributes of
+        # wrappers that are read, and those of modules in one that are assigned
+        self.wrapper_writes: list[tuple[WrapperAttributeWritten, int, Object]] = []
+        self.wrapper_fields: set[tuple[int, str, Condition]] = set()
         # reductions of per-replica losses, and those whose result is divided afterwards
         self.reduced: list[ReplicaLossReduced] = []
         self.divided: set[cst.CSTNode] = set()
@@ -110,7 +115,7 @@ class Registries:
         # plain tensors that replicas add to: as buffers they would be no better
         self.accumulating: set[tuple[int, str]] = set()
         self.shared_changes: list[tuple[SharedTensorChanged, int, frozenset[str]]] = []
-        # attributes and items that were read, at least once, of something else than a wrapper
+        # attributes and items that were read or assigned, at least once, of something else than a wrapper
         self.read_of_others: set[cst.CSTNode] = set()
         self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
         # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses

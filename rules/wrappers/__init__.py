@@ -15,6 +15,7 @@ from placement_lint.rules.wrappers import (
     unreduced_replica_loss,
     wrapped_twice,
     wrapper_attribute_read,
+    wrapper_attribute_write,
     wrapper_state_dict_prefix,
 )
 
@@ -22,6 +23,7 @@ from placement_lint.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     wrapper_attribute_read.RULE,
+    wrapper_attribute_write.RULE,
     wrapper_state_dict_prefix.RULE,
     unreduced_replica_loss.RULE,
     summed_replica_loss.RULE,

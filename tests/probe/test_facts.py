@@ -11,6 +11,7 @@ from placement_lint.finding import Outcome
 CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     ("DPL101", {"name": "[]"}),
     ("DPL101", {"name": "act", "wrapper": "DistributedDataParallel"}),
+    ("DPL102", {"name": "flag", "part": False, "wrapper": "DistributedDataParallel"}),
     ("DPL103", {"prefixed": False, "into_wrapper": True}),
     ("DPL103", {"strict": False}),
     *(("DPL104", {"use": use}) for use in ("backward", "item", "float", "int", "bool", "format")),

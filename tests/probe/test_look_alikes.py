@@ -456,6 +456,16 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "module": REPAIRED,
         "own_fields": {"name": "device_ids"},
     },
+    "wrapper-attribute-write": {
+        "bare": {"wrapper": ""},
+        "both": REPAIRED,
+        "guards": REPAIRED,
+        "mirrored": "the module inside has the same already",
+        "module": REPAIRED,
+        "own_fields": "the module inside does not read it",
+        "passing_subclass": "this wrapper passes assignments on",
+        "read_back": "the program reads what the wrapper has",
+    },
     "wrapper-state-dict-prefix": {
         "keys_looked_at": {"prefixed": False, "into_wrapper": False},
         "tried": "the exception is dealt with",

@@ -1,0 +1,141 @@
+"""What is meant for the wrapped module is assigned on its wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import WrapperAttributeWritten
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed, is_name
+from placement_lint.rewriting import module_of_target, safe, unsafe
+from placement_lint.rule import Page, Problem, Replay, Rule
+
+PAGE = Page(
+    what="""\
+Reports an attribute that is assigned on a `DataParallel` or `DistributedDataParallel` wrapper although the module
+inside has, and reads, one of that name itself.
+""",
+    why="""\
+The wrapper stores the model as `self.module` and has no `__setattr__` of its own, so that of `nn.Module`
+(torch/nn/modules/module.py) gives the wrapper a new attribute, silently. The module inside goes on with the old one:
+a flag has no effect, and a new layer is beside the model, where it gets no gradient. Its weights are among
+`parameters()` and in the state dict nevertheless. It is so with 0, 1 and more GPUs; where the wrap is under a condition
+such as `device_count() > 1`, only on the machines where the condition is true.
+""",
+    example="""\
+import torch
+import torch.nn as nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+model = nn.DataParallel(Net())
+model.head = nn.Linear(16, 4)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(model.to(device)(torch.randn(16, 8)).shape)
+""",
+    instead="""\
+import torch
+import torch.nn as nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+model = nn.DataParallel(Net())
+model.module.head = nn.Linear(16, 4)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+print(model.to(device)(torch.randn(16, 8)).shape)
+""",
+    silent="""\
+- `model.module.head = …`, and assignments to the variable that still names the bare model.
+- The name is one of the wrapper's own (`device_ids`, `training`), or nothing in the module reads it: the program
+  keeps an account of its own there.
+- The program reads it from the wrapper, or assigns it on the module inside as well.
+- What is assigned is what the module inside has, or may be: `model.config = model.module.config`.
+- Wrappers that pass assignments on: a subclass with a `__setattr__`.
+""",
+    fix="""\
+Assign it on `model.module`. This is safe where nothing but a wrapper is assigned to there. Where the model is wrapped
+on some paths only, `getattr(model, "module", model)` is offered, as unsafe.
+""",
+)
+
+
+def check(event: WrapperAttributeWritten) -> Iterator[Problem]:
+    fix = safe if event.always else unsafe
+    yield Problem(
+        event.node,
+        f"`{event.owner}` is a {event.wrapper}: it gets an attribute of its own, and the module inside goes on with "
+        f"the old `{event.name}`, silently",
+        (event.wrapped, *event.reads[:1]),
+        advice=f"assign `{event.owner}.module.{event.name}`",
+        rewrite=fix("assign it on the wrapped module", module_of_target(event.node, event.always)),
+        facts={"wrapper": event.wrapper, "name": event.name, "part": event.part},
+        replay=_replay(event),
+    )
+
+
+def _replay(event: WrapperAttributeWritten) -> Replay | None:
+    if not is_name(event.label):
+        return None
+    reached = f'not hasattr({event.owner}, "module") or "{event.name}" not in dir({event.owner})'
+    return Replay(watch=(claimed(event.node, reached, "the module inside has its old value"),))
+
+
+def flagged(facts: Facts) -> str:
+    return _assigned(facts, inside=False)
+
+
+def control(facts: Facts) -> str:
+    return _assigned(facts, inside=True)
+
+
+def _assigned(facts: Facts, inside: bool) -> str:
+    from torch import nn
+
+    from placement_lint.probe.bench import in_wrapper
+
+    model = nn.Sequential(nn.Linear(2, 2))
+    new = nn.Linear(2, 2) if facts["part"] else "new"
+    setattr(model, facts["name"], nn.Linear(2, 2) if facts["part"] else "old")
+    wrapper: Any = in_wrapper(model, facts["wrapper"])
+    setattr(model if inside else wrapper, facts["name"], new)
+    done = getattr(model, facts["name"]) is new
+    return "the module has the new value" if done else "the module inside has its old value"
+
+
+EXPERIMENT = Experiment(
+    claim="what is assigned on a wrapper does not reach the module inside",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("its old value"),),
+    facts={"wrapper": "DataParallel", "name": "head", "part": True},
+)
+
+
+RULE = Rule(
+    "DPL102",
+    "wrapper-attribute-write",
+    Severity.WARNING,
+    PAGE,
+    {WrapperAttributeWritten: check},
+    experiment=EXPERIMENT,
+)
