@@ -177,6 +177,11 @@ def first_argument(call: cst.CSTNode, text: str) -> Replacements:
     return ((call.args[0].value, text),) if is_path(call.args[0].value) else NOTHING
 
 
+def argument_copied(call: cst.CSTNode) -> Replacements:
+    """``f(x)`` becomes ``f(x.clone())``."""
+    return appended(call.args[0].value, "clone()") if isinstance(call, cst.Call) and call.args else NOTHING
+
+
 def made_there(move: cst.CSTNode) -> Replacements:
     """``torch.zeros(3).to(device)`` becomes ``torch.zeros(3, device=device)``."""
     made = move.func.value if isinstance(move, cst.Call) and isinstance(move.func, cst.Attribute) else None

@@ -28,6 +28,7 @@ from placement_lint.flow import (
     optimizers,
     ranks,
     replicas,
+    storage,
     tensors,
     wrapper_fields,
     wrappers,
@@ -367,6 +368,8 @@ def _write(
         machine.gradients_by_hand = True
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
         coverage.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
+    if name == "data" and isinstance(owner, Tensor):
+        storage.replaced(machine, owner)
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
@@ -694,6 +697,8 @@ def _write_item(
     if owner == environment.ENVIRON:
         environment.write(machine, key, value, node)
     replicas.change_item(machine, owner, key, value, node)
+    if isinstance(text, cst.Subscript):
+        storage.change(machine, owner, text.value, node)
     if isinstance(owner, (Loaded, StateDict)):
         wrappers.keys_used(machine, owner)
     if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):

@@ -398,6 +398,22 @@ class ParameterLost(Event):
 
 
 @dataclass(frozen=True)
+class ParameterShared(Event):
+    """Two attributes of a module are in the same memory, and one of them is changed. ``node`` made the Parameter.
+
+    ``name`` is the Parameter's attribute, ``changed_name`` the one that is changed, and ``other`` the one that changes
+    with it, which is read at ``reads``; ``both`` says that they are Parameters both.
+    """
+
+    name: str
+    changed_name: str
+    other: str
+    both: bool
+    changed: Note
+    reads: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
 class UnregisteredUsed(Event):
     """A module or Parameter that only a plain list or dict of its owner holds takes part in forward.
 

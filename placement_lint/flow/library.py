@@ -32,6 +32,7 @@ from placement_lint.flow import (
     ranks,
     replicas,
     shapes,
+    storage,
     surgery,
     tensors,
     transfers,
@@ -537,6 +538,8 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         # In place, as all of torch.nn.init: the tensor itself, still a Parameter if it was one.
         first = operands[0][1].tensor
         replicas.change(machine, first, short, replace(arguments, positional=arguments.positional[1:]), node)
+        if name.startswith("torch.nn.init."):
+            storage.change(machine, first, node.args[0].value, node)
         return first
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
         return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)

@@ -12,7 +12,7 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import calls, coverage, creation, ddp, optimizers, surgery
+from placement_lint.flow import calls, coverage, creation, ddp, optimizers, storage, surgery
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive
 from placement_lint.flow.classes import find, foreign_bases, module_base, resolution_order
@@ -469,7 +469,9 @@ def _is_buffer(machine: Machine, module: Object, name: str) -> bool:
 def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
     """``nn.Parameter(t)``"""
     if not isinstance(tensor, Tensor):
-        return Tensor(machine.fresh(), None, Role.PARAMETER, created=node, uid=machine.new_id())
+        made = Tensor(machine.fresh(), None, Role.PARAMETER, created=node, uid=machine.new_id())
+        storage.shared(machine, made, tensor)
+        return made
     note = Note(node, f"Parameter on {describe(tensor.place)} made here")
     made = Tensor(
         tensor.place,
@@ -480,6 +482,7 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
         history=(*tensor.history, note),
         uid=machine.new_id(),
     )
+    storage.shared(machine, made, tensor)
     creation.note_parameter(machine, made, tensor, node)
     coverage.note_parameter(machine, made, node)
     return made

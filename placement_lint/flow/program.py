@@ -22,6 +22,7 @@ from placement_lint.flow import (
     ranks,
     replicas,
     statements,
+    storage,
     wrapper_fields,
     wrappers,
 )
@@ -87,6 +88,7 @@ def analyse(
         look_at_the_uncalled(machine, outcomes)
     _resolve_rebinds(machine)
     wrapper_fields.resolve(machine)
+    storage.resolve(machine)
     replicas.resolve(machine)
     coverage.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)

@@ -64,6 +64,7 @@ _LISTED = (
     "reduced",
     "requests",
     "shared_changes",
+    "shared_parameters",
     "uses_of_current",
     "wrapper_writes",
 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Event,
         OptimizerMisses,
         OptimizerStateStranded,
+        ParameterShared,
         ReplicaLossReduced,
         Scene,
         SharedTensorChanged,
@@ -94,6 +95,9 @@ class Registries:
         # wrappers that are read, and those of modules in one that are assigned
         self.wrapper_writes: list[tuple[WrapperAttributeWritten, int, Object]] = []
         self.wrapper_fields: set[tuple[int, str, Condition]] = set()
+        # the ids of tensors of which Parameters were made, and attributes that change with a Parameter, by their class
+        self.storages: set[int] = set()
+        self.shared_parameters: list[tuple[ParameterShared, int]] = []
         # reductions of per-replica losses, and those whose result is divided afterwards
         self.reduced: list[ReplicaLossReduced] = []
         self.divided: set[cst.CSTNode] = set()

@@ -21,6 +21,7 @@ from placement_lint.flow import (
     methods,
     operators,
     replicas,
+    storage,
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import is_module_class
@@ -97,6 +98,7 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
         methods.extend_list(machine, before, Arguments((value,)), node)
         return
     replicas.update(machine, before, value, node)
+    storage.change(machine, before, node.target, node)
     sources = (node.target, node.value)
     after = machine.lift(
         lambda one, other: operators.arithmetic(machine, one, other, node.operator, sources, node),

@@ -18,6 +18,7 @@ from placement_lint.flow import (
     optimizers,
     replicas,
     shapes,
+    storage,
     transfers,
 )
 from placement_lint.flow.arguments import Arguments
@@ -587,6 +588,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "detach":
         return ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
     replicas.change(machine, tensor, name, arguments, node)
+    storage.change_by_method(machine, tensor, name, receiver, node)
     if name == "get_device":
         return tensor.place
     if name == "retain_grad" and tensor.copied is not None:

@@ -4,6 +4,7 @@ from placement_lint.rules.state import (
     buffer_updated_from_first_chunk,
     module_created_in_forward,
     parameter_lost_by_conversion,
+    parameter_shares_storage,
     requires_grad_without_effect,
     shared_state_in_replica,
     state_rebound_in_replica,
@@ -22,4 +23,5 @@ RULES: tuple[Rule, ...] = (
     buffer_updated_from_first_chunk.RULE,
     module_created_in_forward.RULE,
     requires_grad_without_effect.RULE,
+    parameter_shares_storage.RULE,
 )

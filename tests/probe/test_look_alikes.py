@@ -349,6 +349,15 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "moved_inside": REPAIRED,
         "requires_grad_off": {"conversion": ".requires_grad_()"},
     },
+    "parameter-shares-storage": {
+        "changed_before": "nothing changes the one or the other in place",
+        "copied": {"copied": True},
+        "local_name": "both names are meant to be changed",
+        "never_read": "nothing reads the other",
+        "one_for_each": {"copied": True},
+        "other_memory": {"copied": True},
+        "tied": "it is one Parameter",
+    },
     "parameters-in-replica": {
         "buffers_modules": {"method": "buffers"},
         "named_weight": REPAIRED,
