@@ -28,6 +28,7 @@ from placement_lint.flow import (
     optimizers,
     ranks,
     replicas,
+    schedulers,
     storage,
     tensors,
     wrapper_fields,
@@ -191,6 +192,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         return _read_of_module(machine, owner, name, node)
     if owner.kind is Kind.OPTIMIZER and name == "state":
         optimizers.state_taken(machine, owner)
+    if owner.kind is Kind.OPTIMIZER:
+        return schedulers.groups(machine, owner, name, node)
     if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
         if owner.cls == frameworks.ACCELERATOR and name in frameworks.METHODS:
             return Bound(owner, name, node=node)
@@ -387,6 +390,7 @@ def _write(
                 optimizers.replaced(machine, owner, name, before, value, node)
             machine.write(owner.id, name, value)
             christen(machine, value, text)
+            schedulers.succeeded(machine, text, before, value, node)
     elif isinstance(owner, Symbol):
         if modules.is_module(machine, owner):
             optimizers.replaced(machine, owner, name, machine.read(owner.id, name), value, node)
@@ -467,6 +471,7 @@ def _write_of_module(
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
     machine.write(owner.id, name, stored)
     christen(machine, value, text)
+    schedulers.succeeded(machine, text, before, value, node)
 
 
 def _could_register(machine: Machine, owner: Object, name: str, value: Value) -> bool:
@@ -569,6 +574,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
             return calls.call_function(machine, method, arguments, node, first)
     if isinstance(receiver, Object) and isinstance(cls, Class):
         if name == "__init__":
+            schedulers.given_away(machine, arguments.values(), node)
             machine.write(receiver.id, modules.INITIALISED, TRUE)
             if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
                 machine.write(receiver.id, modules.ITEMS, methods.items_of_container(machine, arguments))
@@ -606,6 +612,8 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         return _item_of_sequence(machine, owner, key)
     if owner == environment.ENVIRON:
         return environment.variable(machine, key, node)
+    if isinstance(owner, Bound):
+        return schedulers.group(machine, owner, key)
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
         if owner.scattered:
@@ -701,11 +709,14 @@ def _write_item(
         storage.change(machine, owner, text.value, node)
     if isinstance(owner, (Loaded, StateDict)):
         wrappers.keys_used(machine, owner)
+    if isinstance(owner, Bound):
+        schedulers.group_changed(machine, owner, node)
     if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):
         optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     if not isinstance(owner, Object):
         return NONE
     creation.note_keeping(machine, value)
+    schedulers.given_away(machine, (value,), node)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
         machine.write(owner.id, "#map", _with_key(machine, mapping, key, value))

@@ -27,6 +27,7 @@ from placement_lint.flow import (
     ranks,
     relevance,
     repetition,
+    schedulers,
     statements,
     tensors,
     transfers,
@@ -263,6 +264,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
         isinstance(initialiser, Function) and not _begins(machine, initialiser, arguments, node)
     ):
         machine.write(instance.id, modules.OUTLINE, Const(True))
+        schedulers.given_away(machine, arguments.values(), node)
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
@@ -271,6 +273,8 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
         for position, name in enumerate(cls.fields):
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
+    else:
+        schedulers.given_away(machine, arguments.values(), node)
     return instance
 
 
@@ -355,6 +359,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
 
 def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
+    schedulers.given_away(machine, arguments.values(), node)
     for value in arguments.values():
         wrappers.may_change(machine, value)
         checkpoints.kept(machine, value)

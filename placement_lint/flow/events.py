@@ -465,6 +465,16 @@ class OptimizerStale(Event):
 
 
 @dataclass(frozen=True)
+class SchedulerOutlived(Event):
+    """A scheduler steps whose optimizer no longer trains. ``node`` is the statement by which another took its place."""
+
+    scheduler: str
+    optimizer: str
+    built: Note
+    stepped: Note
+
+
+@dataclass(frozen=True)
 class OptimizerMisses(Event):
     """A loss depends on trainable parameters that no optimizer ever holds. ``node`` builds the one that steps.
 

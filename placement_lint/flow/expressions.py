@@ -18,6 +18,7 @@ from placement_lint.flow import (
     methods,
     operators,
     optimizers,
+    schedulers,
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import ALWAYS, Condition
@@ -139,7 +140,9 @@ def _tuple(machine: Machine, node: cst.Tuple) -> Value:
 
 
 def _list(machine: Machine, node: cst.List) -> Value:
-    return machine.new_list(_items(machine, list(node.elements)), node)
+    items = _items(machine, list(node.elements))
+    schedulers.given_away(machine, items.items, node)
+    return machine.new_list(items, node)
 
 
 def _set(machine: Machine, node: cst.Set) -> Value:
@@ -155,6 +158,7 @@ def _dict(machine: Machine, node: cst.Dict) -> Value:
         else:
             mapping = _merged(machine, _with_pairs(mapping, pairs), evaluate(machine, element.value))
             pairs = []
+    schedulers.given_away(machine, (value for _, value in pairs), node)
     return new_dict(machine, _with_pairs(mapping, pairs), node)
 
 
@@ -320,6 +324,7 @@ def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst
         if before is not None:
             optimizers.succeeded(machine, target.value, before, value, node)
         bind(machine, target.value, value)
+        schedulers.succeeded(machine, target.value, before, value, node)
     elif isinstance(target, cst.Attribute):
         owner = evaluate(machine, target.value)
         attributes.write(machine, owner, target.attr.value, value, node, target)

@@ -18,6 +18,7 @@ from placement_lint.flow import (
     numbering,
     optimizers,
     replicas,
+    schedulers,
     wrappers,
 )
 from placement_lint.flow.arguments import Arguments
@@ -160,6 +161,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
         machine.write(target.id, "#items", Sequence(kept, exact=name == "clear"))
     for value in added:
         creation.note_keeping(machine, value)
+    schedulers.given_away(machine, added, node)
     if added:
         room = known.items if len(known.items) < LONGEST else known.items[:-1]
         exact = known.exact and len(known.items) < LONGEST
@@ -248,6 +250,8 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
     given = arguments.get(0)
     if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
         optimizers.step(machine, given, node)
+    if name == "step":
+        schedulers.step(machine, receiver, node)
     if name in ("Process", "Pool", "Popen"):
         numbering.hand_down(machine)
     if name == "get" and isinstance(given, Const):

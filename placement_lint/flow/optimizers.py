@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import checkpoints, choices, coverage, creation, ddp, gradients, modules, rumours
+from placement_lint.flow import checkpoints, choices, coverage, creation, ddp, gradients, modules, rumours, schedulers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
@@ -16,6 +16,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     CPU,
     NONE,
+    TRUE,
     Comparison,
     Const,
     Device,
@@ -46,6 +47,7 @@ _STEPPED = "#stepped"
 _STALE = "#stale"  # Sequence of Facts: what was replaced since
 _LEFT_OUT = "#left out"  # Const of the ids that did not ask for gradients when it was built
 _BLOCK = "#block"  # Fact: the statement that builds it
+_GIVEN = "#given"  # Sequence: its parameters and its learning rate, as they were given
 
 
 _TOGETHER = Fact("together")
@@ -88,6 +90,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
     machine.write(optimizer.id, _BLOCK, Fact("block", machine.block_around()))
     machine.write(optimizer.id, _STRANDED, _TOGETHER)
+    machine.write(optimizer.id, _GIVEN, Sequence((params or NONE, arguments.get(1, "lr") or NONE)))
     machine.optimizers.append(optimizer)
     if OPTIMIZERS[name].eager:
         note = Note(node, f"`{_short(name)}` makes its state here, where the parameters are now")
@@ -219,6 +222,24 @@ def has_state(machine: Machine, optimizer: Object) -> bool:
     return machine.read(optimizer.id, _STATE) is not None
 
 
+def has_stepped(machine: Machine, optimizer: Object) -> bool:
+    """Whether it trains on each path that leads here."""
+    return machine.read(optimizer.id, _STEPPED) == TRUE
+
+
+def shares_rates(machine: Machine, one: Object, other: Object) -> bool:
+    """Whether two optimizers were given the same dict as a param group, or the same tensor as their learning rate."""
+    return not _rates(machine, one).isdisjoint(_rates(machine, other))
+
+
+def _rates(machine: Machine, optimizer: Object) -> set[int]:
+    given = machine.read(optimizer.id, _GIVEN)
+    params, rate = given.items if isinstance(given, Sequence) else (NONE, NONE)
+    listed = [content(machine, option) or Sequence(()) for _, option in alternatives(params)]
+    groups = {option.id for items in listed for option in items.items if isinstance(option, Object)}
+    return groups | {option.uid for _, option in alternatives(rate) if isinstance(option, Tensor)}
+
+
 def short(optimizer: Object) -> str:
     """The name of its class, without the package."""
     return _short(optimizer.cls.name)
@@ -237,6 +258,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         _refresh(machine, optimizer, added)
         return NONE
     if name == "load_state_dict":
+        schedulers.given_away(machine, (optimizer,), node)
         checkpoints.restored(machine, arguments.get(0, "state_dict"))
         _catch_up(machine, optimizer)
         note = Note(node, "the loaded state is put where the parameters are now")
@@ -248,6 +270,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
 def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     """``optimizer.step()``: the moment at which what is wrong with an optimizer takes effect."""
     ddp.stepped(machine, optimizer)
+    schedulers.optimizer_stepped(machine, optimizer, node)
     note = Note(node, "stepped here")
     stranded = machine.read(optimizer.id, _STRANDED)
     if stranded is not None:

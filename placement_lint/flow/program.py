@@ -21,6 +21,7 @@ from placement_lint.flow import (
     processes,
     ranks,
     replicas,
+    schedulers,
     statements,
     storage,
     wrapper_fields,
@@ -91,6 +92,7 @@ def analyse(
     storage.resolve(machine)
     replicas.resolve(machine)
     coverage.resolve(machine)
+    schedulers.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)

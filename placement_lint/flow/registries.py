@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ParameterShared,
         ReplicaLossReduced,
         Scene,
+        SchedulerOutlived,
         SharedTensorChanged,
         VisibleDevicesLate,
         WrapperAttributeWritten,
@@ -76,6 +77,13 @@ class Registries:
         self.misses: list[tuple[OptimizerMisses, frozenset[int]]] = []
         # by the id of a module that took a variable's place: itself, the one before, and what is stale by that
         self.successors: dict[int, tuple[Object, int, object]] = {}
+        # schedulers that go on with an optimizer, by its id, whose place another took, by the id of that
+        self.outlived: list[tuple[SchedulerOutlived, int, int]] = []
+        # the ids of optimizers that have schedulers, and of those that others may get hold of, or of their groups, with
+        # where that is; where the groups were only read
+        self.scheduled: set[int] = set()
+        self.optimizers_out: set[tuple[int, cst.CSTNode]] = set()
+        self.groups_read: set[cst.CSTNode] = set()
         # optimizers whose state stayed behind, until the end of the program or a load_state_dict says otherwise
         self.pending: list[tuple[int, OptimizerStateStranded]] = []
         # the program assigns to ``.grad`` itself: gradients may come from anywhere

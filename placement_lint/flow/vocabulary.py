@@ -430,6 +430,27 @@ OPTIMIZERS = {
     "transformers.optimization.AdamW": OptimizerFacts(),
 }  # fmt: skip
 
+# What sets the learning rate of the optimizer that is its first argument.
+SCHEDULERS = {
+    *(
+        f"torch.optim.{name}"
+        for name in (
+            "LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
+            "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ReduceLROnPlateau", "CyclicLR",
+            "OneCycleLR", "SequentialLR",
+        )
+    ),
+    *(
+        f"transformers{place}.get_{name}"
+        for place in ("", ".optimization")
+        for name in (
+            "constant_schedule", "constant_schedule_with_warmup", "linear_schedule_with_warmup",
+            "cosine_schedule_with_warmup", "cosine_with_hard_restarts_schedule_with_warmup",
+            "polynomial_decay_schedule_with_warmup", "inverse_sqrt_schedule",
+        )
+    ),
+}  # fmt: skip
+
 # The names of dtypes, and of the methods that convert to them.
 DTYPES = {
     "float32": "float32", "float": "float32", "float64": "float64", "double": "float64", "float16": "float16",

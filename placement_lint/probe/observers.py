@@ -26,6 +26,13 @@ def adopt(optimizer: Any, part: Any) -> None:
     optimizer.add_param_group({"params": [p for p in parameters_of(part) if id(p) not in held]})
 
 
+def follow(scheduler: Any, optimizer: Any) -> None:
+    """Let a scheduler go on with another optimizer."""
+    for group in optimizer.param_groups:
+        group.setdefault("initial_lr", group["lr"])
+    scheduler.optimizer = optimizer
+
+
 def parameters_of(part: Any) -> list[Any]:
     """Those of a module; of a parameter, that one."""
     return list(getattr(part, "parameters", lambda: [part])())

@@ -8,6 +8,7 @@ from placement_lint.rules.optimizers import (
     optimizer_non_leaf_or_empty,
     optimizer_stale_after_replacement,
     optimizer_state_before_move,
+    scheduler_on_old_optimizer,
 )
 
 from placement_lint.rule import Rule
@@ -20,4 +21,5 @@ RULES: tuple[Rule, ...] = (
     optimizer_stale_after_replacement.RULE,
     optimizer_misses_parameters.RULE,
     optimizer_non_leaf_or_empty.RULE,
+    scheduler_on_old_optimizer.RULE,
 )

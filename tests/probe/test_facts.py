@@ -69,6 +69,7 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     ),
     *(("DPL205", {"how": how}) for how in ("assigned", "succeeded", "copied", "weight_norm")),
     ("DPL205", {"optimizer": "Adam"}),
+    ("DPL208", {"optimizer": "AdamW"}),
     *(("DPL206", {"how": how}) for how in ("a criterion", "a Parameter")),
     *(("DPL207", {"how": how}) for how in (".cuda(…)", ".double()", "`*`", "indexing", "empty", "clipped")),
     *(
