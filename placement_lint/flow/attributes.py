@@ -20,6 +20,7 @@ from placement_lint.flow import (
     gradients,
     imports,
     iteration,
+    leftovers,
     library,
     loaders,
     methods,
@@ -470,6 +471,8 @@ def _write_of_module(
     registrable = before is None and _could_register(machine, owner, name, value)
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
     machine.write(owner.id, name, stored)
+    if machine.in_forward:
+        leftovers.note(machine, owner, name, stored, node)
     christen(machine, value, text)
     schedulers.succeeded(machine, text, before, value, node)
 
@@ -638,7 +641,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
         mapping = aliases.within(mapping, owner.alias)
-        found = mapping.get(key.value) if isinstance(key, Const) else _any(machine, mapping, key)
+        found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else _any(machine, mapping, key)
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
@@ -658,14 +661,22 @@ def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Valu
     if factory is None or factory == NONE:
         return machine.fresh()
     made = calls.call(machine, factory, Arguments(), cst.Call(func=node.value))
-    machine.write(owner.id, "#map", mapping.with_item(key.value, made) if isinstance(key, Const) else mapping)
+    known = isinstance(key, (Const, Device))
+    machine.write(owner.id, "#map", mapping.with_item(_entry(key), made) if known else mapping)
     if isinstance(made, Object) and owner.id in machine.holders:
         machine.holders.setdefault(made.id, machine.holders[owner.id])
     return made
 
 
+def _entry(key: Value) -> object:
+    """Under what a dict has something: a constant, or a device."""
+    return key.value if isinstance(key, Const) else key
+
+
 def _any(machine: Machine, mapping: Mapping, key: Value) -> Value | None:
     """What an unknown key gets: one of the values, each under the condition that the key is its own."""
+    if any(isinstance(name, Device) for name, _ in mapping.items):
+        return None
     values = {value for _, value in mapping.items}
     if mapping.rest is not None or len(values) == 1:
         values.add(mapping.rest or next(iter(values)))
@@ -730,8 +741,8 @@ def _write_item(
 
 
 def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> Mapping:
-    if isinstance(key, Const):
-        return mapping.with_item(key.value, value)
+    if isinstance(key, (Const, Device)):
+        return mapping.with_item(_entry(key), value)
     return Mapping(tuple((name, perhaps_replaced(machine, item)) for name, item in mapping.items), value)
 
 

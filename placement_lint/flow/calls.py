@@ -17,6 +17,7 @@ from placement_lint.flow import (
     creation,
     ddp,
     expressions,
+    leftovers,
     lengths,
     library,
     loaders,
@@ -468,7 +469,7 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
             return call_function(machine, method, entering, node, module)
 
         if outermost:
-            outer = partial(creation.run_forward, machine, run)
+            outer = partial(creation.run_forward, machine, partial(leftovers.keeping, machine, run))
             result = repetition.once(machine, module, method, entering, node, outer)
         else:
             result = run()

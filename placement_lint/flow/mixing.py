@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+import libcst as cst
+
 from placement_lint.flow.events import DevicesMixed
-from placement_lint.flow.values import Device, Source, Symbol, Tensor
+from placement_lint.flow.values import Const, Device, Source, Symbol, Tensor
+from placement_lint.flow.vocabulary import NUMBER_TYPES
 
 
 class Cause(Enum):
     """In the order of precedence: the first that holds is the one to report."""
 
+    LEFT = auto()  # an earlier call of forward left it on the module
     UNREGISTERED = auto()  # the module sits in a plain list
     PLAIN_ATTRIBUTE = auto()
     FIXED_IN_REPLICA = auto()
@@ -22,6 +26,8 @@ class Cause(Enum):
 def cause_of(event: DevicesMixed) -> Cause:
     """What is to blame for the stray operand."""
     stray = event.stray.tensor
+    if event.in_forward and stray.left:
+        return Cause.LEFT if _asks_for_sizes(event) else Cause.ASSUMED
     if _on_some_paths_only(event):
         return Cause.ASSUMED
     if event.stray.unregistered:
@@ -40,6 +46,31 @@ def cause_of(event: DevicesMixed) -> Cause:
 def _on_some_paths_only(event: DevicesMixed) -> bool:
     """A flag of a module that is looked at by itself may well say whether it is on a GPU."""
     return _wherever(event) and not event.scene.reach.implies(event.scene.when)
+
+
+def _asks_for_sizes(event: DevicesMixed) -> bool:
+    """Whether the program comes here under tests that no move changes: of numbers, of flags, of what is there."""
+    known = {answer for cube in event.scene.reach.cubes for answer in cube.answers}
+    asked = {answer for cube in event.scene.when.cubes for answer in cube.answers} - known
+    return all(_is_size_or_flag(answer.question.subject) for answer in asked)
+
+
+def _is_size_or_flag(subject: object) -> bool:
+    """Whether a question is one of numbers or flags; an unknown key, or the result of a call, may hang on a device."""
+    if isinstance(subject, Symbol):
+        return subject.type in NUMBER_TYPES or not isinstance(subject.source, cst.Call)
+    operator, *operands = subject if isinstance(subject, tuple) else ("",)
+    if operator in ("Equal", "Is"):
+        return any(_is_size(operand) for operand in operands)
+    return operator in ("GreaterThan", "GreaterThanEqual", "left out", "hasattr")
+
+
+def _is_size(value: object) -> bool:
+    number = isinstance(value, Const) and isinstance(value.value, (int, float))
+    return number or (isinstance(value, Symbol) and value.type in _SIZES)
+
+
+_SIZES = {*NUMBER_TYPES, "torch.Size"}
 
 
 def _names_a_card(tensor: Tensor) -> bool:

@@ -270,7 +270,10 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
             return True if left == right else _same_device(left, right)
         if NONE in (left, right):
             other = left if right == NONE else right
-            return False if isinstance(other, (Object, Tensor, Device, Sequence, Function, AtLeast)) else None
+            number = isinstance(other, Symbol) and other.type in NUMBER_TYPES
+            return False if number or isinstance(other, (Object, Tensor, Device, Sequence, Function, AtLeast)) else None
+        if isinstance(left, Sequence) and isinstance(right, Sequence):
+            return False if _differ(machine, left, right) else None
         if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
             return False if right.value < left.bound else None
         if isinstance(left, Device) and isinstance(right, Const):
@@ -287,6 +290,12 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
     return None
+
+
+def _differ(machine: Machine, left: Sequence, right: Sequence) -> bool:
+    """Whether some item is surely another one."""
+    pairs = zip(left.items, right.items, strict=False) if left.exact and right.exact else ()
+    return any(_decide(machine, one, other, cst.Equal) is False for one, other in pairs)
 
 
 def _are_other_types(left: External, right: External) -> bool:

@@ -147,9 +147,9 @@ def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], el
 
 
 def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
-    """Whether a forward assigns the attribute anew, and uses what ``__init__`` left there under a condition only."""
+    """Whether a forward assigns the attribute anew, and uses what ``__init__`` put there under a condition only."""
     holder = event.stray.tensor.holder
-    if holder is None or not all(cube.answers for cube in event.scene.when.cubes):
+    if holder is None or event.stray.tensor.left or not all(cube.answers for cube in event.scene.when.cubes):
         return False
     return (attributes.identity(holder.owner), holder.name) in machine.changed
 

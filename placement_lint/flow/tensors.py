@@ -268,6 +268,8 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
             return home
         if home.tensor.place == OWN and machine.path.excludes(answered(machine.own_on_gpu, True)):
             return home
+    elif home.tensor.place == CPU and home.tensor.scalar is not False:
+        return home
     if not _blamed_elsewhere(machine, stray.tensor):
         machine.emit(_mixed(machine, operation, stray, home, node))
         either = not (machine.in_forward or stray.whole or home.whole)
@@ -383,7 +385,9 @@ _TELLS_A_TENSOR = "device|dtype|shape|size|dim|view|reshape|permute|transpose|un
 
 
 def _is_stray(one: Tensor, other: Tensor) -> bool:
-    """Whether the first is the one out of place: what is on the CPU, what names a card, what was just made."""
+    """Whether the first is the one out of place: what an earlier call left, is on the CPU, names a card, or is new."""
+    if one.left != other.left:
+        return one.left
     if (one.place == CPU) != (other.place == CPU):
         return one.place == CPU
     if isinstance(one.place, Device) and one.place.kind in ("replica", "own"):
@@ -415,6 +419,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         modules=modules,
         history=home.history,
         holder=home.holder,
+        left=home.left,
         entered=_entry(operands),
         split=shapes.joined(operands),
         synced=frozenset().union(*(tensor.synced for tensor in operands)),
@@ -570,8 +575,9 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         transfers.read(machine, tensor, receiver, node)
     if name in ("to", "cuda", "cpu", "type_as", "pin_memory"):
         return _moved_by(machine, tensor, name, arguments, node)
-    if name == "type" and arguments.values():
-        return _typed(machine, tensor, arguments.get(0, "dtype") or NONE, node)
+    if name == "type":
+        dtype = next(iter(arguments.values()), None)
+        return _typed(machine, tensor, dtype, node) if dtype is not None else machine.fresh(node, "str")
     if name == "numpy":
         if arguments.keyword("force") != Const(True):
             read_on_host(machine, Operand(receiver, tensor), node)

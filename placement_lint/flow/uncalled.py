@@ -9,7 +9,7 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import calls, creation, frameworks, lightning, modules, numbering
+from placement_lint.flow import calls, creation, frameworks, leftovers, lightning, modules, numbering
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.condition import ALWAYS
@@ -143,7 +143,9 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
         return calls.call_function(machine, method, arguments, _name(method), receiver if bound else None)
 
     if is_forward or is_step:
-        creation.run_forward(machine, run)
+        call = partial(leftovers.keeping, machine, run)
+        creation.run_forward(machine, call)
+        leftovers.call_again(machine, instance, call)
         machine.in_forward.pop()
     else:
         run()

@@ -229,6 +229,8 @@ class Tensor:
     loaded: bool = False
     # in a replica: the dimension along which DataParallel split it, which is that of the batch
     split: int | None = None
+    # a call of forward that has ended left it on its module, as ``holder`` says
+    left: bool = False
     # the place is taken for granted, not seen: an unknown argument of a forward
     assumed: bool = False
     # it comes of two tensors that do not go together: it is there if the stray one is moved, and not the other
@@ -260,7 +262,7 @@ class Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
         moved = replace(self, place=place, history=history, source=source, assumed=False, mended=False)
-        return replace(moved, holder=None, memory=None, copied=None, unfinished=None, entered=None, uid=0)
+        return replace(moved, holder=None, left=False, memory=None, copied=None, unfinished=None, entered=None, uid=0)
 
 
 class Kind(Enum):

@@ -7,6 +7,7 @@ from placement_lint.rules.state import (
     parameter_shares_storage,
     requires_grad_without_effect,
     shared_state_in_replica,
+    stale_device_cache,
     state_rebound_in_replica,
     unregistered_container,
     unregistered_tensor_attribute,
@@ -23,5 +24,6 @@ RULES: tuple[Rule, ...] = (
     buffer_updated_from_first_chunk.RULE,
     module_created_in_forward.RULE,
     requires_grad_without_effect.RULE,
+    stale_device_cache.RULE,
     parameter_shares_storage.RULE,
 )
