@@ -177,6 +177,12 @@ def first_argument(call: cst.CSTNode, text: str) -> Replacements:
     return ((call.args[0].value, text),) if is_path(call.args[0].value) else NOTHING
 
 
+def operand_itself(node: cst.CSTNode) -> Replacements:
+    """``f(x, y)``, ``x.name()`` and ``x.name`` become ``x``."""
+    operand = node.args[0].value if isinstance(node, cst.Call) and node.args else receiver(node)
+    return ((node, source_text(operand)),)
+
+
 def argument_copied(call: cst.CSTNode) -> Replacements:
     """``f(x)`` becomes ``f(x.clone())``."""
     return appended(call.args[0].value, "clone()") if isinstance(call, cst.Call) and call.args else NOTHING

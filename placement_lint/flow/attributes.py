@@ -14,6 +14,7 @@ from placement_lint.flow import (
     checkpoints,
     coverage,
     creation,
+    cuts,
     devices,
     environment,
     frameworks,
@@ -374,6 +375,7 @@ def _write(
         coverage.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
     if name == "data" and isinstance(owner, Tensor):
         storage.replaced(machine, owner)
+        cuts.changed(machine, owner)
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
@@ -464,6 +466,7 @@ def _write_of_module(
         machine.written.add((owner.id, name))
         machine.changed.add((identity(owner), name))
     coverage.registered(machine, value)
+    cuts.tied(machine, owner, value)
     _report_lost_parameter(machine, owner, name, before, value, node)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)
@@ -695,6 +698,7 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
             known = -len(sequence.items) <= position < len(sequence.items)
             return sequence.items[position] if known else machine.fresh()
         return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
+    cuts.collected(machine, *sequence.items)
     if sequence.items and not isinstance(key, Const):
         # In a loop that fills the list, what was just put there is meant.
         return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
@@ -716,6 +720,9 @@ def _write_item(
     if owner == environment.ENVIRON:
         environment.write(machine, key, value, node)
     replicas.change_item(machine, owner, key, value, node)
+    if isinstance(owner, Tensor):
+        cuts.changed(machine, owner)
+        cuts.written_into(machine, value)
     if isinstance(text, cst.Subscript):
         storage.change(machine, owner, text.value, node)
     if isinstance(owner, (Loaded, StateDict)):
@@ -728,6 +735,7 @@ def _write_item(
         return NONE
     creation.note_keeping(machine, value)
     schedulers.given_away(machine, (value,), node)
+    cuts.collected(machine, value)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
         machine.write(owner.id, "#map", _with_key(machine, mapping, key, value))

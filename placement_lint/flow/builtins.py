@@ -9,6 +9,7 @@ import libcst as cst
 from placement_lint.flow import (
     attributes,
     calls,
+    cuts,
     devices,
     gradients,
     imports,
@@ -59,6 +60,7 @@ _TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "en
 
 def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name in _TAKES_ALL:
+        cuts.collected(machine, *arguments.positional)
         for value in arguments.positional:
             gradients.consume(machine, value, node)
     handler = _BUILTINS.get(name)

@@ -15,6 +15,7 @@ from placement_lint.flow import (
     checkpoints,
     coverage,
     creation,
+    cuts,
     ddp,
     expressions,
     leftovers,
@@ -364,6 +365,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     for value in arguments.values():
         wrappers.may_change(machine, value)
         checkpoints.kept(machine, value)
+        cuts.written_into(machine, value)
         if isinstance(value, Tensor):
             machine.asked_for.add(value.uid)
         if isinstance(value, Object):

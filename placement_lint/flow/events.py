@@ -489,6 +489,20 @@ class OptimizerMisses(Event):
 
 
 @dataclass(frozen=True)
+class GradientLost(Event):
+    """A forward cuts a value off, and what lies before is held by an optimizer and reached by no backward at all.
+
+    ``node`` is the cut, ``how`` what cuts.
+    """
+
+    text: str
+    how: str
+    optimizer: str
+    backward: Note
+    stepped: Note
+
+
+@dataclass(frozen=True)
 class NonLeafOptimized(Event):
     """An optimizer is given a tensor that was computed from the leaf that was meant; ``made`` is where."""
 

@@ -11,6 +11,7 @@ import libcst as cst
 from placement_lint.flow import (
     attributes,
     calls,
+    cuts,
     gradients,
     imports,
     iteration,
@@ -142,11 +143,16 @@ def _tuple(machine: Machine, node: cst.Tuple) -> Value:
 def _list(machine: Machine, node: cst.List) -> Value:
     items = _items(machine, list(node.elements))
     schedulers.given_away(machine, items.items, node)
-    return machine.new_list(items, node)
+    return _new_list(machine, items, node)
 
 
 def _set(machine: Machine, node: cst.Set) -> Value:
-    return machine.new_list(replace(_items(machine, list(node.elements)), exact=False), node)
+    return _new_list(machine, replace(_items(machine, list(node.elements)), exact=False), node)
+
+
+def _new_list(machine: Machine, items: Sequence, node: cst.CSTNode) -> Object:
+    cuts.collected(machine, *items.items)
+    return machine.new_list(items, node)
 
 
 def _dict(machine: Machine, node: cst.Dict) -> Value:
@@ -159,6 +165,7 @@ def _dict(machine: Machine, node: cst.Dict) -> Value:
             mapping = _merged(machine, _with_pairs(mapping, pairs), evaluate(machine, element.value))
             pairs = []
     schedulers.given_away(machine, (value for _, value in pairs), node)
+    cuts.collected(machine, *(value for _, value in pairs))
     return new_dict(machine, _with_pairs(mapping, pairs), node)
 
 
@@ -214,7 +221,7 @@ def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst
     values, exact, iterable = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt))
     if isinstance(iterable, Parameters) and any(".requires_grad" in machine.text(test) for test in node.for_in.ifs):
         values = [replace(iterable, named=False, trainable=True, uid=0)]
-    made = machine.new_list(Sequence(tuple(values), exact), node)
+    made = _new_list(machine, Sequence(tuple(values), exact), node)
     if isinstance(node, cst.GeneratorExp):
         return gradients.over(machine, made, iterable)
     gradients.consume(machine, iterable, node)
@@ -228,6 +235,7 @@ def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
     pairs, _, iterable = _comprehended(machine, node.for_in, pair)
     gradients.consume(machine, iterable, node)
     known = [(item.items[0], item.items[1]) for item in pairs if isinstance(item, Sequence)]
+    cuts.collected(machine, *(value for _, value in known))
     return new_dict(machine, _with_pairs(Mapping(()), known), node)
 
 

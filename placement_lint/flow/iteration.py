@@ -184,4 +184,6 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
         return Sequence(parts, items_of.exact)
     note = Note(node, "a batch comes out of the loader on the CPU here")
     uid = machine.new_id()
-    return Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, loaded=True, uid=uid)
+    nothing = frozenset[int]()
+    batch = Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, loaded=True, uid=uid)
+    return replace(batch, reached=nothing)

@@ -14,6 +14,7 @@ from placement_lint.flow import (
     choices,
     coverage,
     creation,
+    cuts,
     ddp,
     devices,
     environment,
@@ -415,6 +416,7 @@ def call_module_method(
             ddp.renewed(machine, module, "assigned", node)
             surgery.assigned(machine, module, node)
         wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
+        cuts.loaded(machine, module)
         return machine.fresh()
     elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
         return _register(machine, module, name, arguments, node)
@@ -534,6 +536,8 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
 def _torch_function(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
     """``torch.cat([a, b])``, ``torch.sum(t)``"""
     short = name.rpartition(".")[2]
+    if name.startswith("torch.autograd."):
+        cuts.backward(machine, NONE, node)
     if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
         return machine.fresh(node)
     if short.endswith("_"):
@@ -634,6 +638,7 @@ def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` want one number, or gradients for more."""
     given = arguments.get(0) or NONE
+    cuts.backward(machine, NONE, node)
     seeded = arguments.has(1 if name.endswith("backward") else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
 
     def use(loss: Value) -> Value:

@@ -11,6 +11,7 @@ from placement_lint.flow import (
     checkpoints,
     coverage,
     creation,
+    cuts,
     expressions,
     frameworks,
     library,
@@ -69,6 +70,7 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
     added = tuple(modules.as_content(machine, module, value) for value in added)
     for value in added:
         creation.note_keeping(machine, value)
+        cuts.collected(machine, value)
         coverage.registered(machine, value)
         optimizers.replaced(machine, module, name, None, value, module.node)
     machine.write(module.id, modules.ITEMS, Sequence((*known.items, *added), known.exact))
@@ -76,6 +78,8 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
 
 def call_method(machine: Machine, receiver: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """A method of a list, dict, string or unknown value."""
+    if name.endswith("backward"):
+        cuts.backward(machine, receiver, node)
     if isinstance(receiver, Object):
         if receiver.kind is Kind.LIST:
             return _list_method(machine, receiver, name, arguments, node)
@@ -161,6 +165,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
         machine.write(target.id, "#items", Sequence(kept, exact=name == "clear"))
     for value in added:
         creation.note_keeping(machine, value)
+        cuts.collected(machine, value)
     schedulers.given_away(machine, added, node)
     if added:
         room = known.items if len(known.items) < LONGEST else known.items[:-1]

@@ -518,6 +518,7 @@ def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst
         False,
         source=Source.MODULE,
         modules=frozenset({module.id}),
+        reached=frozenset({module.id}),
         history=(note,) if note else (),
     )
     layer = module.cls.name if isinstance(module, Object) and isinstance(module.cls, External) else ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
+from placement_lint.flow import cuts
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import Operand
@@ -23,13 +24,14 @@ def with_operands(
     given = list(_given(machine, arguments, node))
 
     def concrete(*values: Value) -> Value:
-        return operation(
+        result = operation(
             [
                 (position, Operand(source, value, inside=inside))
                 for (position, source, inside, _), value in zip(given, values, strict=True)
                 if isinstance(value, Tensor)
             ]
         )
+        return cuts.after(machine, result, *arguments.values())
 
     return machine.lift(concrete, *(value for *_, value in given))
 

@@ -8,6 +8,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from placement_lint.flow import (
+    cuts,
     environment,
     expressions,
     methods,
@@ -138,14 +139,17 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
 
 def conditional(machine: Machine, node: cst.IfExp) -> Value:
     holds, saw_gpu = machine.test(lambda: condition(machine, node.test))
+    machine.guards.append(node.test)
     with machine.on_gpu(saw_gpu):
-        return machine.fork(
+        value = machine.fork(
             (
                 (holds, lambda: expressions.evaluate(machine, node.body)),
                 (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
             ),
             asks=True,
         )
+    machine.guards.pop()
+    return value
 
 
 # --- comparison ----------------------------------------------------------------------------------------------
@@ -417,6 +421,7 @@ def _tensor_arithmetic(
         if symbol != "@":
             derived = shapes.same(tensor, derived)
         derived = replace(derived, scattered=replicas.depends(machine, left, right))
+        derived = cuts.accompanied(machine, derived, other)
         if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
             # A 0-dim CPU tensor goes along with a CUDA tensor, if that is what the other side is.
             derived = replace(derived, place=machine.fresh())

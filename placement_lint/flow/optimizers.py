@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import checkpoints, choices, coverage, creation, ddp, gradients, modules, rumours, schedulers
+from placement_lint.flow import (
+    checkpoints,
+    choices,
+    coverage,
+    creation,
+    cuts,
+    ddp,
+    gradients,
+    modules,
+    rumours,
+    schedulers,
+)
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.events import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
@@ -247,6 +258,8 @@ def short(optimizer: Object) -> str:
 
 def call_method(machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name == "step":
+        if arguments.values():
+            cuts.backward(machine, NONE, node)
         step(machine, optimizer, node)
         return NONE
     if name == "zero_grad":
@@ -280,6 +293,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
         machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
     _report_successor(machine, optimizer, note)
     coverage.stepped(machine, optimizer, _reached(machine), note)
+    cuts.stepped(machine, optimizer, note)
     machine.write(optimizer.id, _STEPPED, Const(True))
     if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")
@@ -537,6 +551,7 @@ def _takes_the_place(machine: Machine, old: Object, new: Object) -> bool:
 
 def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
+    cuts.loaded(machine, twin)
     what = _Stale(node, machine.label(original, "the model"), how, frozenset())
     machine.successors[twin.id] = (twin, original.id, what)
 

@@ -15,6 +15,7 @@ from placement_lint.flow import (
     checkpoints,
     choices,
     coverage,
+    cuts,
     imports,
     lengths,
     loaders,
@@ -93,6 +94,7 @@ def analyse(
     replicas.resolve(machine)
     coverage.resolve(machine)
     schedulers.resolve(machine)
+    cuts.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)

@@ -43,6 +43,7 @@ _NOTED = (
     "functions",
     "groups_read",
     "handed_on",
+    "learned",
     "lengths",
     "module_classes",
     "moving_tests",
@@ -60,6 +61,7 @@ _NOTED = (
 _LISTED = (
     "chosen",
     "classes",
+    "cut_off",
     "events",
     "loads",
     "misses",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from placement_lint.flow.events import (
         AttributeRebound,
         Event,
+        GradientLost,
         OptimizerMisses,
         OptimizerStateStranded,
         ParameterShared,
@@ -75,6 +76,10 @@ class Registries:
         self.perhaps_losses: dict[int, Object] = {}
         self.loose: dict[int, cst.CSTNode] = {}
         self.misses: list[tuple[OptimizerMisses, frozenset[int]]] = []
+        # the modules and Parameters that some backward may reach, or that were trained before; those before a cut,
+        # and what an optimizer holds that steps after it
+        self.learned: set[int] = set()
+        self.cut_off: list[tuple[GradientLost, frozenset[int], frozenset[int]]] = []
         # by the id of a module that took a variable's place: itself, the one before, and what is stale by that
         self.successors: dict[int, tuple[Object, int, object]] = {}
         # schedulers that go on with an optimizer, by its id, whose place another took, by the id of that

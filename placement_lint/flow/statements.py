@@ -13,6 +13,7 @@ import libcst as cst
 from placement_lint.flow import (
     batches,
     calls,
+    cuts,
     devices,
     expressions,
     gathering,
@@ -106,6 +107,10 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
         value,
     )
     in_place = isinstance(node.target, cst.Attribute) and isinstance(before, Tensor)
+    if isinstance(before, Tensor):
+        cuts.changed(machine, before)
+    if in_place:
+        cuts.written_into(machine, value)
     if not machine.dead and not in_place:
         expressions.assign(machine, node.target, after, node)
 

@@ -12,6 +12,7 @@ from placement_lint.flow import (
     choices,
     coverage,
     creation,
+    cuts,
     ddp,
     gradients,
     modules,
@@ -104,7 +105,8 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             assert isinstance(place, (Device, Symbol))
             built = _built(machine, name, place, source, scalar, node)
             literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
-            return replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
+            built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
+            return cuts.of_data(machine, name, built, arguments, node) if literal else built
 
         return machine.lift(make, CPU if name in HOST_FACTORIES else default_place(machine))
     written = choices.argument(node, len(node.args), "device")
@@ -115,7 +117,8 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
 
     def make_on(device: Value) -> Value:
         built = _built_on(machine, name, device, _scalar(machine, shape, arguments), node, leaf)
-        return replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
+        built = replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
+        return cuts.of_data(machine, name, built, arguments, node) if literal and isinstance(built, Tensor) else built
 
     return machine.lift(make_on, given)
 
@@ -133,7 +136,9 @@ def _from_data(machine: Machine, name: str, data: Value, node: cst.Call) -> Valu
     """``torch.as_tensor(t)`` is ``t``, ``torch.tensor(t)`` a copy of it in the same place."""
     if not isinstance(data, Tensor):
         return machine.fresh(node)
-    return data if name == "torch.as_tensor" else derive(data, "torch.tensor", node, data.scalar)
+    if name == "torch.as_tensor":
+        return data
+    return cuts.cut(machine, derive(data, "torch.tensor", node, data.scalar), data, "torch.tensor", node)
 
 
 def _built_on(
@@ -147,7 +152,8 @@ def _built_on(
 def _built(machine: Machine, name: str, place: Place, source: Source, scalar: bool | None, node: cst.Call) -> Tensor:
     short = name.rpartition("torch.")[2]
     note = Note(node, f"`{short}` makes a tensor on {describe(place)} here")
-    return Tensor(place, scalar, source=source, created=node, history=(note,), uid=machine.new_id())
+    uid, nothing = machine.new_id(), frozenset[int]()
+    return Tensor(place, scalar, source=source, created=node, history=(note,), uid=uid, reached=nothing)
 
 
 def build_on_cuda(machine: Machine, name: str, node: cst.Call) -> Value:
@@ -165,7 +171,8 @@ def build_like(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
         if not isinstance(tensor, Tensor):
             return machine.fresh()
         note = Note(node, f"made on {describe(tensor.place)} here, like its model")
-        return Tensor(tensor.place, None, created=node, history=(note,), assumed=tensor.assumed)
+        nothing = frozenset[int]()
+        return Tensor(tensor.place, None, created=node, history=(note,), assumed=tensor.assumed, reached=nothing)
 
     return machine.lift(like, model) if model is not None else machine.fresh()
 
@@ -428,6 +435,8 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         mended=home.mended or any(tensor.mended for tensor in operands),
         scattered=any(tensor.scattered for tensor in operands),
         parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
+        reached=cuts.joined(operands),
+        cuts=frozenset().union(*(tensor.cuts for tensor in operands)),
     )
 
 
@@ -440,7 +449,8 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
     memory = tensor.memory if how.strip(".()") in VIEWS else None
     other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, memory=memory, copied=None)
-    return replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, unfinished=None, uid=0)
+    other = replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, unfinished=None, uid=0)
+    return replace(other, reached=cuts.reached(tensor)) if tensor.role is Role.PARAMETER else other
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
@@ -499,6 +509,8 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""), tensor.scattered and name == "shape")
     if name in ("data", "T", "mT", "H", "real", "imag"):
         derived = derive(tensor, f".{name}", node, tensor.scalar)
+        if name == "data":
+            derived = cuts.cut(machine, derived, tensor, ".data", node)
         return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
     if name in _FIELDS and tensor.role is not Role.BATCH:
         return derive(tensor, _FIELDS[name], node, tensor.scalar)
@@ -591,8 +603,10 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         coverage.backward(machine, tensor)
         optimizers.backward(machine, tensor)
         ddp.backward(machine, tensor, node)
+        cuts.backward(machine, tensor, node)
     if name == "detach":
-        return ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
+        detached = ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
+        return cuts.cut(machine, detached, tensor, ".detach()", node)
     replicas.change(machine, tensor, name, arguments, node)
     storage.change_by_method(machine, tensor, name, receiver, node)
     if name == "get_device":
@@ -626,15 +640,21 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         if isinstance(value, Tensor)
     ]
     plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
+    if plain != name:
+        cuts.changed(machine, tensor)
+        cuts.written_into(machine, *arguments.values())
     if plain in SAME_DEVICE and others:
         result = operate(machine, f"`{name}`", [Operand(receiver, tensor), *others], node)
         if result is not None:
             kept = result.split if plain in ELEMENTWISE else tensor.split if plain == "matmul" else None
-            return tensor if plain != name else replace(result, split=kept)
+            result = replace(result, split=kept)
+            return tensor if plain != name else cuts.accompanied(machine, result, *arguments.values())
     if plain != name:
         return shapes.after(tensor, tensor, plain, arguments) if plain in _RESHAPES else tensor
     derived = derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
     derived = replace(derived, scattered=replicas.depends(machine, tensor, *arguments.values()))
+    if name not in VIEWS:
+        derived = cuts.accompanied(machine, derived, *arguments.values())
     return shapes.after(tensor, derived, name, arguments)
 
 

@@ -193,6 +193,15 @@ class Lost:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Where a value was cut off, how, and the modules and Parameters ``behind``: no gradient comes back to them."""
+
+    node: cst.CSTNode
+    how: str
+    behind: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A tensor, by what matters for placement. Only ``place``, ``scalar``, ``role`` and the loss facts
     tell two tensors apart; the rest is history for messages."""
@@ -217,6 +226,9 @@ class Tensor:
     created: cst.CSTNode | None = field(default=None, compare=False)
     # the modules whose parameters a backward from here would reach
     modules: frozenset[int] = frozenset()
+    # all modules and Parameters that it would reach, None where that is not known; and what it was cut off from
+    reached: frozenset[int] | None = None
+    cuts: frozenset[Cut] = field(default=frozenset(), compare=False)
     history: tuple[Note, ...] = field(default=(), compare=False)
     holder: Holder | None = field(default=None, compare=False)
     # the outermost call of a module through which the tensor came in as an argument; of what is only taken to be one,

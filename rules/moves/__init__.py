@@ -3,6 +3,7 @@
 from placement_lint.rules.moves import (
     device_choice_ignored,
     factory_without_device,
+    gradient_lost_in_forward,
     move_on_non_movable,
     move_result_discarded,
     moved_leaf_or_device_comparison,
@@ -20,4 +21,5 @@ RULES: tuple[Rule, ...] = (
     moved_leaf_or_device_comparison.RULE,
     device_choice_ignored.RULE,
     numpy_on_cuda.RULE,
+    gradient_lost_in_forward.RULE,
 )

@@ -1,0 +1,143 @@
+"""A forward cuts off what its own layers compute: nothing ever trains them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import GradientLost
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed
+from placement_lint.rewriting import operand_itself
+from placement_lint.rule import Line, Page, Problem, Replay, Rule
+
+PAGE = Page(
+    what="""\
+Reports `.detach()`, `.data` and `torch.tensor(value)` in a `forward` where what lies before has parameters that an
+optimizer holds, and that no backward of the program reaches in any other way.
+""",
+    why="""\
+What comes out of these has no history: autograd stops there, and `.grad` of what lies before stays None. An optimizer
+skips parameters without a gradient (torch/optim/sgd.py, `SGD._init_group`), so the layers keep their first, random
+weights, silently, while those after the cut learn to make do with them. Where nothing comes after it, `backward()`
+raises: `element 0 of tensors does not require grad and does not have a grad_fn`. It is so on any machine.
+""",
+    example="""\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x):
+        hidden = torch.tensor(self.encoder(x))
+        return self.head(hidden)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = nn.functional.cross_entropy(net(torch.randn(4, 8)), torch.tensor([0, 1, 1, 0]))
+loss.backward()
+optimizer.step()
+print(loss.item())
+""",
+    instead="""\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x):
+        hidden = self.encoder(x)
+        return self.head(hidden)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = nn.functional.cross_entropy(net(torch.randn(4, 8)), torch.tensor([0, 1, 1, 0]))
+loss.backward()
+optimizer.step()
+print(loss.item())
+""",
+    silent="""\
+- The gradient has another way back: straight-through estimators (`x + (y - x).detach()`), statistics, targets that the
+  same network computes, a second loss.
+- What lies before is frozen, loaded, or not in the optimizer: a teacher, a pretrained backbone, a target network.
+- It is under `no_grad`, or outside of a `forward`.
+- Indices, masks and numbers for a report: what is not part of the loss.
+- Something takes part in a loss of the program of which nobody can say what it is.
+""",
+    fix="""\
+None is offered. Leave the cut out; where it is meant, leave those parameters out of the optimizer, or set
+`requires_grad_(False)` on them, so that the program says so.
+""",
+)
+
+
+def check(event: GradientLost) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"no gradient comes back past `{event.text}`: `{event.optimizer}` holds parameters that are used before it "
+        "only, and nothing ever trains them",
+        (event.backward, event.stepped),
+        advice="leave the cut out, or what lies before out of the optimizer",
+        facts={"how": event.how},
+        replay=_replay(event),
+    )
+
+
+def _replay(event: GradientLost) -> Replay:
+    owner = Line(event.node, "watched.append(self)", before=True)
+    trained = "not watched or all(p.grad is not None for p in watched[-1].parameters() if p.requires_grad)"
+    return Replay(
+        watch=(
+            owner,
+            claimed(event.stepped.node, trained, "some parameters get no gradient"),
+        ),
+        repairs=(operand_itself(event.node),),
+    )
+
+
+def flagged(facts: Facts) -> str:
+    return _trained(facts, facts["how"])
+
+
+def control(facts: Facts) -> str:
+    return _trained(facts, "")
+
+
+def _trained(facts: Facts, how: str) -> str:
+    import torch
+    from torch import nn
+
+    encoder, head = nn.Linear(2, 2), nn.Linear(2, 1)
+    hidden: Any = encoder(torch.ones(4, 2))
+    seen = {".detach()": hidden.detach, ".data": lambda: hidden.data, "torch.tensor": lambda: torch.tensor(hidden)}
+    loss = head(seen[how]() if how else hidden).sum()
+    if facts["also"]:
+        loss = loss + hidden.sum()
+    loss.backward()
+    reached = all(parameter.grad is not None for parameter in encoder.parameters())
+    return "all parameters get a gradient" if reached else "the parameters before the cut get no gradient"
+
+
+EXPERIMENT = Experiment(
+    claim="no gradient comes back past `.detach()`, `.data` and `torch.tensor()`",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("get no gradient"),),
+    facts={"how": ".detach()", "also": False},
+)
+
+
+RULE = Rule("DPL508", "gradient-lost-in-forward", Severity.WARNING, PAGE, {GradientLost: check}, experiment=EXPERIMENT)
