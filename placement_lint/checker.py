@@ -19,8 +19,9 @@ from placement_lint.placing import Spots, findings_of
 from placement_lint.project.finder import Surroundings, digest, read_from_disk
 from placement_lint.results import Checked, Crash, Job, Provisional
 from placement_lint.source.anchors import Anchors
+from placement_lint.source.layout import Unplaced
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
-from placement_lint.source.parsing import check_syntax, parse
+from placement_lint.source.parsing import check_syntax, parse, read
 from placement_lint.source.suppressions import Suppressions, read_suppressions
 from placement_lint.source.text import Unreadable, decode
 from placement_lint.stack import with_deep_stack
@@ -51,7 +52,11 @@ class Terms:
 class Reading:
     """How a text becomes a tree, the tree what rules say of it, and nodes places; a language server does it its way."""
 
+    def read(self, text: str) -> cst.Module:
+        return read(text)
+
     def parse(self, text: str) -> cst.Module:
+        """The same with all layout, for what cannot be said without."""
         return parse(text)
 
     def pieces(self, text: str) -> Sequence[str]:
@@ -161,7 +166,7 @@ class Checker:
         surroundings = Surroundings(self.job.absolute(path), self.roots, self.reading.source)
         heard = _Heard()
         if TRIGGER.search(text) or surroundings.lead_to(text, _may_matter):
-            heard = self._analyse(self.reading.parse(text), path, notebook, surroundings)
+            heard = self._heard(text, path, notebook, surroundings)
         else:
             check_syntax(text)
         anchors = Anchors(self.reading.pieces(text))
@@ -183,6 +188,15 @@ class Checker:
             uses=heard.uses,
             reads=surroundings.reads,
         )
+
+    def _heard(self, text: str, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
+        """What the analysis says of a text; with all its layout where that tells the place of what it says."""
+        if notebook is None:
+            try:
+                return self._analyse(self.reading.read(text), path, None, surroundings)
+            except Unplaced:
+                pass
+        return self._analyse(self.reading.parse(text), path, notebook, surroundings)
 
     def _analyse(self, module: cst.Module, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
         program, texts = self._as_run(module, notebook)

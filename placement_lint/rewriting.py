@@ -13,7 +13,7 @@ import libcst as cst
 
 from placement_lint.finding import Applicability
 from placement_lint.rule import Rewrite
-from placement_lint.source.wording import source_text
+from placement_lint.source.wording import argument_text, is_parenthesised, source_text
 
 Replacements = tuple[tuple[cst.CSTNode, str], ...]
 NOTHING: Replacements = ()
@@ -106,7 +106,7 @@ def called_with(call: cst.CSTNode, name: str, keyword: str) -> Replacements:
     """``f(x)`` becomes ``name(x, keyword)``; nothing where there are other arguments."""
     if not isinstance(call, cst.Call) or len(call.args) != 1 or call.args[0].star:
         return NOTHING
-    return ((call.func, name), (call.args[0], f"{_argument_text(call.args[0])}, {keyword}"))
+    return ((call.func, name), (call.args[0], f"{argument_text(call.args[0])}, {keyword}"))
 
 
 def replaced_by(node: cst.CSTNode, text: str) -> Replacements:
@@ -116,12 +116,8 @@ def replaced_by(node: cst.CSTNode, text: str) -> Replacements:
 
 def _primary(node: cst.CSTNode) -> str:
     """A text of which an attribute can be read."""
-    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or _is_parenthesised(node)
+    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or is_parenthesised(node)
     return source_text(node) if simple else f"({source_text(node)})"
-
-
-def _is_parenthesised(node: cst.CSTNode) -> bool:
-    return bool(getattr(node, "lpar", ()))
 
 
 def listed(maker: cst.CSTNode) -> Replacements:
@@ -158,7 +154,7 @@ def argument_added(call: cst.CSTNode, argument: str) -> Replacements:
     """``f(x)`` becomes ``f(x, argument)``."""
     if not isinstance(call, cst.Call) or not call.args or isinstance(call.args[-1].value, cst.GeneratorExp):
         return NOTHING
-    return ((call.args[-1], f"{_argument_text(call.args[-1])}, {argument}"),)
+    return ((call.args[-1], f"{argument_text(call.args[-1])}, {argument}"),)
 
 
 def without_argument(call: cst.CSTNode, name: str) -> Replacements:
@@ -166,7 +162,7 @@ def without_argument(call: cst.CSTNode, name: str) -> Replacements:
     last = call.args[-1] if isinstance(call, cst.Call) and len(call.args) > 1 else None
     if not isinstance(call, cst.Call) or last is None or last.keyword is None or last.keyword.value != name:
         return NOTHING
-    arguments = ", ".join(map(_argument_text, call.args[:-1]))
+    arguments = ", ".join(map(argument_text, call.args[:-1]))
     return ((call, f"{source_text(call.func)}({arguments})"),)
 
 
@@ -197,7 +193,7 @@ def made_there(move: cst.CSTNode) -> Replacements:
     if not takes_device or len(move.args) > 1 or any(arg.keyword is not None or arg.star for arg in move.args):
         return NOTHING
     device = source_text(move.args[0].value) if move.args else '"cuda"'
-    arguments = ", ".join([*map(_argument_text, made.args), f"device={device}"])
+    arguments = ", ".join([*map(argument_text, made.args), f"device={device}"])
     return ((move, f"{source_text(made.func)}({arguments})"),)
 
 
@@ -219,17 +215,13 @@ def _moved_to(call: cst.Call, device: str) -> Replacements:
     return (*renamed(call, "to"), (first, device))
 
 
-def _argument_text(arg: cst.Arg) -> str:
-    return source_text(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=cst.SimpleWhitespace("")))
-
-
 # --- statements ----------------------------------------------------------------------------------------------
 
 
 def assigned_to_itself(call: cst.CSTNode) -> Replacements:
     """The statement ``x.to(d)`` becomes ``x = x.to(d)``."""
     target = receiver(call)
-    if _is_parenthesised(target) or _is_parenthesised(call):
+    if is_parenthesised(target) or is_parenthesised(call):
         return NOTHING
     return ((target, f"{source_text(target)} = {source_text(target)}"),)
 
@@ -271,7 +263,7 @@ def wrapped_in(statement: cst.CSTNode, container: str) -> Replacements:
     if target is None or value is None or not container:
         return NOTHING
     text = "" if source_text(value) in ("[]", "{}") else source_text(value)
-    if _is_parenthesised(value):
+    if is_parenthesised(value):
         return ((statement, f"{source_text(target)} = {container}({text})"),)
     return ((value, f"{container}({text})"),)
 
@@ -293,14 +285,14 @@ def converted_inside(statement: cst.CSTNode, conversion: cst.CSTNode, made: cst.
         return NOTHING
     if data.keyword is not None and data.keyword.value != "data":
         return NOTHING
-    tensor = cst.parse_expression(_primary(data.value))
-    inside = conversion.with_changes(func=method.with_changes(value=tensor))
-    outside = made.with_changes(args=[data.with_changes(value=inside), *made.args[1:]])
-    return ((conversion, source_text(outside)),)
+    inside = f"{_primary(data.value)}.{method.attr.value}({', '.join(map(argument_text, conversion.args))})"
+    keyword = "data=" if data.keyword is not None else ""
+    arguments = ", ".join((f"{keyword}{inside}", *map(argument_text, made.args[1:])))
+    return ((conversion, f"{source_text(made.func)}({arguments})"),)
 
 
 def _arguments_text(arguments: Sequence[cst.Arg]) -> str:
-    return " ".join(map(_argument_text, arguments))
+    return " ".join(map(argument_text, arguments))
 
 
 def moved_below(statements: Sequence[cst.CSTNode], name: str) -> Replacements:

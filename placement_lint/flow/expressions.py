@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import libcst as cst
@@ -47,6 +47,7 @@ from placement_lint.flow.values import (
     alternatives,
 )
 from placement_lint.flow.vocabulary import ITEM_TYPES
+from placement_lint.source.abstraction import by_kind
 
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
@@ -85,15 +86,14 @@ def _constant(text: str) -> Const:
     return Const(literal_eval(text))
 
 
-def _formatted_string(machine: Machine, node: cst.FormattedString) -> Value:
+def _formatted_string(machine: Machine, node: cst.FormattedString | cst.ConcatenatedString) -> Value:
     """An f-string; a per-replica loss with a format specification is used as a number."""
     prefix, constant = "", True
     values: list[Value] = []
-    for part in node.parts:
-        if isinstance(part, cst.FormattedStringText):
-            prefix, constant = (prefix + part.value, constant) if not values else (prefix, False)
+    for part in _string_parts(node):
+        if isinstance(part, str):
+            prefix, constant = (prefix + part, constant) if not values else (prefix, False)
             continue
-        assert isinstance(part, cst.FormattedStringExpression)
         value = evaluate(machine, part.expression)
         if part.format_spec:
             used_as_number(machine, value, part.expression, part)
@@ -107,6 +107,26 @@ def _formatted_string(machine: Machine, node: cst.FormattedString) -> Value:
         if len(values) == 1
         else machine.fresh("text", "str")
     )
+
+
+def _string_parts(node: cst.BaseExpression) -> Iterator[str | cst.FormattedStringExpression]:
+    if isinstance(node, cst.ConcatenatedString):
+        yield from _string_parts(node.left)
+        yield from _string_parts(node.right)
+    elif isinstance(node, cst.FormattedString):
+        for part in node.parts:
+            if isinstance(part, cst.FormattedStringExpression):
+                yield part
+            elif isinstance(part, cst.FormattedStringText):
+                yield part.value
+    elif isinstance(node, cst.SimpleString):
+        yield str(node.evaluated_value)
+
+
+def _concatenated(machine: Machine, node: cst.ConcatenatedString) -> Value:
+    """Strings that follow each other are one."""
+    whole = node.evaluated_value
+    return Const(whole) if whole is not None else _formatted_string(machine, node)
 
 
 def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpression, node: cst.CSTNode) -> None:
@@ -390,13 +410,13 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
     return machine.fresh()
 
 
-_EVALUATE: dict[type, Callable[..., Value]] = {
+_TABLE: dict[type, Callable[..., Value]] = {
     cst.Name: _name,
     cst.Attribute: _attribute,
     cst.Integer: _literal,
     cst.Float: _literal,
     cst.SimpleString: _literal,
-    cst.ConcatenatedString: lambda machine, node: machine.fresh("text", "str"),
+    cst.ConcatenatedString: _concatenated,
     cst.FormattedString: _formatted_string,
     cst.Tuple: _tuple,
     cst.List: _list,
@@ -414,3 +434,4 @@ _EVALUATE: dict[type, Callable[..., Value]] = {
     cst.Yield: _yield,
     cst.StarredElement: _starred,
 }
+_EVALUATE = by_kind(_TABLE)

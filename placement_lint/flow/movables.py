@@ -21,6 +21,7 @@ from placement_lint.flow.values import (
     StateDict,
     Value,
 )
+from placement_lint.source.abstraction import by_kind
 from placement_lint.source.wording import source_text
 
 MOVES = {"to", "cuda", "cpu"}
@@ -51,7 +52,7 @@ def kind(value: Value) -> str | None:
     return _VALUES.get(type(value))
 
 
-_LISTS: dict[type, str] = {cst.Set: "set", cst.SetComp: "set", cst.GeneratorExp: "generator"}
+_LISTS = by_kind({cst.Set: "set", cst.SetComp: "set", cst.GeneratorExp: "generator"})
 _VALUES: dict[type, str] = {
     Sequence: "tuple",
     Mapping: "dict",

@@ -50,6 +50,7 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.values import Comparison as Placed
 from placement_lint.flow.vocabulary import NUMBER_TYPES
+from placement_lint.source.abstraction import by_kind
 
 # --- truth -------------------------------------------------------------------------------------------------
 
@@ -471,10 +472,11 @@ def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpressi
     return methods.formatted(machine, text.partition("%")[0], values)
 
 
-EVALUATE: dict[type, Callable[..., Value]] = {
+_TABLE: dict[type, Callable[..., Value]] = {
     cst.UnaryOperation: unary,
     cst.BooleanOperation: boolean,
     cst.IfExp: conditional,
     cst.Comparison: comparison,
     cst.BinaryOperation: binary,
 }
+EVALUATE = by_kind(_TABLE)

@@ -43,6 +43,7 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
 )
+from placement_lint.source.abstraction import by_kind
 
 
 def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
@@ -548,7 +549,7 @@ def _class_variable(machine: Machine, cls: Class, statement: cst.CSTNode) -> Non
                 machine.write(cls.id, target.value, value)
 
 
-_EXECUTE: dict[type, Callable[..., None]] = {
+_TABLE: dict[type, Callable[..., None]] = {
     cst.Expr: _expression,
     cst.Assign: _assign,
     cst.AnnAssign: _annotated_assign,
@@ -573,3 +574,4 @@ _EXECUTE: dict[type, Callable[..., None]] = {
     cst.FunctionDef: _define_function,
     cst.ClassDef: _define_class,
 }
+_EXECUTE = by_kind(_TABLE)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_index
 from placement_lint.project.relevance import Mentions, Relevance, read_mentions
-from placement_lint.source.parsing import parse
+from placement_lint.source.parsing import read
 from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable, decode
 
@@ -135,7 +135,7 @@ def _unit(path: str, data: bytes) -> Unit | None:
 @lru_cache(_STATEMENTS)
 def _statement(unit: Unit, lines: Lines) -> Statement:
     """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
-    return Statement(unit, lines, parse(unit.source(lines)))
+    return Statement(unit, lines, read(unit.source(lines)))
 
 
 def forget() -> None:

@@ -78,6 +78,9 @@ class LiveReading(AmongOpenTexts):
         self.places: Places = {}
         self.reported: set[cst.CSTNode] = set()
 
+    def read(self, text: str) -> cst.Module:
+        return self.parse(text)
+
     def parse(self, text: str) -> cst.Module:
         self._spliced = self._draft.splicer.parse(text)
         return self._spliced.module

@@ -22,11 +22,26 @@ TOO_DEEP = "an expression is nested too deeply to be analysed"
 PLACE = re.compile(r"error at (\d+):(\d+)")
 
 
+def read(text: str) -> cst.Module:
+    """The tree of a text in which nothing is layout: abstract where that can be, libcst's own where it cannot."""
+    from placement_lint.source.abstraction import Beyond, abstracted
+
+    tree = _tree_within_reach(text)
+    try:
+        return abstracted(tree, text) if tree is not None else _parsed(text)
+    except Beyond:
+        return _parsed(text)
+
+
 def parse(text: str) -> cst.Module:
-    """The tree of a text, or :class:`Unreadable` with the place and the reason."""
+    """The tree of a text with all its layout, or :class:`Unreadable` with the place and the reason."""
+    _tree_within_reach(text)
+    return _parsed(text)
+
+
+def _parsed(text: str) -> cst.Module:
     import libcst as cst
 
-    refuse_deep_nesting(text)
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
@@ -68,18 +83,19 @@ def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:
     return Unreadable("Python accepts this line, but libcst cannot parse it", line, column)
 
 
-def refuse_deep_nesting(text: str) -> None:
-    """Refuse what would take libcst's parser minutes, or its process's stack."""
+def _tree_within_reach(text: str) -> ast.Module | None:
+    """Python's own tree, if it has one; what would take libcst's parser minutes, or its process's stack, is refused."""
     try:
         tree = python_tree(text)
     except (SyntaxError, ValueError):
         refuse_nested_brackets(text)
-        return  # the parser will say so, or knows newer syntax than the running Python
+        return None  # the parser will say so, or knows newer syntax than the running Python
     except (RecursionError, MemoryError):
         raise Unreadable(TOO_DEEP) from None
     nesting, node = _deepest(tree)
     if nesting > MOST_NESTED_NODES:
         raise Unreadable(TOO_DEEP, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+    return tree
 
 
 def refuse_nested_brackets(text: str) -> None:

@@ -15,6 +15,7 @@ import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 from placement_lint.finding import Range
+from placement_lint.source.abstract import Abstract, places
 from placement_lint.source.scan import NEWLINE
 
 Span = tuple[int, int]
@@ -63,25 +64,28 @@ class SpanNotingState(CodegenState):
 
 
 def positions(module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
-    """The range of each given node of the module; a node that is not part of it is left out."""
+    """The range of each given node of the module; a node that is not part of it is left out.
+
+    Raises :class:`Unplaced` where an abstract node does not know.
+    """
+    if isinstance(module, Abstract):
+        return places(module, nodes)
     state = SpanNotingState(module, nodes)
     module._codegen(state)
-    places = _places(state.tokens, {index for span in state.spans.values() for index in span})
+    known = _places(state.tokens, {index for span in state.spans.values() for index in span})
     return {
-        node: Range(*places[state.spans[node][0]], *places[state.spans[node][1]])
-        for node in nodes
-        if node in state.spans
+        node: Range(*known[state.spans[node][0]], *known[state.spans[node][1]]) for node in nodes if node in state.spans
     }
 
 
 def _places(tokens: Sequence[str], indices: Iterable[int]) -> dict[int, tuple[int, int]]:
     """Line and column at which the tokens of the given indices begin."""
-    places: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[int, int]] = {}
     line = column = 1
     for begin, end in pairwise((0, *sorted(indices))):
         text = "".join(tokens[begin:end])
         segments = NEWLINE.split(text)
         line += len(segments) - 1
         column = len(segments[-1]) + (column if len(segments) == 1 else 1)
-        places[end] = (line, column)
-    return places
+        found[end] = (line, column)
+    return found

@@ -6,6 +6,8 @@ from functools import lru_cache
 
 import libcst as cst
 
+from placement_lint.source.abstract import Abstract, is_grouped, text_of
+
 # How many texts are remembered: about those that the analysis asks for of a few thousand lines.
 _REMEMBERED = 8_192
 
@@ -17,7 +19,18 @@ def source_text(source: str | cst.CSTNode) -> str:
 
 @lru_cache(_REMEMBERED)
 def _code(node: cst.CSTNode) -> str:
-    return _MODULE.code_for_node(node).strip()
+    return text_of(node) if isinstance(node, Abstract) else _MODULE.code_for_node(node).strip()
+
+
+def is_parenthesised(node: cst.CSTNode) -> bool:
+    """Whether the node is in parentheses of its own, which belong to its text and not to its place."""
+    return is_grouped(node) if isinstance(node, Abstract) else bool(getattr(node, "lpar", ()))
+
+
+def argument_text(argument: cst.Arg) -> str:
+    """Without the comma that follows it."""
+    name = f"{argument.keyword.value}=" if argument.keyword is not None else argument.star
+    return f"{name}{source_text(argument.value)}"
 
 
 _MODULE = cst.Module([])

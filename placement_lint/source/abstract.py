@@ -1,0 +1,241 @@
+"""libcst's kinds of nodes without what is only layout: all that a program means, at a fraction of what libcst takes.
+
+An abstract node is a node of libcst for whoever reads it: ``isinstance`` holds, and the fields that mean something are
+there. Whitespace, commas and parentheses are libcst's defaults. What is written where it stands is known all the same:
+it remembers the node of Python's own tree that it was made of, which has lines and columns, and the text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
+
+import libcst as cst
+
+from placement_lint.finding import Range
+from placement_lint.source.layout import Layout, Span, Unplaced
+
+Kind = TypeVar("Kind", bound=cst.CSTNode)
+
+
+class Abstract:
+    """What abstract nodes have in common: where they come from, their kind, and the fields that they have."""
+
+    __slots__ = ()
+
+    layout: Layout
+    origin: ast.AST
+    kind: type[cst.CSTNode]
+    kept: tuple[str, ...]
+
+    def with_changes(self, **changes: Any) -> cst.CSTNode:
+        """A node of libcst's own with other content; whatever is abstract in it is written as it was."""
+        kept = {name: getattr(self, name) for name in self.kept}
+        return self.kind(**_defaults(self.kind) | kept | changes)
+
+    def _codegen(self, state: Any, **_: Any) -> None:
+        state.add_token(text_of(self))
+
+
+ABSTRACT: dict[type[cst.CSTNode], type[cst.CSTNode]] = {}
+"""The abstract nodes' types, by the kinds of libcst that they are of."""
+
+
+def maker(kind: type[Kind], *kept: str) -> Callable[..., Kind]:
+    """What makes abstract nodes of a kind, from a layout, an origin, and the content of the fields that are kept.
+
+    It fills the slots of a node directly: libcst's constructors check what is known to be right, which takes longer.
+    """
+    defaults = {name: value for name, value in _defaults(kind).items() if name not in kept}
+    own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": kept}
+    abstract: Any = type(kind.__name__, (Abstract, kind), {**defaults, **own})
+    ABSTRACT[kind] = abstract
+    new, slots = object.__new__, [getattr(abstract, name).__set__ for name in ("layout", "origin", *kept)]
+
+    def make(*content: object) -> Kind:
+        node: Kind = new(abstract)
+        for put, part in zip(slots, content, strict=True):
+            put(node, part)
+        return node
+
+    return make
+
+
+def _defaults(kind: type[cst.CSTNode]) -> dict[str, Any]:
+    """What libcst takes for the fields that it can go without."""
+    made = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}
+    return made | {each.name: each.default for each in fields(kind) if each.default is not MISSING}
+
+
+# --- what is written there -----------------------------------------------------------------------------------------
+
+
+def text_of(node: Abstract) -> str:
+    """What is written there, with the parentheses around it, as libcst would write it out."""
+    try:
+        return node.layout.written(_written(node))
+    except Unplaced:
+        return _worded(node)
+
+
+def _worded(node: Any) -> str:
+    """Its meaning in words that need not be the text's."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if issubclass(node.kind, cst.BaseExpression) and isinstance(node.origin, ast.expr):
+        return ast.unparse(node.origin)
+    return _MODULE.code_for_node(node.with_changes()).strip()
+
+
+_MODULE = cst.Module([])
+
+
+def places(module: Abstract, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+    """Where those nodes stand that are the module's, as libcst has it: without the parentheses around them.
+
+    Raises :class:`Unplaced` where Python's own tree does not tell.
+    """
+    tree = module.layout.tree
+    return {
+        node: node.layout.range(_bare(node))
+        for node in nodes
+        if isinstance(node, Abstract) and node.layout.tree is tree
+    }
+
+
+def is_grouped(node: Abstract) -> bool:
+    """Whether there are parentheses around it."""
+    return _written(node) != _bare(node)
+
+
+def _written(node: Any) -> Span:
+    bare = _bare(node)
+    if issubclass(node.kind, cst.BaseExpression):
+        grouped: Span = node.layout.grouped(bare)
+        return grouped
+    if isinstance(node, (cst.FunctionDef, cst.ClassDef)) and node.decorators:
+        return _bare(node.decorators[0])[0], bare[1]
+    return bare
+
+
+def _bare(node: Any) -> Span:
+    return _SPANS.get(node.kind, _of_origin)(node)
+
+
+def _of_origin(node: Any) -> Span:
+    span: Span = node.layout.span(node.origin)
+    return span
+
+
+def _unknown(node: Any) -> Span:
+    raise Unplaced
+
+
+def _of_attribute(node: Any) -> Span:
+    return _of_origin(node) if isinstance(node.origin, ast.Attribute) else _unknown(node)
+
+
+def _of_name(node: Any) -> Span:
+    """A name is a node of its own, or stands at the end of an attribute, or begins a parameter or a keyword."""
+    begin, end = _of_origin(node)
+    if isinstance(node.origin, ast.Attribute):
+        return end - len(node.value), end
+    if isinstance(node.origin, (ast.arg, ast.keyword)):
+        return begin, begin + len(node.value)
+    return (begin, end) if isinstance(node.origin, (ast.Name, ast.Constant)) else _unknown(node)
+
+
+def _of_param(node: Any) -> Span:
+    begin, end = _of_name(node.name)
+    return begin - len(node.star), end
+
+
+def _of_group(node: Any) -> Span:
+    """A tuple or a generator: to Python the parentheses are part of it."""
+    if isinstance(node.origin, ast.Delete):
+        return _written(node.elements[0].value)[0], _written(node.elements[-1].value)[1]
+    span = _of_origin(node)
+    first = node.elements[0].value if isinstance(node, cst.Tuple) and node.elements else None
+    if first is not None and _written(first)[0] == span[0]:
+        return span
+    inside: Span = node.layout.inside(span)
+    return inside
+
+
+def _of_value(node: Any) -> Span:
+    return _of_origin(node) if isinstance(node.origin, (ast.keyword, ast.Starred)) else _written(node.value)
+
+
+def _of_operands(node: cst.BooleanOperation) -> Span:
+    return _written(node.left)[0], _written(node.right)[1]
+
+
+def _of_pair(node: cst.DictElement) -> Span:
+    return _written(node.key)[0], _written(node.value)[1]
+
+
+def _of_block(node: Any) -> Span:
+    return _bare(node.body[0])[0], _bare(node.body[-1])[1]
+
+
+def _of_decorator(node: Any) -> Span:
+    begin, end = _written(node.decorator)
+    return node.layout.text.rindex("@", 0, begin), end
+
+
+def _of_loop(node: Any) -> Span:
+    """That of a comprehension, which for libcst begins where the expression before it ends."""
+    begin, _ = _written(node.target)
+    last = node.inner_for_in or (node.ifs[-1].test if node.ifs else node.iter)
+    word = "async" if node.asynchronous else "for"
+    return node.layout.before_blank(node.layout.text.rindex(word, 0, begin)), _written(last)[1]
+
+
+def _of_target(node: cst.AssignTarget) -> Span:
+    return _written(node.target)
+
+
+def _of_with_item(node: cst.WithItem) -> Span:
+    begin, end = _written(node.item)
+    return begin, _written(node.asname.name)[1] if node.asname is not None else end
+
+
+_SPANS: dict[type[cst.CSTNode], Callable[[Any], Span]] = {
+    cst.Name: _of_name,
+    cst.Attribute: _of_attribute,
+    cst.Param: _of_param,
+    cst.Tuple: _of_group,
+    cst.GeneratorExp: _of_group,
+    cst.Arg: _of_value,
+    cst.Element: _of_value,
+    cst.Index: _of_value,
+    cst.BooleanOperation: _of_operands,
+    cst.DictElement: _of_pair,
+    cst.SimpleStatementLine: _of_block,
+    cst.SimpleStatementSuite: _of_block,
+    cst.IndentedBlock: _of_block,
+    cst.Decorator: _of_decorator,
+    cst.CompFor: _of_loop,
+    cst.AssignTarget: _of_target,
+    cst.WithItem: _of_with_item,
+    **dict.fromkeys(
+        (
+            cst.AsName,
+            cst.CompIf,
+            cst.ComparisonTarget,
+            cst.Else,
+            cst.Finally,
+            cst.FormattedStringExpression,
+            cst.FormattedStringText,
+            cst.From,
+            cst.Module,
+            cst.NameItem,
+            cst.Parameters,
+            cst.StarredDictElement,
+            cst.SubscriptElement,
+        ),
+        _unknown,
+    ),
+}

@@ -1,0 +1,176 @@
+"""How a text is laid out: where its lines begin, and which parentheses are around a piece of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from bisect import bisect_right
+from functools import cached_property
+from keyword import kwlist
+
+from placement_lint.finding import Range
+from placement_lint.source.scan import LEXEME, NEWLINE, Scan
+
+Span = tuple[int, int]
+"""The offsets of the first character of a piece, and of the one that follows its last."""
+
+_BLANK = re.compile(r"(?:\s|\\(?:\r\n|\r|\n)|#[^\r\n]*)*")
+_WORD = re.compile(r"\w+\Z")
+# After these words and signs a parenthesis only groups; after all else it belongs to a call or a definition.
+_BEFORE_A_GROUP = frozenset(kwlist) - {"None", "True", "False"}
+_ENDS_A_PRIMARY = frozenset((")", "]", "}", '"', "'"))
+_LONGEST = 80  # characters before a parenthesis that are looked at: a keyword and blanks
+
+
+class Unplaced(Exception):
+    """Python's own tree does not tell where a node stands."""
+
+
+class Layout:
+    """Of one text."""
+
+    def __init__(self, text: str, tree: ast.Module) -> None:
+        self.text = text
+        self.tree = tree
+
+    @cached_property
+    def inside_strings(self) -> Layout:
+        """That of what is inside an f-string."""
+        return self if sys.version_info >= (3, 12) else _Doubted(self.text, self.tree)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return NEWLINE.split(self.text)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(newline.end() for newline in NEWLINE.finditer(self.text))]
+
+    def offset(self, line: int, column: int) -> int:
+        """Of a place as Python's trees have it: lines from 1, columns in bytes from 0."""
+        start = self._starts[line - 1]
+        if self.text.isascii() or column == 0:
+            return start + column
+        return start + len(self.lines[line - 1].encode()[:column].decode())
+
+    def span(self, node: ast.AST) -> Span:
+        """Of a node of Python's own tree."""
+        first = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+        return first, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+    def range(self, span: Span) -> Range:
+        return Range(*self._place(span[0]), *self._place(span[1]))
+
+    def _place(self, offset: int) -> tuple[int, int]:
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def begins_line(self, line: int, column: int) -> bool:
+        """Whether nothing but blanks is before that place in its line."""
+        return not self.lines[line - 1][:column].strip()
+
+    def after_blank(self, offset: int) -> int:
+        """Past the whitespace, comments and joined lines that begin there."""
+        found = _BLANK.match(self.text, offset)
+        return found.end() if found is not None else offset
+
+    def before_blank(self, offset: int) -> int:
+        """Where the whitespace, comments and joined lines begin that end there."""
+        while offset:
+            if offset in self._comments:
+                offset = self._comments[offset]
+            elif self.text[offset - 1].isspace() or self._joins_lines(offset - 1):
+                offset -= 1
+            else:
+                break
+        return offset
+
+    def _joins_lines(self, offset: int) -> bool:
+        return self.text[offset] == "\\" and self.text[offset + 1 : offset + 2] in ("\r", "\n")
+
+    @cached_property
+    def _comments(self) -> dict[int, int]:
+        """Where each comment begins, by where it ends."""
+        if "#" not in self.text:
+            return {}
+        starts = (self._starts[each.line - 1] + each.column - 1 for each in Scan(self.text).comments())
+        return {end: start for start, end in ((start, self._end_of_line(start)) for start in starts)}
+
+    def _end_of_line(self, offset: int) -> int:
+        newline = NEWLINE.search(self.text, offset)
+        return newline.start() if newline is not None else len(self.text)
+
+    def grouped(self, span: Span) -> Span:
+        """A piece with the parentheses around it that only group."""
+        while (around := self._group_around(span)) is not None:
+            span = around
+        return span
+
+    def _group_around(self, span: Span) -> Span | None:
+        end = self.after_blank(span[1])
+        if self.text[end : end + 1] != ")":
+            return None
+        start = self.before_blank(span[0]) - 1
+        if start < 0 or self.text[start] != "(" or self._calls(start):
+            return None
+        return start, end + 1
+
+    def _calls(self, parenthesis: int) -> bool:
+        """Whether a parenthesis belongs to what is before it in its line."""
+        before = self.text[max(0, parenthesis - _LONGEST) : parenthesis].rstrip(" \t")
+        word = _WORD.search(before)
+        return word.group() not in _BEFORE_A_GROUP if word is not None else before[-1:] in _ENDS_A_PRIMARY
+
+    def inside(self, span: Span) -> Span:
+        """What parentheses at the ends of a piece are around."""
+        return self.after_blank(span[0] + 1), self.before_blank(span[1] - 1)
+
+    def written(self, span: Span) -> str:
+        """A piece as it would stand at the beginning of a line."""
+        piece = self.text[span[0] : span[1]].strip()
+        indent = self._indent(span[0]) if "\n" in piece or "\r" in piece else ""
+        return _further_left(piece, indent) if indent else piece
+
+    def _indent(self, offset: int) -> str:
+        """What is before the statement in its line in which something stands."""
+        number = bisect_right(self._statements, bisect_right(self._starts, offset))
+        line = self.lines[self._statements[number - 1] - 1] if number else ""
+        return line[: len(line) - len(line.lstrip())]
+
+    @cached_property
+    def _statements(self) -> list[int]:
+        """The lines in which statements and handlers begin, decorators included."""
+        begins: set[int] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.stmt, ast.ExceptHandler)):
+                begins |= {each.lineno for each in (node, *getattr(node, "decorator_list", ()))}
+        return sorted(begins)
+
+
+def _further_left(piece: str, indent: str) -> str:
+    """Its lines without that indentation; what is inside a string stays."""
+    parts, done = [], 0
+    for lexeme in LEXEME.finditer(piece):
+        if lexeme.lastgroup == "newline" and piece.startswith(indent, lexeme.end()):
+            parts.append(piece[done : lexeme.end()])
+            done = lexeme.end() + len(indent)
+    return "".join((*parts, piece[done:]))
+
+
+class _Doubted(Layout):
+    """That of the expressions in f-strings, which Python's tree misplaces before 3.12: what it says counts on proof."""
+
+    @property
+    def inside_strings(self) -> Layout:
+        return self
+
+    def span(self, node: ast.AST) -> Span:
+        begin, end = super().span(node)
+        try:
+            found = ast.parse(self.text[begin:end].strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            raise Unplaced from None
+        if ast.dump(found) != ast.dump(node):
+            raise Unplaced
+        return begin, end
