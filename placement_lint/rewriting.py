@@ -200,9 +200,9 @@ def made_there(move: cst.CSTNode) -> Replacements:
 def type_of_device(tested: cst.CSTNode, other: cst.CSTNode) -> Replacements:
     """``x.device == torch.device("cuda")`` becomes ``x.device.type == "cuda"``."""
     named = other.args[0].value if isinstance(other, cst.Call) and len(other.args) == 1 else other
-    if not isinstance(named, cst.SimpleString) or ":" in named.value:
+    if not isinstance(named, cst.SimpleString) or ":" in source_text(named):
         return NOTHING
-    return (*appended(tested, "type"), (other, named.value))
+    return (*appended(tested, "type"), (other, source_text(named)))
 
 
 def _moved_to(call: cst.Call, device: str) -> Replacements:

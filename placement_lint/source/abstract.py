@@ -106,8 +106,11 @@ def places(module: Abstract, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, 
 
 
 def is_grouped(node: Abstract) -> bool:
-    """Whether there are parentheses around it."""
-    return _written(node) != _bare(node)
+    """Whether there are parentheses around it, as far as that is known."""
+    try:
+        return _written(node) != _bare(node)
+    except Unplaced:
+        return False
 
 
 def _written(node: Any) -> Span:

@@ -19,6 +19,7 @@ MOST_NESTED_BRACKETS = 200
 # libcst's time grows faster than the square of an expression's depth: seconds at 3,000, minutes at 10,000.
 MOST_NESTED_NODES = 1500
 TOO_DEEP = "an expression is nested too deeply to be analysed"
+_BOM = "\ufeff"
 PLACE = re.compile(r"error at (\d+):(\d+)")
 
 
@@ -27,8 +28,10 @@ def read(text: str) -> cst.Module:
     from placement_lint.source.abstraction import Beyond, abstracted
 
     tree = _tree_within_reach(text)
+    if tree is None or text.startswith(_BOM):
+        return _parsed(text)
     try:
-        return abstracted(tree, text) if tree is not None else _parsed(text)
+        return abstracted(tree, text)
     except Beyond:
         return _parsed(text)
 
@@ -73,7 +76,7 @@ def syntax_error(text: str) -> Unreadable | None:
 def python_tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text.removeprefix("\ufeff"))
+        return ast.parse(text.removeprefix(_BOM))
 
 
 def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:

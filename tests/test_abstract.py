@@ -1,0 +1,182 @@
+"""The abstract tree of a text means what libcst's own does, stands where it stands and is worded as it is."""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import libcst as cst
+import pytest
+from libcst.metadata import MetadataWrapper, PositionProvider
+from test_fixtures import FIXTURES, SINGLE
+
+from placement_lint.checker import Checker, Job, Reading
+from placement_lint.config import Settings
+from placement_lint.finding import Range
+from placement_lint.source.abstract import Abstract
+from placement_lint.source.layout import Unplaced
+from placement_lint.source.parsing import parse, read
+from placement_lint.source.positions import positions
+from placement_lint.source.text import decode
+from placement_lint.source.walking import children
+from placement_lint.source.wording import forget, is_parenthesised, source_text
+
+HERE = Path(__file__).parent
+STDLIB = Path(sysconfig.get_path("stdlib"))
+TEXTS = [
+    *sorted((HERE.parent / "placement_lint").rglob("*.py"))[::24],
+    *(STDLIB / name for name in ("argparse.py", "asyncio/tasks.py", "contextlib.py", "ast.py", "typing.py")),
+    *(STDLIB / "test" / name for name in ("test_fstring.py", "test_with.py", "test_buffer.py")),
+]
+Pair = tuple[Abstract, cst.CSTNode]
+
+
+def pairs(abstract: Any, own: Any) -> Iterator[Pair]:
+    """Each abstract node with libcst's own; fails where the trees differ in more than layout."""
+    if isinstance(own, cst.BaseString) or isinstance(abstract, cst.BaseString):
+        yield from _strings(abstract, own)
+        return
+    if not isinstance(abstract, Abstract):
+        assert type(abstract) is type(own)  # an operator
+        return
+    assert abstract.kind is type(own)
+    yield abstract, own
+    for name in abstract.kept:
+        one, other = getattr(abstract, name), getattr(own, name)
+        if isinstance(one, (list, tuple)):
+            assert len(one) == len(other), (name, source_text(own))
+            for pair in zip(one, other, strict=True):
+                yield from pairs(*pair)
+        elif isinstance(one, cst.CSTNode):
+            yield from pairs(one, other)
+        elif isinstance(abstract, (cst.Integer, cst.Float, cst.Imaginary)):
+            assert abstract.evaluated_value == own.evaluated_value
+        else:
+            assert one == other
+
+
+def _strings(abstract: Any, own: Any) -> Iterator[Pair]:
+    """Strings that follow each other are one to Python, and their pieces may be cut elsewhere."""
+    if isinstance(abstract, cst.SimpleString):
+        assert abstract.evaluated_value == own.evaluated_value
+        return
+    for pair in zip(list(_expressions(abstract)), list(_expressions(own)), strict=True):
+        yield from pairs(*pair)
+
+
+def _expressions(string: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    if isinstance(string, cst.ConcatenatedString):
+        yield from _expressions(string.left)
+        yield from _expressions(string.right)
+    elif isinstance(string, cst.FormattedString):
+        yield from _among(string.parts)
+
+
+def _among(parts: Any) -> Iterator[cst.BaseExpression]:
+    for part in parts:
+        if isinstance(part, cst.FormattedStringExpression):
+            yield part.expression
+            yield from _among(part.format_spec or ())
+
+
+@pytest.mark.parametrize("path", [path for path in TEXTS if path.exists()], ids=lambda path: path.name)
+def test_means_what_libcst_reads(path: Path) -> None:
+    text = decode(path.read_bytes())
+    abstract, own = read(text), MetadataWrapper(parse(text), unsafe_skip_copy=True)
+    assert isinstance(abstract, Abstract)
+    expected = own.resolve(PositionProvider)
+    for one, other in pairs(abstract, own.module):
+        try:
+            (place,) = positions(abstract, [one]).values()
+        except Unplaced:
+            assert _is_part_of_another(one) or one.layout is not abstract.layout
+            continue
+        start, end = expected[other].start, expected[other].end
+        assert place == Range(start.line, start.column + 1, end.line, end.column + 1), source_text(other)
+        if isinstance(one, cst.BaseExpression) and not isinstance(one, cst.StarredElement):
+            assert source_text(one) == source_text(other)
+            assert is_parenthesised(one) == is_parenthesised(other)
+    forget()
+
+
+def _is_part_of_another(node: Abstract) -> bool:
+    """Whether it is none of Python's own nodes, nor anything that a finding is about."""
+    if isinstance(node, (cst.Name, cst.Attribute)):
+        return not isinstance(node.origin, (ast.Name, ast.Attribute, ast.arg, ast.keyword, ast.Constant))
+    return not isinstance(node, (cst.BaseExpression, cst.BaseSmallStatement, cst.FunctionDef, cst.ClassDef, cst.For))
+
+
+class WithAllLayout(Reading):
+    def read(self, text: str) -> cst.Module:
+        return parse(text)
+
+
+def test_the_findings_are_those_of_a_tree_with_all_layout() -> None:
+    job = Job(Settings(root=FIXTURES))
+    quick, thorough = Checker(job), Checker(job, WithAllLayout())
+    for path in SINGLE:
+        assert quick.check_file(str(path)) == thorough.check_file(str(path)), path
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_places_count_characters(newline: str) -> None:
+    module = read(newline.join(["s = '''é", "\U0001f600'''; (bad(", "\t1))", ""]))
+    call = module.body[0].body[1].value
+    assert isinstance(call, Abstract)
+    assert positions(module, [call]) == {call: Range(2, 8, 3, 4)}
+    assert source_text(call) == f"(bad({newline}\t1))"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "match x:\n    case 1:\n        pass\n",
+        "try:\n    pass\nexcept* E:\n    pass\n",
+        "\ufeffx = 1\n",
+        f"x = {'9' * 5000}",
+    ],
+)
+def test_what_is_rare_is_left_to_libcst(text: str) -> None:
+    assert not isinstance(read(text), Abstract)
+
+
+def test_what_libcst_alone_refuses_is_read_all_the_same() -> None:
+    assert isinstance(read("x = 1\n(y): int\n"), Abstract)
+
+
+def test_a_node_of_another_text_has_no_place_in_this_one() -> None:
+    one, other = read("x = 1\n"), read("x = 1\n")
+    assert positions(one, [other.body[0]]) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "worded"),
+    [
+        ("f((a), b)", "(a)"),
+        ("f(a)", "a"),
+        ("(  # why\n    a\n).b", "(  # why\n    a\n)"),
+        ("return_(a)", "a"),
+        ("[(a) for b in c]", "(a)"),
+        ("not (a)", "(a)"),
+        ("('s' (a))", "a"),
+        ("((a)) + b", "((a))"),
+    ],
+)
+def test_the_parentheses_around_a_node_are_told_from_those_of_a_call(text: str, worded: str) -> None:
+    waiting: list[cst.CSTNode] = [read(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Name) and node.value == "a":
+            assert source_text(node) == worded
+            return
+        waiting.extend(children(node))
+    pytest.fail("no such name")
+
+
+def test_a_changed_node_keeps_the_words_of_the_rest() -> None:
+    comparison = read("f( a ) != 'b'").body[0].body[0].value
+    equal = cst.ComparisonTarget(cst.Equal(), comparison.comparisons[0].comparator)
+    assert source_text(comparison.with_changes(comparisons=[equal])) == "f( a ) == 'b'"
