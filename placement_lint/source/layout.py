@@ -161,16 +161,27 @@ def _further_left(piece: str, indent: str) -> str:
 class _Doubted(Layout):
     """That of the expressions in f-strings, which Python's tree misplaces before 3.12: what it says counts on proof."""
 
+    def __init__(self, text: str, tree: ast.Module) -> None:
+        super().__init__(text, tree)
+        self._proven: dict[ast.AST, Span | None] = {}
+
     @property
     def inside_strings(self) -> Layout:
         return self
 
     def span(self, node: ast.AST) -> Span:
+        if node not in self._proven:
+            self._proven[node] = self._proof(node)
+        span = self._proven[node]
+        if span is None:
+            raise Unplaced
+        return span
+
+    def _proof(self, node: ast.AST) -> Span | None:
+        """Where it stands if the same is written there."""
         begin, end = super().span(node)
         try:
             found = ast.parse(self.text[begin:end].strip(), mode="eval").body
         except (SyntaxError, ValueError):
-            raise Unplaced from None
-        if ast.dump(found) != ast.dump(node):
-            raise Unplaced
-        return begin, end
+            return None
+        return (begin, end) if ast.dump(found) == ast.dump(node) else None
