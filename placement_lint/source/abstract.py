@@ -52,14 +52,17 @@ def maker(kind: type[Kind], *kept: str) -> Callable[..., Kind]:
     own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": kept}
     abstract: Any = type(kind.__name__, (Abstract, kind), {**defaults, **own})
     ABSTRACT[kind] = abstract
-    new, slots = object.__new__, [getattr(abstract, name).__set__ for name in ("layout", "origin", *kept)]
+    return _compiled(abstract, ("layout", "origin", *kept))
 
-    def make(*content: object) -> Kind:
-        node: Kind = new(abstract)
-        for put, part in zip(slots, content, strict=True):
-            put(node, part)
-        return node
 
+def _compiled(kind: Any, slots: Sequence[str]) -> Callable[..., Any]:
+    """A function that fills the slots of a new node; written for the kind, as it runs for every node of every text."""
+    scope: dict[str, Any] = {"new": object.__new__, "kind": kind}
+    scope |= {f"put_{slot}": getattr(kind, slot).__set__ for slot in slots}
+    lines = [f"def make({', '.join(slots)}):", " node = new(kind)"]
+    lines += [f" put_{slot}(node, {slot})" for slot in slots]
+    exec("\n".join((*lines, " return node")), scope)
+    make: Callable[..., Any] = scope["make"]
     return make
 
 
