@@ -80,7 +80,7 @@ class Spots:
     def _elsewhere(self, statement: Statement, nodes: Collection[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Spot]]:
         path = displayed(Path(statement.unit.path), self._folder)
         above = statement.lines.first - 1
-        for node, place in positions(statement.tree, list(nodes)).items():
+        for node, place in positions(statement.tree, list(nodes), roughly=True).items():
             lines = replace(place, line=place.line + above, end_line=place.end_line + above)
             yield node, Spot(path, lines, self._plain_function(path, statement.owners[node]))
 

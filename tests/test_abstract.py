@@ -135,6 +135,20 @@ def test_the_expressions_in_strings_are_worded_as_they_are(text: str) -> None:
             assert source_text(one) == source_text(other)
 
 
+def test_what_python_misplaces_in_a_string_is_where_the_string_is() -> None:
+    module = read("print('é', f'{3,}')\n")
+    (pair,) = (node for node in _below(module) if isinstance(node, cst.Tuple))
+    assert source_text(pair) in ("(3,)", "3,")
+    (near,) = positions(module, [pair], roughly=True).values()
+    assert near in (Range(1, 12, 1, 19), Range(1, 15, 1, 17))  # that of the string before Python 3.12
+
+
+def _below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    yield node
+    for child in children(node):
+        yield from _below(child)
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_places_count_characters(newline: str) -> None:
     module = read(newline.join(["s = '''é", "\U0001f600'''; (bad(", "\t1))", ""]))
@@ -180,14 +194,8 @@ def test_a_node_of_another_text_has_no_place_in_this_one() -> None:
     ],
 )
 def test_the_parentheses_around_a_node_are_told_from_those_of_a_call(text: str, worded: str) -> None:
-    waiting: list[cst.CSTNode] = [read(text)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, cst.Name) and node.value == "a":
-            assert source_text(node) == worded
-            return
-        waiting.extend(children(node))
-    pytest.fail("no such name")
+    (name,) = (node for node in _below(read(text)) if isinstance(node, cst.Name) and node.value == "a")
+    assert source_text(name) == worded
 
 
 def test_a_changed_node_keeps_the_words_of_the_rest() -> None:

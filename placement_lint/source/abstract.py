@@ -95,17 +95,24 @@ def _worded(node: Any) -> str:
 _MODULE = cst.Module([])
 
 
-def places(module: Abstract, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+def places(module: Abstract, nodes: Sequence[cst.CSTNode], roughly: bool = False) -> dict[cst.CSTNode, Range]:
     """Where those nodes stand that are the module's, as libcst has it: without the parentheses around them.
 
-    Raises :class:`Unplaced` where Python's own tree does not tell.
+    Where Python's own tree does not tell, it is where that stands which they are in, if that will do ``roughly``; else
+    :class:`Unplaced` is raised.
     """
-    tree = module.layout.tree
+    find, tree = _near if roughly else _bare, module.layout.tree
     return {
-        node: node.layout.range(_bare(node))
-        for node in nodes
-        if isinstance(node, Abstract) and node.layout.tree is tree
+        node: node.layout.range(find(node)) for node in nodes if isinstance(node, Abstract) and node.layout.tree is tree
     }
+
+
+def _near(node: Any) -> Span:
+    try:
+        return _bare(node)
+    except Unplaced:
+        span: Span = node.layout.nearest(node.origin)
+        return span
 
 
 def is_grouped(node: Abstract) -> bool:
@@ -166,7 +173,7 @@ def _of_group(node: Any) -> Span:
     first = node.elements[0].value if isinstance(node, cst.Tuple) and node.elements else None
     if first is not None and _written(first)[0] == span[0]:
         return span
-    inside: Span = node.layout.inside(span)
+    inside: Span = node.layout.between(span)
     return inside
 
 
@@ -199,6 +206,11 @@ def _of_loop(node: Any) -> Span:
     return node.layout.before_blank(node.layout.text.rindex(word, 0, begin)), _written(last)[1]
 
 
+def _of_replacement(node: Any) -> Span:
+    span: Span = node.layout.in_braces(_written(node.expression))
+    return span
+
+
 def _of_target(node: cst.AssignTarget) -> Span:
     return _written(node.target)
 
@@ -224,6 +236,7 @@ _SPANS: dict[type[cst.CSTNode], Callable[[Any], Span]] = {
     cst.IndentedBlock: _of_block,
     cst.Decorator: _of_decorator,
     cst.CompFor: _of_loop,
+    cst.FormattedStringExpression: _of_replacement,
     cst.AssignTarget: _of_target,
     cst.WithItem: _of_with_item,
     **dict.fromkeys(
@@ -233,7 +246,6 @@ _SPANS: dict[type[cst.CSTNode], Callable[[Any], Span]] = {
             cst.ComparisonTarget,
             cst.Else,
             cst.Finally,
-            cst.FormattedStringExpression,
             cst.FormattedStringText,
             cst.From,
             cst.Module,

@@ -97,7 +97,7 @@ def _is_number(node: ast.Constant) -> bool:
 
 
 def _formatted(layout: Layout, node: ast.JoinedStr) -> cst.FormattedString:
-    return _FORMATTED(layout, node, _parts(layout.inside_strings, node))
+    return _FORMATTED(layout, node, _parts(layout.inside(node), node))
 
 
 def _parts(layout: Layout, node: ast.JoinedStr) -> list[cst.BaseFormattedStringContent]:

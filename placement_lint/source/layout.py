@@ -34,10 +34,9 @@ class Layout:
         self.text = text
         self.tree = tree
 
-    @cached_property
-    def inside_strings(self) -> Layout:
+    def inside(self, string: ast.JoinedStr) -> Layout:
         """That of what is inside an f-string."""
-        return self if sys.version_info >= (3, 12) else _Doubted(self.text, self.tree)
+        return self if sys.version_info >= (3, 12) else _Doubted(self, self.span(string))
 
     @cached_property
     def lines(self) -> list[str]:
@@ -58,6 +57,10 @@ class Layout:
         """Of a node of Python's own tree."""
         first = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
         return first, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+    def nearest(self, node: ast.AST) -> Span:
+        """The span of what is around a node, where its own is not known."""
+        return self.span(node)
 
     def range(self, span: Span) -> Range:
         return Range(*self._place(span[0]), *self._place(span[1]))
@@ -122,7 +125,15 @@ class Layout:
         word = _WORD.search(before)
         return word.group() not in _BEFORE_A_GROUP if word is not None else before[-1:] in _ENDS_A_PRIMARY
 
-    def inside(self, span: Span) -> Span:
+    def in_braces(self, span: Span) -> Span:
+        """What is between the braces of an f-string around an expression, and they: ``{x!r:>{width}}``."""
+        end, open_braces = span[1], 1
+        while open_braces:
+            open_braces += {"{": 1, "}": -1}.get(self.text[end], 0)
+            end += 1
+        return self.text.rindex("{", 0, span[0]), end
+
+    def between(self, span: Span) -> Span:
         """What parentheses at the ends of a piece are around."""
         return self.after_blank(span[0] + 1), self.before_blank(span[1] - 1)
 
@@ -161,13 +172,33 @@ def _further_left(piece: str, indent: str) -> str:
 class _Doubted(Layout):
     """That of the expressions in f-strings, which Python's tree misplaces before 3.12: what it says counts on proof."""
 
-    def __init__(self, text: str, tree: ast.Module) -> None:
-        super().__init__(text, tree)
+    def __init__(self, outer: Layout, string: Span) -> None:
+        super().__init__(outer.text, outer.tree)
+        self._outer = outer
+        self._string = string
         self._proven: dict[ast.AST, Span | None] = {}
 
     @property
-    def inside_strings(self) -> Layout:
+    def lines(self) -> list[str]:
+        return self._outer.lines
+
+    @property
+    def _starts(self) -> list[int]:
+        return self._outer._starts
+
+    @property
+    def _comments(self) -> dict[int, int]:
+        return self._outer._comments
+
+    @property
+    def _statements(self) -> list[int]:
+        return self._outer._statements
+
+    def inside(self, string: ast.JoinedStr) -> Layout:
         return self
+
+    def nearest(self, node: ast.AST) -> Span:
+        return self._string
 
     def span(self, node: ast.AST) -> Span:
         if node not in self._proven:

@@ -63,13 +63,13 @@ class SpanNotingState(CodegenState):
         )
 
 
-def positions(module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+def positions(module: cst.Module, nodes: Sequence[cst.CSTNode], roughly: bool = False) -> dict[cst.CSTNode, Range]:
     """The range of each given node of the module; a node that is not part of it is left out.
 
-    Raises :class:`Unplaced` where an abstract node does not know.
+    Raises :class:`Unplaced` where an abstract node does not know its own, unless that of what it is in will do.
     """
     if isinstance(module, Abstract):
-        return places(module, nodes)
+        return places(module, nodes, roughly)
     state = SpanNotingState(module, nodes)
     module._codegen(state)
     known = _places(state.tokens, {index for span in state.spans.values() for index in span})
