@@ -20,6 +20,7 @@ from placement_lint.flow.condition import (
     Answer,
     Condition,
     Cube,
+    Question,
     answered,
     machines,
     of,
@@ -257,6 +258,8 @@ def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:
 
 
 def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
+    if all(_finds_cuda(scene.reach) for scene in scenes):
+        return False
     # One execution with several values is reached wherever one of them is there.
     by_visit: dict[int, Condition] = {}
     for scene in scenes:
@@ -264,6 +267,16 @@ def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
     if any(reach.excludes(chosen.surely_not) for reach in by_visit.values()):
         return False
     return chosen.option is None or not any(_asks_about(scene, chosen.option) for scene in scenes)
+
+
+def _finds_cuda(reach: Condition) -> bool:
+    """Whether a statement is reached only where something, whatever it is, turned out to be called ``"cuda"``."""
+    return all(any(answer.given and _names_cuda(answer.question) for answer in cube.answers) for cube in reach.cubes)
+
+
+def _names_cuda(question: Question) -> bool:
+    named = question.subject if isinstance(question.subject, tuple) else ()
+    return any(isinstance(one, Const) and str(one.value).startswith("cuda") for one in named)
 
 
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:

@@ -77,6 +77,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "another_device_is_cuda": {"choice": "cuda"},
         "how_many_gpus": {"choice": "cuda"},
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
