@@ -202,3 +202,9 @@ def test_a_changed_node_keeps_the_words_of_the_rest() -> None:
     comparison = read("f( a ) != 'b'").body[0].body[0].value
     equal = cst.ComparisonTarget(cst.Equal(), comparison.comparisons[0].comparator)
     assert source_text(comparison.with_changes(comparisons=[equal])) == "f( a ) == 'b'"
+
+
+def test_a_changed_node_keeps_its_parentheses() -> None:
+    call = read("(a - b).mean()").body[0].body[0].value
+    difference = call.func.value.with_changes(operator=cst.Add())
+    assert source_text(call.with_changes(func=call.func.with_changes(value=difference))) == "(a + b).mean()"

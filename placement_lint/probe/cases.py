@@ -31,6 +31,10 @@ class _Recording(Reading):
         self.problems: list[tuple[Rule, Problem]] = []
         self.places: dict[cst.CSTNode, Range] = {}
 
+    def read(self, text: str) -> cst.Module:
+        """With all its layout: what is replayed is cut out of it."""
+        return self.parse(text)
+
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         hearing = super().hear(program, rules, surroundings)
         self.program, self.problems = program, hearing.problems

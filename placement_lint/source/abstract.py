@@ -33,11 +33,13 @@ class Abstract:
     def with_changes(self, **changes: Any) -> cst.CSTNode:
         """A node of libcst's own with other content; whatever is abstract in it is written as it was."""
         kept = {name: getattr(self, name) for name in self.kept}
-        return self.kind(**_defaults(self.kind) | kept | changes)
+        return self.kind(**_defaults(self.kind) | kept | (_PARENTHESES if is_grouped(self) else {}) | changes)
 
     def _codegen(self, state: Any, **_: Any) -> None:
         state.add_token(text_of(self))
 
+
+_PARENTHESES = {"lpar": [cst.LeftParen()], "rpar": [cst.RightParen()]}
 
 ABSTRACT: dict[type[cst.CSTNode], type[cst.CSTNode]] = {}
 """The abstract nodes' types, by the kinds of libcst that they are of."""

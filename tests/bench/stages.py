@@ -33,6 +33,9 @@ class TimedReading(Reading):
         finally:
             self.seconds[stage] += time.process_time() - begun
 
+    def read(self, text: str) -> cst.Module:
+        return self.timed("parse", lambda: super(TimedReading, self).read(text))
+
     def parse(self, text: str) -> cst.Module:
         return self.timed("parse", lambda: super(TimedReading, self).parse(text))
 
