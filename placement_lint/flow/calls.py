@@ -12,6 +12,7 @@ from placement_lint.flow import (
     aliases,
     attributes,
     batches,
+    casting,
     checkpoints,
     coverage,
     creation,
@@ -69,6 +70,7 @@ from placement_lint.flow.vocabulary import (
     CONTAINERS,
     IGNORE_CAUSAL_MASKS,
     LOSS_MODULES,
+    LOWERED_LAYERS,
     PARAMETRIC_LAYERS,
     PROXY_TESTS,
     RECURRENT_LAYERS,
@@ -165,9 +167,12 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     machine.calls.append(node)
     foreign = machine.root(frame.id) != machine.module_frame
     machine.foreign_calls += foreign
+    # What a decorator does around a function is not known.
+    outside, machine.casting = machine.casting, NONE if function.decorators else machine.casting
     try:
         yield
     finally:
+        machine.casting = outside
         machine.plain_calls -= plain
         machine.foreign_calls -= foreign
         machine.calls.pop()
@@ -533,6 +538,8 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
     # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
     shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
     result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
+    if machine.replica and name in LOWERED_LAYERS:
+        casting.computed(machine, node)
     if machine.replica and name in SEQUENCE_LAYERS:
         result = machine.lift(lambda option: batches.after_layer(machine, module, name, inputs, option, node), result)
     if name not in RECURRENT_LAYERS:

@@ -290,6 +290,17 @@ class Returned:
 
 
 @dataclass(frozen=True)
+class PrecisionLost(Event):
+    """Autocast around a DataParallel call, at ``node``, asks for a ``dtype`` that its replicas do not compute in.
+
+    ``layer`` is the call of one that does not.
+    """
+
+    dtype: str
+    layer: cst.CSTNode
+
+
+@dataclass(frozen=True)
 class NonTensorReturned(Event):
     """The forward of a DataParallel model returns something that its outputs cannot be gathered from."""
 

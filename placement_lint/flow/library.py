@@ -10,6 +10,7 @@ import libcst as cst
 from placement_lint.flow import (
     batches,
     builtins,
+    casting,
     checkpoints,
     choices,
     coverage,
@@ -76,6 +77,7 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import (
     ARRAY_MAKERS,
+    AUTOCASTS,
     COLLECTIVES_ON_THE_CURRENT_DEVICE,
     CONTAINERS,
     CUDA_CONSTRUCTORS,
@@ -804,6 +806,7 @@ def _handlers() -> dict[str, Handler]:
         loaders.DISTRIBUTED_SAMPLER: processes.sampler,
         **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
         **dict.fromkeys(SCHEDULERS, schedulers.build),
+        **dict.fromkeys(AUTOCASTS, casting.build),
         "sys.exit": _exit,
         "os._exit": _exit,
         "builtins.exit": _exit,

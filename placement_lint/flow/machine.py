@@ -220,6 +220,8 @@ class Machine(Registries):
         self.replica_dim: int | None = None
         self.batch_misplaced = False
         self.replicated: frozenset[int] = frozenset()
+        # what autocast does here, where something around says so that no replica has entered; None of no autocast
+        self.casting: Value = NONE
         # the modules whose forward is running, and the attributes written since the outermost one began
         self.in_forward: list[Object] = []
         self.written: set[tuple[int, str]] = set()
@@ -769,6 +771,7 @@ class Machine(Registries):
             self.replica,
             self.replica_ids,
             self.replica_dim,
+            self.casting,
             self.through,
             self.without_grad,
             self.expecting_attribute_errors,

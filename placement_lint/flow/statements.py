@@ -13,6 +13,7 @@ import libcst as cst
 from placement_lint.flow import (
     batches,
     calls,
+    casting,
     cuts,
     devices,
     expressions,
@@ -43,6 +44,7 @@ from placement_lint.flow.values import (
     Tensor,
     Value,
 )
+from placement_lint.flow.vocabulary import GRADIENT_CONTEXTS
 from placement_lint.source.abstraction import by_kind
 
 
@@ -426,22 +428,24 @@ def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite
     value = expressions.evaluate(machine, first.item)
     if first.asname is not None and isinstance(first.asname.name, cst.BaseExpression):
         expressions.assign(machine, first.asname.name, value, first)
-    manager = _manager(first.item, value)
-    if manager is not None:
-        with manager(machine, value):
-            _with_items(machine, others, body)
-    else:
+    with _manager(first.item, value)(machine, value):
         _with_items(machine, others, body)
 
 
-def _manager(node: cst.BaseExpression, value: Value) -> Callable[[Machine, Value], AbstractContextManager[None]] | None:
-    """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means."""
+def _manager(node: cst.BaseExpression, value: Value) -> Callable[[Machine, Value], AbstractContextManager[None]]:
+    """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means.
+
+    Any other context may have to do with autocast.
+    """
     name = Machine.text(node.func) if isinstance(node, cst.Call) else ""
-    if name.endswith(("no_grad", "inference_mode")) or Machine.text(node).endswith("set_grad_enabled(False)"):
-        return lambda machine, _: machine.without_gradients(True)
+    if name.endswith(GRADIENT_CONTEXTS):
+        gradless = "enable" not in name or Machine.text(node).endswith("set_grad_enabled(False)")
+        return lambda machine, _: machine.without_gradients(gradless)
     if name.endswith("cuda.device"):
         return devices.current_device
-    return devices.default_device if name in ("torch.device", "device") or isinstance(value, Device) else None
+    if name in ("torch.device", "device") or isinstance(value, Device):
+        return devices.default_device
+    return casting.entered
 
 
 def _match(machine: Machine, node: cst.Match) -> None:

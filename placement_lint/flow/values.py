@@ -472,9 +472,20 @@ class Loaded:
     node: cst.Call | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True)
+class Casting:
+    """``torch.autocast("cuda", dtype=torch.bfloat16, enabled=flag)``"""
+
+    device_type: Value
+    dtype: Value
+    enabled: Value
+    node: cst.Call
+
+
 Value: TypeAlias = (
     "Const | Symbol | AtLeast | Device | Tensor | Object | External | Imported | Pending | Sequence | Mapping"
     " | Function | Class | Bound | Partial | Super | Parameters | StateDict | Choice | Placed | Fact | Loaded"
+    " | Casting"
 )
 
 # What a cell holds on a path where it was never written, once paths are joined.

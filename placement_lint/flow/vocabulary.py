@@ -316,12 +316,24 @@ PARAMETRIC_LAYERS = {
     )
 }  # fmt: skip
 
+# Those that autocast runs in the lower precision, all or in part (aten/src/ATen/autocast_mode.h).
+LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for part in ("Norm", "Embed", "Bilinear"))}
+
 # Layers whose forward returns more than one tensor, or takes tensors that need not share a device.
 # With a mask that is found to be causal they compute without it, wherever it is
 # (torch/nn/modules/transformer.py, `_detect_is_causal_mask`; torch/nn/functional.py, `multi_head_attention_forward`).
 IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
 
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
+
+# Contexts that decide whether there are gradients.
+GRADIENT_CONTEXTS = ("no_grad", "inference_mode", "enable_grad", "set_grad_enabled")
+
+# How autocast is called, and the positions of ``device_type``, ``dtype`` and ``enabled``; of the first, or what it is.
+AUTOCASTS: dict[str, tuple[int | str, int, int]] = {
+    **dict.fromkeys(("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"), (0, 1, 2)),
+    **dict.fromkeys(("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast"), ("cuda", 1, 0)),
+}
 
 # Layers that have the batch in the second dimension unless they are built with ``batch_first=True``: how many of
 # their arguments have it there, and the position of ``batch_first`` where it can be given by position.

@@ -27,6 +27,7 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     *(("DPL111", {"layer": layer}) for layer in ("GRU", "TransformerEncoderLayer", "MultiheadAttention")),
     *(("DPL111", {"what": what, "layer": "GRU", "batch_first": True}) for what in ("state", "output")),
     ("DPL111", {"dim": 1, "batch_first": True}),
+    ("DPL113", {"dtype": "float32"}),
     ("DPL114", {"rank": 0}),
     *(
         ("DPL116", {"how": how})
@@ -146,6 +147,8 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL111", {"batch_first": True}),
     ("DPL111", {"what": "inside"}),
     ("DPL111", {"what": "transposed", "layer": "GRU", "batch_first": True}),
+    ("DPL113", {"dtype": "float16"}),
+    ("DPL113", {"enabled": False}),
     ("DPL114", {"world_size": 1}),
     *(("DPL116", {"how": how}) for how in ("nothing", "moved to where it is", "loaded", "pruned")),
     ("DPL117", {"called": "both"}),
