@@ -179,6 +179,22 @@ def operand_itself(node: cst.CSTNode) -> Replacements:
     return ((node, source_text(operand)),)
 
 
+def each_made_anew(node: cst.CSTNode, items: cst.List | cst.Tuple, times: cst.BaseExpression) -> Replacements:
+    """``[f()] * n`` becomes ``[f() for _ in range(n)]``."""
+    if any(isinstance(one, cst.StarredElement) for one in items.elements):
+        return NOTHING
+    made = [source_text(one.value) for one in items.elements]
+    rounds = f"for _ in range({bare_text(times)})"
+    each = f"{made[0]} {rounds}" if len(made) == 1 else f"item {rounds} for item in ({', '.join(made)})"
+    return ((node, f"[{each}]" if isinstance(items, cst.List) else f"tuple({each})"),)
+
+
+def bare_text(node: cst.BaseExpression) -> str:
+    """A text without parentheses of its own."""
+    text = source_text(node)
+    return text[1:-1] if is_parenthesised(node) else text
+
+
 def argument_copied(call: cst.CSTNode) -> Replacements:
     """``f(x)`` becomes ``f(x.clone())``."""
     return appended(call.args[0].value, "clone()") if isinstance(call, cst.Call) and call.args else NOTHING

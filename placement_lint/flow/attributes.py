@@ -29,6 +29,7 @@ from placement_lint.flow import (
     movables,
     optimizers,
     ranks,
+    repeats,
     replicas,
     schedulers,
     storage,
@@ -741,6 +742,7 @@ def _write_item(
         machine.write(owner.id, "#map", _with_key(machine, mapping, key, value))
     items = machine.read(owner.id, "#items")
     if isinstance(items, Sequence):
+        repeats.refilled(machine, items)
         machine.write(owner.id, "#items", _with_item(machine, items, key, value))
     if owner.id in machine.holders:
         hold(machine, value, machine.holders[owner.id])

@@ -425,6 +425,18 @@ class ParameterShared(Event):
 
 
 @dataclass(frozen=True)
+class LayerRepeated(Event):
+    """A container of torch.nn gets one layer or Parameter many times. ``node`` multiplies the list that has it.
+
+    ``items`` is that list or tuple, ``times`` by what it is multiplied; ``kind`` is the class of the layer.
+    """
+
+    items: cst.List | cst.Tuple
+    times: cst.BaseExpression
+    kind: str
+
+
+@dataclass(frozen=True)
 class UnregisteredUsed(Event):
     """A module or Parameter that only a plain list or dict of its owner holds takes part in forward.
 

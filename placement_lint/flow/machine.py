@@ -803,6 +803,13 @@ class Machine(Registries):
         return self.root(frame.id) == self.module_frame or (owner is not None and owner.module)
 
     @property
+    def chooses(self) -> bool:
+        """Whether the running function has chosen to do what it does: it stands under a test of its own."""
+        function = self.frame.function
+        text = self.text(function.node) if function is not None and self.guards else ""
+        return any(self.text(test) in text if text else not self.is_script for test in self.guards)
+
+    @property
     def is_script(self) -> bool:
         """Whether what runs does so only where the file is the program: under ``if __name__ == "__main__"``."""
         return any("__name__" in self.text(guard) for guard in self.guards)

@@ -18,6 +18,7 @@ from placement_lint.flow import (
     modules,
     numbering,
     optimizers,
+    repeats,
     replicas,
     schedulers,
     wrappers,
@@ -43,6 +44,7 @@ from placement_lint.flow.values import (
 def items_of_container(machine: Machine, arguments: Arguments) -> Value:
     """What ``nn.Sequential(a, b)``, ``nn.ModuleList([a, b])`` or ``nn.ModuleDict({...})`` contains."""
     for value in arguments.positional:
+        repeats.kept(machine, value)
         for item in (content(machine, value) or Sequence((value,))).items:
             coverage.registered(machine, item)
     if len(arguments.positional) == 1:
@@ -69,6 +71,7 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
         added = more.items if more is not None else ()
     added = tuple(modules.as_content(machine, module, value) for value in added)
     for value in added:
+        repeats.kept(machine, value)
         creation.note_keeping(machine, value)
         cuts.collected(machine, value)
         coverage.registered(machine, value)

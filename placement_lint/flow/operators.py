@@ -12,6 +12,7 @@ from placement_lint.flow import (
     environment,
     expressions,
     methods,
+    repeats,
     replicas,
     shapes,
     tensors,
@@ -344,7 +345,10 @@ def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Com
 
 
 def binary(machine: Machine, node: cst.BinaryOperation) -> Value:
+    newest = machine.newest
     left, right = expressions.evaluate(machine, node.left), expressions.evaluate(machine, node.right)
+    if isinstance(node.operator, cst.Multiply):
+        repeats.repeated(machine, node, left, right, newest)
     return machine.lift(
         lambda one, other: arithmetic(machine, one, other, node.operator, (node.left, node.right), node),
         left,
@@ -381,8 +385,9 @@ def arithmetic(
     if isinstance(left, Const) and isinstance(right, Const):
         return _folded(machine, left.value, right.value, operator)
     if isinstance(operator, cst.Multiply):
-        items = content(machine, left)
-        if items is not None and isinstance(right, (Const, Symbol)):
+        listed, times = (left, right) if content(machine, left) is not None else (right, left)
+        items = content(machine, listed)
+        if items is not None and isinstance(times, (Const, Symbol)):
             return machine.new_list(replace(items, exact=False), node)
     if isinstance(operator, (cst.Add, cst.AddAssign)):
         one, other = content(machine, left), content(machine, right)

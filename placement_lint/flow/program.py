@@ -21,6 +21,7 @@ from placement_lint.flow import (
     loaders,
     processes,
     ranks,
+    repeats,
     replicas,
     schedulers,
     statements,
@@ -91,6 +92,7 @@ def analyse(
     _resolve_rebinds(machine)
     wrapper_fields.resolve(machine)
     storage.resolve(machine)
+    repeats.resolve(machine)
     replicas.resolve(machine)
     coverage.resolve(machine)
     schedulers.resolve(machine)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         AttributeRebound,
         Event,
         GradientLost,
+        LayerRepeated,
         OptimizerMisses,
         OptimizerStateStranded,
         ParameterShared,
@@ -111,6 +112,11 @@ class Registries:
         # the ids of tensors of which Parameters were made, and attributes that change with a Parameter, by their class
         self.storages: set[int] = set()
         self.shared_parameters: list[tuple[ParameterShared, int]] = []
+        # by the id of a layer or Parameter that a list repeats; the ids of those that containers of torch.nn keep, and
+        # of those whose places others take
+        self.repeated: dict[int, LayerRepeated] = {}
+        self.kept_repeated: set[int] = set()
+        self.refilled: set[int] = set()
         # reductions of per-replica losses, and those whose result is divided afterwards
         self.reduced: list[ReplicaLossReduced] = []
         self.divided: set[cst.CSTNode] = set()

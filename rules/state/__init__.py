@@ -5,6 +5,7 @@ from placement_lint.rules.state import (
     module_created_in_forward,
     parameter_lost_by_conversion,
     parameter_shares_storage,
+    replicated_parameter_list,
     requires_grad_without_effect,
     shared_state_in_replica,
     stale_device_cache,
@@ -25,5 +26,6 @@ RULES: tuple[Rule, ...] = (
     module_created_in_forward.RULE,
     requires_grad_without_effect.RULE,
     stale_device_cache.RULE,
+    replicated_parameter_list.RULE,
     parameter_shares_storage.RULE,
 )

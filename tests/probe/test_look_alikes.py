@@ -369,6 +369,16 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "moved_inside": REPAIRED,
         "requires_grad_off": {"conversion": ".requires_grad_()"},
     },
+    "replicated-parameter-list": {
+        "chosen": "the program chooses between one layer and many",
+        "comprehension": REPAIRED,
+        "flag": {"times": 1},
+        "named": "one layer is meant, as its name says",
+        "not_kept": "no container keeps the list",
+        "nothing_to_learn": "there are no weights",
+        "placeholders": "others take their places",
+        "shared": "one layer is meant, as the names around say",
+    },
     "parameter-shares-storage": {
         "changed_before": "nothing changes the one or the other in place",
         "copied": {"copied": True},

@@ -1,0 +1,107 @@
+"""A list of layers is multiplied: it has one layer many times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.finding import Severity
+from placement_lint.flow.events import LayerRepeated
+from placement_lint.probe.experiment import Experiment, Facts, Sees
+from placement_lint.replaying import claimed
+from placement_lint.rewriting import bare_text, each_made_anew, unsafe
+from placement_lint.rule import Page, Problem, Replay, Rule
+
+PAGE = Page(
+    what="""\
+Reports `[nn.Linear(8, 8)] * n` and `[nn.Parameter(t)] * n` where a container of `torch.nn` gets the list.
+""",
+    why="""\
+A list that is multiplied repeats references, and copies nothing: the container has n names for one layer.
+`parameters()` gives each Parameter once (`_named_members` in torch/nn/modules/module.py), so that an optimizer trains
+one set of weights with the gradients of all places, silently. The state dict has n names for it, as if there were n.
+It is so on any machine.
+""",
+    example="""\
+import torch
+from torch import nn
+
+layers = nn.Sequential(*[nn.Linear(8, 8)] * 4)
+print(layers(torch.randn(2, 8)).shape, len(list(layers.parameters())))
+""",
+    instead="""\
+import torch
+from torch import nn
+
+layers = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)])
+print(layers(torch.randn(2, 8)).shape, len(list(layers.parameters())))
+""",
+    silent="""\
+- A layer that has a name before it is repeated (`shared = nn.Linear(8, 8)`), or stands where the program speaks of
+  sharing or tying weights, or where it has chosen between this and something else: that is meant.
+- What has nothing to learn: `[nn.ReLU()] * n`.
+- The factor is 1, or may be a flag: `[nn.LayerNorm(8)] * use_norm`.
+- The list only keeps the places: other layers are put into it.
+- Lists that no container of `torch.nn` gets.
+""",
+    fix="""\
+A comprehension, `[nn.Linear(8, 8) for _ in range(n)]`. This is unsafe: there are n times as many weights then, and
+checkpoints from before have the same ones for all.
+""",
+)
+
+
+def check(event: LayerRepeated) -> Iterator[Problem]:
+    times = bare_text(event.times)
+    yield Problem(
+        event.node,
+        f"`{times}` names for one `{event.kind}`: a list that is multiplied copies nothing, and an optimizer trains "
+        "one set of weights for all of them, silently",
+        advice="make each with a comprehension",
+        rewrite=unsafe("make each with a comprehension", each_made_anew(event.node, event.items, event.times)),
+        facts={"parameters": event.kind == "Parameter"},
+        replay=Replay(watch=(claimed(event.node, _DIFFERENT, "it is the same one each time"),)),
+    )
+
+
+_DIFFERENT = "len(set(map(id, {node}))) == len({node})"
+
+
+def flagged(facts: Facts) -> str:
+    return _made(facts, each=False)
+
+
+def control(facts: Facts) -> str:
+    return _made(facts, each=True)
+
+
+def _made(facts: Facts, each: bool) -> str:
+    import torch
+    from torch import nn
+
+    if facts["parameters"]:
+        parameters = [nn.Parameter(torch.ones(2)) for _ in range(3)] if each else [nn.Parameter(torch.ones(2))] * 3
+        container: nn.Module = nn.ParameterList(parameters)
+    else:
+        layers = [nn.Linear(2, 2, bias=False) for _ in range(3)] if each else [nn.Linear(2, 2, bias=False)] * 3
+        container = nn.ModuleList(layers[: facts["times"]])
+    known, learned = len(container.state_dict()), len(list(container.parameters()))
+    return f"{known} names for {learned} Parameters" if known > learned else "a Parameter for each name"
+
+
+EXPERIMENT = Experiment(
+    claim="a list that is multiplied has one layer many times",
+    flagged=flagged,
+    control=control,
+    symptoms=(Sees("names for 1 Parameters"),),
+    facts={"parameters": False, "times": 3},
+)
+
+
+RULE = Rule(
+    "DPL311",
+    "replicated-parameter-list",
+    Severity.ERROR,
+    PAGE,
+    {LayerRepeated: check},
+    experiment=EXPERIMENT,
+)
