@@ -200,10 +200,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
         if owner.cls == frameworks.ACCELERATOR and name in frameworks.METHODS:
             return Bound(owner, name, node=node)
-        if (name in _CONTAINER_METHODS or name in movables.MOVES) and owner.kind is Kind.OTHER:
+        if (name in _CONTAINER_METHODS and owner.kind is Kind.OTHER) or name in movables.MOVES:
             return Bound(owner, name, node=node)
-        if isinstance(owner.cls, Class) and foreign_bases(owner.cls):
-            return machine.part(owner.id, name, node, owner)
         return machine.part(owner.id, name, node, owner)
     if owner.kind in (Kind.LIST, Kind.DICT) and name in _ONLY_OF_TENSORS and not machine.expects("AttributeError"):
         machine.dead = True  # where it goes on, it was no list

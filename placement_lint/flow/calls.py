@@ -379,8 +379,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
             coverage.given_away(machine, value.module)
         if isinstance(value, Object) and modules.is_module(machine, value):
             coverage.given_away(machine, value)
-            for part in modules.reachable(machine, value).values():
-                machine.write(part.id, modules.PLACE, machine.fresh())
+            modules.forget_places(machine, value)
     return FALSE if _asks_for_proxy(arguments, node) else machine.fresh(node)
 
 
@@ -530,8 +529,13 @@ def _entering_method(machine: Machine, arguments: Arguments, node: cst.Call) -> 
 def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Operand], node: cst.Call) -> Value:
     if name in LOSS_MODULES:
         return _loss_forward(machine, module, inputs, node)
+    if name not in PARAMETRIC_LAYERS and inputs:
+        return _without_parameters(name, inputs[0].tensor)
+    if modules.has_parameters(machine, module) is False:
+        # Where its input is, whatever that is.
+        return machine.fresh(node)
     if name not in PARAMETRIC_LAYERS:
-        return _without_parameters(name, inputs[0].tensor) if inputs else _opaque_forward(machine, module, inputs, node)
+        return _opaque_forward(machine, module, inputs, node)
     if name in IGNORE_CAUSAL_MASKS:
         inputs = inputs[:1]
     place = modules.place_of(machine, module)

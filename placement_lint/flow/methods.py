@@ -16,6 +16,7 @@ from placement_lint.flow import (
     frameworks,
     library,
     modules,
+    movables,
     numbering,
     optimizers,
     repeats,
@@ -92,6 +93,9 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
             return frameworks.call_accelerator(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.OTHER:
             return _scaler_method(machine, name, arguments, node)
+        if receiver.kind is Kind.INSTANCE and name in movables.MOVES:
+            # Its class inherits that from who knows where: with it go the modules in it, if it is one.
+            modules.forget_places(machine, receiver)
     if isinstance(receiver, (Loaded, StateDict)) and name in _USES_KEYS:
         wrappers.keys_used(machine, receiver)
     if isinstance(receiver, Loaded):

@@ -384,6 +384,12 @@ def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) ->
             _run_own_apply(machine, part, note.node)
 
 
+def forget_places(machine: Machine, module: Object | Symbol) -> None:
+    """Something was done with a module that is not looked into: it may have been moved, in whole or in part."""
+    for part in reachable(machine, module).values():
+        machine.write(part.id, PLACE, machine.fresh())
+
+
 def tended(machine: Machine, owner: Object, name: str) -> None:
     """Code outside a module's class looks after one of its attributes: it assigns, registers or moves it."""
     if isinstance(owner.cls, Class) and not any(frame.receiver == owner for frame in machine.frames):

@@ -41,6 +41,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "conditional_ids": {"place": "cpu", "device_ids": None},
         "device_given": {"place": "cuda:1", "device_ids": [1]},
         "cpu_gloo": {"place": "cpu", "device_ids": []},
+        "inherited_move": {"place": "cuda:1", "device_ids": [1]},
         "local_rank": {"place": "cuda:1", "device_ids": [1], "output_device": 1},
         "model_parallel": "its module is on two GPUs, and no ids are given",
         "moved_to_rank": {"place": "cuda:1", "device_ids": [1]},
@@ -256,6 +257,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "activation_of_unknown": {"stray": "cuda"},
         "moved_in_place": {"stray": "cuda"},
         "option_device": {"stray": "cuda"},
         "tensor_of_tensor": {"stray": "cuda"},
