@@ -195,6 +195,14 @@ def bare_text(node: cst.BaseExpression) -> str:
     return text[1:-1] if is_parenthesised(node) else text
 
 
+def by_keyword(call: cst.CSTNode, names: Sequence[str]) -> Replacements:
+    """``f(x, flag=y)`` becomes ``f(name=x, flag=y)``, with a name for each argument that has none."""
+    if not isinstance(call, cst.Call) or any(arg.star for arg in call.args):
+        return NOTHING
+    given = [arg for arg in call.args if arg.keyword is None]
+    return tuple((arg, f"{name}={argument_text(arg)}") for arg, name in zip(given, names, strict=True))
+
+
 def argument_copied(call: cst.CSTNode) -> Replacements:
     """``f(x)`` becomes ``f(x.clone())``."""
     return appended(call.args[0].value, "clone()") if isinstance(call, cst.Call) and call.args else NOTHING

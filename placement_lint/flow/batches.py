@@ -7,17 +7,35 @@ the same (torch/nn/parallel/scatter_gather.py), whatever that dimension is to th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
 from placement_lint.flow import shapes
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.classes import find
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
-from placement_lint.flow.events import BatchMisplaced, NotBatched, Operand
+from placement_lint.flow.events import BatchMisplaced, KeywordAlone, NotBatched, Operand
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import FALSE, NONE, TRUE, Kind, Mapping, Object, Sequence, Symbol, Tensor, Value
-from placement_lint.flow.vocabulary import RECURRENT_LAYERS, SEQUENCE_LAYERS
+from placement_lint.flow.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Class,
+    Const,
+    Device,
+    Function,
+    Kind,
+    Mapping,
+    Object,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.vocabulary import NUMBER_TYPES, RECURRENT_LAYERS, SEQUENCE_LAYERS
 from placement_lint.rule import Note
 
 _BATCH_FIRST = "#batch first"
@@ -154,6 +172,55 @@ def _is_no_batch(tensor: Tensor, others: list[Tensor]) -> bool:
     if any(rows not in other.rows if other.rows else rows == 1 or tensor.literal for other in others if other.loaded):
         return True
     return any(other.rows and rows < min(other.rows) for other in others)
+
+
+def check_keywords(
+    machine: Machine,
+    module: Object | Symbol,
+    arguments: Arguments,
+    dim: int | None,
+    ids: tuple[object, ...],
+    node: cst.Call,
+) -> None:
+    """Keyword arguments of which none is a tensor go to all replicas, also to those that get no rows."""
+    names = _needed(machine, module, arguments)
+    if dim != 0 or not names or machine.expects("TypeError"):
+        return
+    keyword = next(iter(arguments.keywords))
+
+    def check(value: Value, source: cst.BaseExpression) -> Value:
+        if isinstance(value, Tensor) and (few := [rows for rows in value.rows if _leaves_out(rows, ids)]):
+            label = machine.text(source)
+            at_last = len(value.rows) > 1
+            machine.emit(KeywordAlone(node, machine.scene, label, min(few), at_last, keyword, names, ids))
+        return NONE
+
+    for value, source, by_name in _given(arguments, node):
+        if not by_name:
+            machine.lift(partial(check, source=source), value)
+
+
+def _needed(machine: Machine, module: Object | Symbol, arguments: Arguments) -> tuple[str, ...]:
+    """The names of what is given by position, where forward cannot do without; none if a keyword may be a tensor."""
+    cls = module.cls if isinstance(module, Object) else None
+    forward = find(machine, cls, "forward") if isinstance(cls, Class) else None
+    if arguments.spread or not arguments.keywords or not isinstance(forward, Function) or forward.decorators:
+        return ()
+    parameters = forward.parameters[1 : len(arguments.positional) + 1]
+    copied = all(_is_no_tensor(option) for value in arguments.keywords.values() for _, option in alternatives(value))
+    named = len(parameters) == len(arguments.positional) and not forward.node.params.posonly_params
+    needed = copied and any(parameter.default is None for parameter in parameters)
+    return tuple(parameter.name.value for parameter in parameters) if needed and named else ()
+
+
+def _is_no_tensor(value: Value) -> bool:
+    return isinstance(value, (Const, Device, Function)) or (isinstance(value, Symbol) and value.type in NUMBER_TYPES)
+
+
+def _leaves_out(rows: int, ids: tuple[object, ...]) -> bool:
+    """Whether ``torch.chunk`` makes fewer chunks of so many rows than there are replicas: two of them, or more."""
+    replicas = max(len(ids), 2)
+    return -(-rows // -(-rows // replicas)) < replicas
 
 
 def _given(arguments: Arguments, node: cst.Call) -> Iterator[tuple[Value, cst.BaseExpression, bool]]:

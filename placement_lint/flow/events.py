@@ -343,6 +343,23 @@ class NotBatched(Event):
 
 
 @dataclass(frozen=True)
+class KeywordAlone(Event):
+    """A DataParallel call whose keyword arguments make replicas for which there are no rows. ``node`` is the call.
+
+    ``keyword`` is one of them, none of which is a tensor; ``label`` is a batch of ``rows`` rows, if it is the ``last``
+    of a loader. ``names`` are what the forward calls the arguments that are given by position.
+    """
+
+    label: str
+    rows: int
+    last: bool
+    keyword: str
+    names: tuple[str, ...]
+    # the literal ``device_ids`` of the wrapper, empty where they are not given or not known
+    ids: tuple[object, ...]
+
+
+@dataclass(frozen=True)
 class AliasUsed(Event):
     """A replica computes with the original's weights, which an attribute led it to. ``node`` assigned the attribute.
 

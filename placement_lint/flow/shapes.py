@@ -109,7 +109,9 @@ def _dimension(arguments: Arguments) -> int | None:
 
 def after_index(before: Tensor, result: Tensor, key: Value) -> Tensor:
     """``t[key]``: a number takes a dimension away, None adds one, slices leave them."""
-    return replace(result, split=_split_after_index(before.split, key), rows=frozenset())
+    first = key.items[0] if isinstance(key, Sequence) and key.items else key
+    rows = frozenset({1}) if first == Const(None) else frozenset[int]()
+    return replace(result, split=_split_after_index(before.split, key), rows=rows)
 
 
 def _split_after_index(split: int | None, key: Value) -> int | None:

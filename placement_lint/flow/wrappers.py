@@ -297,6 +297,7 @@ def _in_replicas(
         machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
         machine.replica_depth = 0
     batches.check_arguments(machine, arguments, dim, node)
+    batches.check_keywords(machine, inner, arguments, dim, _literal_ids(machine, ids), node)
     return thawed(machine, gathered, node)
 
 
