@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow.events import DevicesMixed, Operand, OptimizerStale
+from placement_lint.flow.events import DevicesMixed, Operand, OptimizerStale, TieBroken
 from placement_lint.rewriting import argument_added, is_path, receiver
 from placement_lint.rule import Line, Note, Replay
 from placement_lint.source.wording import source_text
@@ -78,6 +78,25 @@ def never_trained(event: OptimizerStale, new: str = "") -> Replay:
     return Replay(
         watch=(*remembered(event.node, new), claimed(step, trained, "the new parameters are never trained")),
         mended=(Line(step, f"watched and adopt({optimizer}, watched[-1])", before=True),),
+    )
+
+
+def still_tied(event: TieBroken) -> Replay | None:
+    """Two layers are remembered where they are tied, and looked at when they are trained."""
+    tied = event.tied
+    target = tied.targets[0].target if isinstance(tied, cst.Assign) else None
+    value = tied.value if isinstance(tied, cst.Assign) else None
+    if not isinstance(target, cst.Attribute) or not isinstance(value, cst.Attribute):
+        return None
+    one, other = f"watched[-1][0].{target.attr.value}", f"watched[-1][1].{value.attr.value}"
+    layers = f"({source_text(target.value)}, {source_text(value.value)})"
+    together = f"not watched or {one} is {other}"
+    return Replay(
+        watch=(
+            *remembered(tied, layers),
+            claimed(event.stepped.node, together, "what was tied is two Parameters"),
+        ),
+        mended=(Line(event.node, f"{one} = {other}"),),
     )
 
 

@@ -34,6 +34,7 @@ from placement_lint.flow import (
     schedulers,
     storage,
     tensors,
+    ties,
     wrapper_fields,
     wrappers,
 )
@@ -375,6 +376,7 @@ def _write(
     if name == "data" and isinstance(owner, Tensor):
         storage.replaced(machine, owner)
         cuts.changed(machine, owner)
+        ties.mend(machine, owner.uid)
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
@@ -466,6 +468,7 @@ def _write_of_module(
         machine.changed.add((identity(owner), name))
     coverage.registered(machine, value)
     cuts.tied(machine, owner, value)
+    ties.tied(machine, owner, name, value, node)
     _report_lost_parameter(machine, owner, name, before, value, node)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)

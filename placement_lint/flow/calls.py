@@ -33,6 +33,7 @@ from placement_lint.flow import (
     schedulers,
     statements,
     tensors,
+    ties,
     transfers,
     wrappers,
 )
@@ -371,6 +372,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
         wrappers.may_change(machine, value)
         checkpoints.kept(machine, value)
         cuts.written_into(machine, value)
+        ties.given_away(machine, value)
         if isinstance(value, Tensor):
             machine.asked_for.add(value.uid)
         if isinstance(value, Object):

@@ -454,6 +454,20 @@ class LayerRepeated(Event):
 
 
 @dataclass(frozen=True)
+class TieBroken(Event):
+    """An optimizer trains apart what was one Parameter under several names. ``node`` gave each name a new one.
+
+    ``how`` is ``materialized``, ``converted``, ``moved to XLA`` or ``assigned`` (by ``load_state_dict``); ``tied`` is
+    the statement that tied them.
+    """
+
+    how: str
+    tied: cst.CSTNode
+    optimizer: str
+    stepped: Note
+
+
+@dataclass(frozen=True)
 class UnregisteredUsed(Event):
     """A module or Parameter that only a plain list or dict of its owner holds takes part in forward.
 

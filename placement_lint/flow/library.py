@@ -416,7 +416,7 @@ def call_module_method(
     elif name == "load_state_dict":
         if arguments.get(2, "assign") == Const(True):
             ddp.renewed(machine, module, "assigned", node)
-            surgery.assigned(machine, module, node)
+            surgery.assigned(machine, module, arguments.get(1, "strict"), node)
         wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
         cuts.loaded(machine, module)
         return machine.fresh()

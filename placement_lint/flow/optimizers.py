@@ -19,6 +19,7 @@ from placement_lint.flow import (
     modules,
     rumours,
     schedulers,
+    ties,
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
@@ -294,6 +295,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     _report_successor(machine, optimizer, note)
     coverage.stepped(machine, optimizer, _reached(machine), note)
     cuts.stepped(machine, optimizer, note)
+    ties.stepped(machine, optimizer, note)
     machine.write(optimizer.id, _STEPPED, Const(True))
     if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")

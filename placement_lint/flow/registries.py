@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from placement_lint.flow.lengths import Input
     from placement_lint.flow.processes import Parallel
     from placement_lint.flow.ranks import Group, Use
+    from placement_lint.flow.ties import Tie
     from placement_lint.flow.values import Class, Function, Holder, Loaded, Object, Value
     from placement_lint.rule import Note
 
@@ -112,6 +113,10 @@ class Registries:
         # the ids of tensors of which Parameters were made, and attributes that change with a Parameter, by their class
         self.storages: set[int] = set()
         self.shared_parameters: list[tuple[ParameterShared, int]] = []
+        # ties of weights, by the id of a module, a name there and the id of the Parameter; of those that were broken
+        # the ids of the Parameters
+        self.ties: dict[tuple[int, str, int], Tie] = {}
+        self.parted: set[int] = set()
         # by the id of a layer or Parameter that a list repeats; the ids of those that containers of torch.nn keep, and
         # of those whose places others take
         self.repeated: dict[int, LayerRepeated] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from placement_lint.flow import modules, optimizers
+from placement_lint.flow import modules, optimizers, ties
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
@@ -154,24 +154,39 @@ def converted(machine: Machine, module: Object | Symbol, target: Place | None, n
     So it is from meta and to XLA, and everywhere once ``set_overwrite_module_params_on_conversion`` says so
     (torch/nn/modules/module.py).
     """
-    if not machine.optimizers or not _is_off(machine, _SWAPPING):
+    if not (machine.optimizers or machine.ties) or not _is_off(machine, _SWAPPING):
         return
     if machine.read(machine.module_frame, _OVERWRITING) == TRUE:
-        optimizers.renewed(machine, module, "converted", node)
+        _renewed(machine, module, "converted", node)
         return
     leaving = frozenset(_at(machine, module, "meta"))
     if leaving and target != Device("meta"):
-        optimizers.renewed(machine, module, "materialized", node, leaving)
+        _renewed(machine, module, "materialized", node, leaving)
     elif isinstance(target, Device) and target.kind == "xla" and not any(_at(machine, module, "xla")):
-        optimizers.renewed(machine, module, "moved to XLA", node)
+        _renewed(machine, module, "moved to XLA", node)
 
 
-def assigned(machine: Machine, module: Object | Symbol, node: cst.CSTNode) -> None:
-    """``load_state_dict(assign=True)``: the loaded tensors become the Parameters."""
-    if not machine.optimizers or not _is_off(machine, _SWAPPING):
+def _renewed(
+    machine: Machine,
+    module: Object | Symbol,
+    how: str,
+    node: cst.CSTNode,
+    touched: frozenset[int] = frozenset(),
+) -> None:
+    if machine.optimizers:
+        optimizers.renewed(machine, module, how, node, touched)
+    ties.parted(machine, module, how, node)
+
+
+def assigned(machine: Machine, module: Object | Symbol, strict: Value | None, node: cst.CSTNode) -> None:
+    """``load_state_dict(assign=True)``: the loaded tensors become the Parameters, all of them if it is strict."""
+    if not _is_off(machine, _SWAPPING):
         return
-    empty = frozenset(_at(machine, module, "meta"))
-    optimizers.renewed(machine, module, "materialized" if empty else "assigned", node)
+    if machine.optimizers:
+        empty = frozenset(_at(machine, module, "meta"))
+        optimizers.renewed(machine, module, "materialized" if empty else "assigned", node)
+    if strict in (None, TRUE):
+        ties.parted(machine, module, "assigned", node)
 
 
 def _at(machine: Machine, module: Object | Symbol, kind: str) -> Iterator[int]:

@@ -10,6 +10,7 @@ from placement_lint.rules.state import (
     shared_state_in_replica,
     stale_device_cache,
     state_rebound_in_replica,
+    tied_weights_broken,
     unregistered_container,
     unregistered_tensor_attribute,
 )
@@ -20,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     parameter_lost_by_conversion.RULE,
     unregistered_tensor_attribute.RULE,
     unregistered_container.RULE,
+    tied_weights_broken.RULE,
     state_rebound_in_replica.RULE,
     shared_state_in_replica.RULE,
     buffer_updated_from_first_chunk.RULE,

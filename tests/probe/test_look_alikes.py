@@ -385,6 +385,17 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "moved_inside": REPAIRED,
         "requires_grad_off": {"conversion": ".requires_grad_()"},
     },
+    "tied-weights-broken": {
+        "apart_on_purpose": "the program gives one of them a Parameter of its own",
+        "frozen": "nothing trains them",
+        "kept": {"how": "moved"},
+        "not_strict": "a name may be left alone",
+        "one_name": {"shared": True},
+        "only_evaluated": "nothing trains them",
+        "swapped": "torch is asked to keep the Parameters",
+        "tied_after": REPAIRED,
+        "tied_again": REPAIRED,
+    },
     "replicated-parameter-list": {
         "chosen": "the program chooses between one layer and many",
         "comprehension": REPAIRED,
