@@ -125,6 +125,9 @@ def call_function(
     if receiver is not None:
         arguments = arguments.with_receiver(receiver)
     machine.called.add(function.node)
+    if machine.names_one_of_many and _lacks_arguments(function, arguments):
+        machine.dead = True
+        return machine.fresh()
     if machine.running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
     plain = relevance.is_plain(machine, function, arguments, node)
@@ -141,6 +144,14 @@ def call_function(
         given_up = machine.gives_up
     machine.leave(frame.id)
     return foreign(machine, arguments, node) if given_up else result
+
+
+def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
+    """Whether a call raises TypeError: a parameter without a default is given nothing."""
+    if arguments.spread or function.decorators:
+        return False
+    rest = function.parameters[len(arguments.positional) :]
+    return any(one.default is None and one.name.value not in arguments.keywords for one in rest)
 
 
 def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst.CSTNode) -> Value:

@@ -15,6 +15,7 @@ _DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
 # Cells of the module frame: what torch keeps a process (or thread) wide.
 _CURRENT = "#current device"
 _DEFAULT = "#default device"
+_DEFAULT_TYPE = "#default tensor type"
 # A cell of an unknown value.
 _USED_AS_DEVICE = "#used as device"
 
@@ -106,14 +107,32 @@ def set_default(machine: Machine, value: Value) -> None:
     machine.write(machine.module_frame, _DEFAULT, machine.lift(lambda option: as_place(option) or CPU, value))
 
 
+def set_default_type(machine: Machine, place: Place) -> None:
+    """``torch.set_default_tensor_type(torch.cuda.FloatTensor)``: the same, and where ``torch.Tensor`` builds."""
+    machine.default_was_set = True
+    require(machine, place)
+    machine.write(machine.module_frame, _DEFAULT_TYPE, place)
+
+
 def default_place(machine: Machine) -> Value:
     """Where a factory without ``device=`` builds: a place or a choice of places."""
-    if machine.standalone and machine.default_was_set and not machine.in_default_context:
-        return machine.fresh()
     value = machine.read(machine.module_frame, _DEFAULT)
     if value is None or (machine.replica and not machine.in_default_context):
         # The default device is thread-local: replicas run in threads that do not have it.
+        return place_of_default_type(machine)
+    return _default(machine, value)
+
+
+def place_of_default_type(machine: Machine) -> Value:
+    """Where ``torch.Tensor(3)`` builds, which no default device changes: a place or a choice of places."""
+    if not machine.default_was_set:
         return CPU
+    return _default(machine, machine.read(machine.module_frame, _DEFAULT_TYPE) or CPU)
+
+
+def _default(machine: Machine, value: Value) -> Value:
+    if machine.standalone and machine.default_was_set and not machine.in_default_context:
+        return machine.fresh()
     return machine.lift(
         lambda place: resolve(machine, place) if isinstance(place, (Device, Symbol)) else machine.fresh(),
         value,

@@ -282,7 +282,10 @@ def assign(machine: Machine, module: Imported, name: str, value: Value) -> None:
 
 
 def chosen(machine: Machine, module: Imported, key: Value) -> Value:
-    """``getattr(module, key)``: one of what the module exports, each under the condition that the key is its name."""
+    """``getattr(module, key)``: one of what the module exports, each under the condition that the key is its name.
+
+    What the module itself takes from a library, as ``from torch.nn import Parameter``, it has for its own use.
+    """
     if isinstance(key, Const):
         found = attribute(machine, module, key.value) if isinstance(key.value, str) else None
         return found if found is not None else machine.fresh()
@@ -293,9 +296,11 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     options = []
     for name in names:
         value = attribute(machine, module, name)
+        if value is None or isinstance(value, External):
+            value = machine.fresh()
         question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the name is {name!r}")
         question.say(by_name=True)
-        options.append((answered(question, True), value if value is not None else machine.fresh()))
+        options.append((answered(question, True), value))
     return machine.either(options)
 
 

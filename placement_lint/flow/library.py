@@ -296,7 +296,7 @@ def _set_default_tensor_type(machine: Machine, name: str, arguments: Arguments, 
     text = given.value if isinstance(given, Const) else given.name if isinstance(given, External) else ""
     on_cuda = isinstance(text, str) and text.startswith("torch.cuda.")
     known = isinstance(text, str) and bool(text)
-    devices.set_default(machine, Device("cuda") if on_cuda else CPU if known else machine.fresh())
+    devices.set_default_type(machine, Device("cuda") if on_cuda else CPU if known else machine.fresh())
     return NONE
 
 

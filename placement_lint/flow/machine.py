@@ -814,6 +814,11 @@ class Machine(Registries):
         """Whether what runs does so only where the file is the program: under ``if __name__ == "__main__"``."""
         return any("__name__" in self.text(guard) for guard in self.guards)
 
+    @property
+    def names_one_of_many(self) -> bool:
+        """Whether what runs was looked up by its name, ``getattr(hub, name)``: what fails is not meant to be named."""
+        return any(answer.given and answer.question.by_name for cube in self.path.cubes for answer in cube.answers)
+
     def note_site(self, node: cst.CSTNode) -> None:
         """Remember for a call in a plain function of another file what led to it."""
         if self.project is not None and (site := self.site) is not None:

@@ -62,17 +62,12 @@ _VALUES: dict[type, str] = {
 }
 
 
-def _is_one_of_many(machine: Machine) -> bool:
-    """``getattr(hub, name)().to(d)``: what has no ``to`` is not what is meant to be named."""
-    return any(answer.given and answer.question.by_name for cube in machine.path.cubes for answer in cube.answers)
-
-
 def refuses(machine: Machine, receiver: Value, name: str, node: cst.Call) -> bool:
     """Whether ``receiver.name(…)`` is a move of what cannot be moved: then that is said."""
     refusing = kind(receiver) if name in MOVES else None
     if refusing is None or not isinstance(node.func, cst.Attribute):
         return False
-    if not machine.expecting_attribute_errors and not _is_one_of_many(machine):
+    if not machine.expecting_attribute_errors and not machine.names_one_of_many:
         written = node.func.value
         dropped = machine.statement is node
         assignable = not dropped or (isinstance(written, cst.Name) and is_bound_here(machine, written.value))

@@ -27,7 +27,7 @@ from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import ALWAYS, answered
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
-from placement_lint.flow.devices import as_place, default_place, resolve
+from placement_lint.flow.devices import as_place, default_place, place_of_default_type, resolve
 from placement_lint.flow.events import (
     DevicesMixed,
     GradientOfCopyRead,
@@ -108,6 +108,8 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
             return cuts.of_data(machine, name, built, arguments, node) if literal else built
 
+        if name == "torch.Tensor":
+            return machine.lift(make, place_of_default_type(machine))
         return machine.lift(make, CPU if name in HOST_FACTORIES else default_place(machine))
     written = choices.argument(node, len(node.args), "device")
     how = node if written is None else f"device={source_text(written)}"

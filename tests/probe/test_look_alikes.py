@@ -272,6 +272,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "operand-not-moved": {
         "activation_of_unknown": {"stray": "cuda"},
+        "default_tensor_type": {"stray": "cuda"},
         "moved_in_place": {"stray": "cuda"},
         "option_device": {"stray": "cuda"},
         "tensor_of_tensor": {"stray": "cuda"},
