@@ -110,6 +110,8 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     _note_other(machine, owner, node)
     if name == "set_epoch":
         loaders.note_set_epoch(machine, owner)
+    if name == "__name__" and isinstance(owner, (Class, External)):
+        return Const(owner.name.rpartition(".")[2])
     if isinstance(owner, External):
         return imports.library(f"{owner.name}.{name}")
     if isinstance(owner, Imported):
@@ -175,6 +177,8 @@ _TENSOR_ATTRIBUTES = {"device", "is_cuda", "shape", "dtype", "data", "grad", "T"
 
 
 def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attribute) -> Value:
+    if name == "__class__":
+        return owner.cls
     if owner.kind is Kind.WRAPPER:
         return _read_of_wrapper(machine, owner, name, node)
     if name in ("weight", "bias"):

@@ -104,6 +104,9 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "numpy.ndarray"
     if isinstance(cls, External) and devices.is_device(machine, value):
         return cls.name == "torch.device"
+    if isinstance(value, Object) and value.kind is Kind.WRAPPER and isinstance(cls, Symbol):
+        # A class from who knows where, that is called like its own.
+        return True if cls.text.rpartition(".")[2] == value.cls.name.rpartition(".")[2] else None
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
         if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
             return False

@@ -688,6 +688,11 @@ def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     return machine.lift(lambda option: batches.packed(machine, option, arguments), first)
 
 
+def _packed(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``PackedSequence(data, batch_sizes)``"""
+    return arguments.get(0, "data") or machine.fresh(node)
+
+
 def _pack_padded(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     lengths.pack(machine, arguments)
     return _pack(machine, name, arguments, node)
@@ -783,6 +788,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.autograd.grad": _autograd,
         "torch.is_tensor": _is_tensor,
         **dict.fromkeys(SHAPES_AS_TENSORS, _shape_as_tensor),
+        "torch.nn.utils.rnn.PackedSequence": _packed,
         "torch.nn.utils.rnn.pack_padded_sequence": _pack_padded,
         "torch.nn.utils.rnn.pack_sequence": _pack,
         "torch.nn.utils.rnn.pad_packed_sequence": _unpack,

@@ -39,6 +39,7 @@ from placement_lint.flow.values import (
     StateDict,
     Symbol,
     Value,
+    alternatives,
 )
 
 
@@ -105,7 +106,7 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "split":
         return _split(machine, receiver.value, arguments, node)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name in _TEXT_METHODS:
-        return _edited(machine, receiver.value, name, arguments, node)
+        return _computed(machine, receiver.value, name, arguments, node)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
         values = arguments.positional
         if ":" in receiver.value:
@@ -132,11 +133,14 @@ def _split(machine: Machine, text: str, arguments: Arguments, node: cst.Call) ->
 
 
 # Methods of a text that return another one.
-_TEXT_METHODS = {"strip", "lstrip", "rstrip", "lower", "upper", "replace", "removeprefix", "removesuffix"}
+_TEXT_METHODS = {
+    "strip", "lstrip", "rstrip", "lower", "upper", "replace", "removeprefix", "removesuffix",
+    "find", "startswith", "endswith",
+}  # fmt: skip
 
 
-def _edited(machine: Machine, text: str, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``"CUDA:0 ".strip().lower()``"""
+def _computed(machine: Machine, text: str, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``"CUDA:0 ".strip().lower()``, ``"Conv2d".find("Conv")``"""
     given = [value.value for value in arguments.positional if isinstance(value, Const)]
     if len(given) < len(arguments.positional) or arguments.keywords:
         return machine.fresh(node)
@@ -268,7 +272,16 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
         numbering.hand_down(machine)
     if name == "get" and isinstance(given, Const):
         return machine.part(receiver.id, ("item", given.value), node, receiver)
+    _forget_what_it_holds(machine, receiver)
     return calls.foreign(machine, arguments, node)
+
+
+def _forget_what_it_holds(machine: Machine, holder: Symbol) -> None:
+    """``nets.items()`` gives out the modules that were put there, whoever moves them then; so may any other method."""
+    for name in machine.store.names(holder.id):
+        for _, held in alternatives(machine.read(holder.id, name) or NONE):
+            if isinstance(held, Object) and modules.is_module(machine, held):
+                modules.forget_places(machine, held)
 
 
 def formatted(machine: Machine, prefix: str, values: tuple[Value, ...]) -> Value:

@@ -273,6 +273,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "operand-not-moved": {
         "activation_of_unknown": {"stray": "cuda"},
         "default_tensor_type": {"stray": "cuda"},
+        "held_by_unknown": {"stray": "cuda"},
         "moved_in_place": {"stray": "cuda"},
         "option_device": {"stray": "cuda"},
         "tensor_of_tensor": {"stray": "cuda"},
@@ -286,6 +287,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "same_flag": {"stray": "cuda"},
         "noise_like_its_scale": {"stray": "cuda:0"},
         "own_loss": {"stray": "cuda"},
+        "packed_by_hand": {"stray": "cuda"},
         "parameter_list_of_tensors": {"stray": "cuda"},
         "classmethod_builds": {"stray": "cuda"},
         "grid": {"stray": "cuda"},
@@ -560,6 +562,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "asks_for_its_class": {"wrapper": ""},
+        "class_from_elsewhere": REPAIRED,
         "tried": REPAIRED,
         "compiled": "this wrapper passes attributes on",
         "early_read": {"wrapper": ""},
