@@ -140,7 +140,7 @@ output_option = click.option(
 def check(**options: Any) -> int:
     """Check files and folders (by default the current one); `-` reads standard input.
 
-    RULES are codes (DPL301), prefixes (DPL3), families (state), names (plain-tensor-attribute) or ALL.
+    RULES are codes (DPL301), prefixes (DPL3), families (state), names (unregistered-tensor-attribute) or ALL.
 
     Exit status: 0 nothing to report, 1 findings, 2 the tool could not do its work.
     """

@@ -110,13 +110,14 @@ _PARSED = re.compile(r"\.parse(?:_known)?_args\(")
 def _option(place: Place | None) -> Symbol | None:
     """The command-line option that a device, or its index, comes from."""
     symbol = place.index if isinstance(place, Device) else place
-    if isinstance(symbol, Symbol):
-        root: Symbol | Object | None = symbol
-        while isinstance(root, Symbol) and root.parent is not None:
-            root = root.parent
-        if isinstance(root, Symbol) and _PARSED.search(root.text):
-            return symbol
-    return None
+    return symbol if isinstance(symbol, Symbol) and _is_option(symbol) else None
+
+
+def _is_option(symbol: Symbol) -> bool:
+    root: Symbol | Object | None = symbol
+    while isinstance(root, Symbol) and root.parent is not None:
+        root = root.parent
+    return isinstance(root, Symbol) and _PARSED.search(root.text) is not None
 
 
 def differ(machine: Machine, one: Place, other: Place) -> Condition:
@@ -194,7 +195,7 @@ def _device_flags(reach: Condition) -> Condition | None:
     if len(reach.cubes) != 1:
         return None
     (cube,) = reach.cubes
-    answers = frozenset(answer for answer in cube.answers if _about_cuda(answer.question.text))
+    answers = frozenset(answer for answer in cube.answers if _chooses(answer.question))
     excludes_cpu = not cube.machines & NO_GPU
     if not answers and not excludes_cpu:
         return None
@@ -209,14 +210,29 @@ def _none_of(flags: Condition) -> Condition:
     return result
 
 
-def _about_cuda(text: str) -> bool:
-    """Whether a flag says if CUDA is used at all; that no index is given often means all the GPUs."""
-    return "None" not in text and any(word in text.lower() for word in ("cuda", "gpu", "device", "accel"))
+def _is_flag(question: Question) -> bool:
+    """Whether it says if CUDA is used at all; that no index is given often means all the GPUs."""
+    text = question.text
+    about_cuda = "None" not in text and any(word in text.lower() for word in ("cuda", "gpu", "device", "accel"))
+    return about_cuda and not _asks_where_something_is(question)
+
+
+def _asks_where_something_is(question: Question) -> bool:
+    """Whether it is ``x.is_cuda`` of anything but the command line: that follows what was chosen elsewhere."""
+    symbol = question.subject
+    return isinstance(symbol, Symbol) and symbol.text.endswith("is_cuda") and not _is_option(symbol)
+
+
+def _chooses(question: Question) -> bool:
+    """Whether it is a flag of the program's: one of which the analysis lost track may be what was chosen long ago."""
+    symbol = question.subject
+    was_lost = isinstance(symbol, Symbol) and symbol.parent is None and isinstance(symbol.source, str)
+    return _is_flag(question) and not was_lost
 
 
 def _flag_text(reach: Condition) -> str:
     (cube,) = reach.cubes
-    flags = [answer.question.text for answer in cube.answers if _about_cuda(answer.question.text)]
+    flags = [answer.question.text for answer in cube.answers if _chooses(answer.question)]
     return f"under `{flags[0]}`" if flags else "where CUDA is available"
 
 
@@ -258,7 +274,7 @@ def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:
 
 
 def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
-    if all(_finds_cuda(scene.reach) for scene in scenes):
+    if all(_finds_cuda(scene.reach) or _is_asked_for(scene.reach, chosen) for scene in scenes):
         return False
     # One execution with several values is reached wherever one of them is there.
     by_visit: dict[int, Condition] = {}
@@ -270,13 +286,34 @@ def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
 
 
 def _finds_cuda(reach: Condition) -> bool:
-    """Whether a statement is reached only where something, whatever it is, turned out to be called ``"cuda"``."""
-    return all(any(answer.given and _names_cuda(answer.question) for answer in cube.answers) for cube in reach.cubes)
+    """Whether a statement is reached only where something, whatever it is, turned out to be on a GPU."""
+    return all(any(answer.given and _sees_cuda(answer.question) for answer in cube.answers) for cube in reach.cubes)
 
 
-def _names_cuda(question: Question) -> bool:
+def _is_asked_for(reach: Condition, chosen: Chosen) -> bool:
+    """Whether a flag that is not the choice's own leads there: how the two hang together, nobody knows.
+
+    Nor is it known where a GPU was seen and the choice is a flag that nobody is known to set.
+    """
+    own = {answer.question for cube in chosen.on_cpu.cubes for answer in cube.answers}
+    unknown = bool(own) and not any(_is_set_by_user(question) for question in own)
+    return all(
+        (unknown and not cube.machines & NO_GPU)
+        or any(_is_flag(answer.question) and answer.question not in own for answer in cube.answers)
+        for cube in reach.cubes
+    )
+
+
+def _is_set_by_user(question: Question) -> bool:
+    asked_about = question.subject if isinstance(question.subject, tuple) else (question.subject,)
+    return any(isinstance(one, Symbol) and _is_option(one) for one in asked_about)
+
+
+def _sees_cuda(question: Question) -> bool:
+    """Whether it is ``x.is_cuda``, or compares anything with ``"cuda"``."""
     named = question.subject if isinstance(question.subject, tuple) else ()
-    return any(isinstance(one, Const) and str(one.value).startswith("cuda") for one in named)
+    compares = any(isinstance(one, Const) and str(one.value).startswith("cuda") for one in named)
+    return compares or _asks_where_something_is(question)
 
 
 def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:

@@ -8,14 +8,26 @@ from contextlib import contextmanager
 
 from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import CPU, REPLICA, TRUE, Const, Device, Place, Symbol, Tensor, Value
+from placement_lint.flow.values import (
+    ABSENT,
+    CPU,
+    REPLICA,
+    TRUE,
+    Const,
+    Device,
+    Place,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
 
 _DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
 
 # Cells of the module frame: what torch keeps a process (or thread) wide.
 _CURRENT = "#current device"
 _DEFAULT = "#default device"
-_DEFAULT_TYPE = "#default tensor type"
+_DEFAULT_TYPE = "#place of the default tensor type"
 # A cell of an unknown value.
 _USED_AS_DEVICE = "#used as device"
 
@@ -108,7 +120,7 @@ def set_default(machine: Machine, value: Value) -> None:
 
 
 def set_default_type(machine: Machine, place: Place) -> None:
-    """``torch.set_default_tensor_type(torch.cuda.FloatTensor)``: the same, and where ``torch.Tensor`` builds."""
+    """``torch.set_default_tensor_type(t)``: where factories and ``torch.Tensor(...)`` build from now on."""
     machine.default_was_set = True
     require(machine, place)
     machine.write(machine.module_frame, _DEFAULT_TYPE, place)
@@ -116,26 +128,32 @@ def set_default_type(machine: Machine, place: Place) -> None:
 
 def default_place(machine: Machine) -> Value:
     """Where a factory without ``device=`` builds: a place or a choice of places."""
-    value = machine.read(machine.module_frame, _DEFAULT)
-    if value is None or (machine.replica and not machine.in_default_context):
-        # The default device is thread-local: replicas run in threads that do not have it.
-        return place_of_default_type(machine)
-    return _default(machine, value)
+    # The default device is thread-local: replicas run in threads that do not have it.
+    is_set = machine.in_default_context or not (machine.replica or machine.standalone)
+    of_type = place_of_default_type(machine)
+    return _setting(machine, _DEFAULT, of_type) if is_set else of_type
 
 
 def place_of_default_type(machine: Machine) -> Value:
-    """Where ``torch.Tensor(3)`` builds, which no default device changes: a place or a choice of places."""
-    if not machine.default_was_set:
-        return CPU
-    return _default(machine, machine.read(machine.module_frame, _DEFAULT_TYPE) or CPU)
-
-
-def _default(machine: Machine, value: Value) -> Value:
-    if machine.standalone and machine.default_was_set and not machine.in_default_context:
+    """Where tensors of the default type are, in all threads: ``torch.Tensor(...)`` knows no default device."""
+    if machine.standalone and machine.default_was_set:
         return machine.fresh()
+    return _setting(machine, _DEFAULT_TYPE, CPU)
+
+
+def _setting(machine: Machine, cell: str, unset: Value) -> Value:
+    """The place in a cell, ``unset`` where nobody has written it."""
+    value = machine.store.read(machine.module_frame, cell)
+    if value is None:
+        return unset
+    places = [
+        (guard & condition, place)
+        for guard, option in alternatives(value)
+        for condition, place in alternatives(unset if option is ABSENT else option)
+    ]
     return machine.lift(
         lambda place: resolve(machine, place) if isinstance(place, (Device, Symbol)) else machine.fresh(),
-        value,
+        machine.either(places),
     )
 
 

@@ -54,6 +54,7 @@ from placement_lint.flow.vocabulary import (
     CONTAINERS,
     LOSS_MODULES,
     MODULE_ATTRIBUTES,
+    MODULE_MOVES,
     PARAMETER_CONTAINERS,
     PARAMETRIC_LAYERS,
 )
@@ -193,10 +194,15 @@ def _found_below(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
             if not isinstance(option, (Object, Symbol)) or option.id in found:
                 continue
             found[option.id] = option
-            if isinstance(option, Object):
-                waiting.extend(child for _, child in children(machine, option) if not isinstance(child, Tensor))
+            held = children(machine, option) if isinstance(option, Object) else _put_into(machine, option)
+            waiting.extend(child for _, child in held if not isinstance(child, Tensor))
             waiting.extend(machine.parts(option.id))
     return found
+
+
+def _put_into(machine: Machine, module: Symbol) -> Iterator[tuple[str, Value]]:
+    """What the program put into an unknown module: ``resnet.fc = nn.Linear(512, 10)``."""
+    return _registered(machine, machine.store.held(module.id))
 
 
 def is_of_program(module: Object) -> bool:
@@ -381,6 +387,7 @@ def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) ->
             machine.log.moved(part.id, note)
         if isinstance(part, Object):
             _move_tensors(machine, part, place, note)
+            _leave_open(machine, part)
             _run_own_apply(machine, part, note.node)
 
 
@@ -390,9 +397,21 @@ def forget_places(machine: Machine, module: Object | Symbol) -> None:
         machine.write(part.id, PLACE, machine.fresh())
 
 
+def _leave_open(machine: Machine, module: Object) -> None:
+    """What was put into something unknown that a module keeps has moved with it if that is a module: nobody knows."""
+    for name, value in machine.store.held(module.id):
+        for _, option in alternatives(value) if name != PLACE else ():
+            if isinstance(option, Symbol) and not is_module(machine, option):
+                for _, inner in _put_into(machine, option):
+                    if isinstance(inner, (Object, Symbol)):
+                        forget_places(machine, inner)
+
+
 def tended(machine: Machine, owner: Object, name: str) -> None:
-    """Code outside a module's class looks after one of its attributes: it assigns, registers or moves it."""
-    if isinstance(owner.cls, Class) and not any(frame.receiver == owner for frame in machine.frames):
+    """Code outside a module's class, or its own ``cuda()``, looks after an attribute: assigns, registers, moves it."""
+    running = [frame.function for frame in machine.frames if frame.receiver == owner]
+    moving = all(function is not None and function.name in MODULE_MOVES for function in running)
+    if isinstance(owner.cls, Class) and moving:
         machine.tended.update((cls.file, cls.name, name) for cls in resolution_order(owner.cls))
 
 

@@ -103,8 +103,8 @@ def accumulates(machine: Machine, holder: Holder | None) -> bool:
 
 
 def is_memory_of(value: Value, owner: Object, name: str) -> bool:
-    """``self.x = self.x.add_(1)`` assigns what is there already."""
-    memory = value.memory if isinstance(value, Tensor) else None
+    """``self.x = self.x.add_(1)`` assigns what is there; ``self.x = self.x.to(y.device)`` too, each time anew."""
+    memory = value.memory or value.copied_in_replica if isinstance(value, Tensor) else None
     return memory is not None and memory.owner == owner and memory.name == name
 
 

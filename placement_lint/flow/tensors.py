@@ -108,9 +108,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
             return cuts.of_data(machine, name, built, arguments, node) if literal else built
 
-        if name == "torch.Tensor":
-            return machine.lift(make, place_of_default_type(machine))
-        return machine.lift(make, CPU if name in HOST_FACTORIES else default_place(machine))
+        return machine.lift(make, _default_place(machine, name))
     written = choices.argument(node, len(node.args), "device")
     how = node if written is None else f"device={source_text(written)}"
     choices.request_literal(machine, given, written, how, node)
@@ -123,6 +121,12 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         return cuts.of_data(machine, name, built, arguments, node) if literal and isinstance(built, Tensor) else built
 
     return machine.lift(make_on, given)
+
+
+def _default_place(machine: Machine, name: str) -> Value:
+    if name in HOST_FACTORIES:
+        return CPU
+    return place_of_default_type(machine) if name == "torch.Tensor" else default_place(machine)
 
 
 def _has_place(machine: Machine, data: Value) -> bool:
@@ -450,7 +454,8 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     reached = frozenset() if severs else gradients.parameters(tensor)
     tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
     memory = tensor.memory if how.strip(".()") in VIEWS else None
-    other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, memory=memory, copied=None)
+    other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, copied=None)
+    other = replace(other, memory=memory, copied_in_replica=None)
     other = replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, unfinished=None, uid=0)
     return replace(other, reached=cuts.reached(tensor)) if tensor.role is Role.PARAMETER else other
 

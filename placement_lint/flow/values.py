@@ -256,6 +256,8 @@ class Tensor:
     scattered: bool = field(default=False, compare=False)
     # while a replica runs, the attribute of its module whose memory this is
     memory: Holder | None = field(default=None, compare=False)
+    # ... and the one that a move copied it from
+    copied_in_replica: Holder | None = field(default=None, compare=False)
     # the same where what was read there is not the replica's
     alias: Alias | None = field(default=None, compare=False)
     # the copy to the host that may not be finished, and how often the program had waited for the GPU until then
@@ -274,7 +276,8 @@ class Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
         moved = replace(self, place=place, history=history, source=source, assumed=False, mended=False)
-        return replace(moved, holder=None, left=False, memory=None, copied=None, unfinished=None, entered=None, uid=0)
+        moved = replace(moved, memory=None, copied_in_replica=self.memory or self.copied_in_replica)
+        return replace(moved, holder=None, left=False, copied=None, unfinished=None, entered=None, uid=0)
 
 
 class Kind(Enum):

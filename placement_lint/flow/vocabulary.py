@@ -111,6 +111,7 @@ FACTORIES = {
 
 # Factories that always build on the CPU, whatever the default device is (they share or wrap host memory).
 HOST_FACTORIES = {"torch.from_numpy", "torch.frombuffer"} | {name for name in FACTORIES if name.endswith("Tensor")}
+HOST_FACTORIES.remove("torch.Tensor")  # of whatever type is the default
 
 # Given a tensor they stay where it is rather than building a new one on the CPU.
 FACTORIES_OF_DATA = {"torch.as_tensor", "torch.tensor"}
@@ -555,11 +556,13 @@ COLLECTIVES_ON_THE_CURRENT_DEVICE = {
 
 # --- host --------------------------------------------------------------------------------------------------
 
-# Calls that read a tensor's memory on the host and refuse a CUDA tensor.
+# Calls that read a tensor's memory on the host and refuse a CUDA tensor. What ``scipy.optimize`` and
+# ``scipy.integrate`` are given they may only hand on to a function of the program's own.
 HOST_READERS = re.compile(
     r"numpy\.(?:asarray|array|ascontiguousarray|asanyarray|concatenate|stack|vstack|hstack|save)"
     r"|sklearn\.metrics\.\w+|matplotlib\.pyplot\.(?:plot|imshow|scatter|hist|bar)"
-    r"|scipy\.(?!(?:\w+\.)*is[a-z_]+$)\w+(?:\.\w+)*"  # ``scipy.sparse.issparse`` looks at the type alone
+    # ``scipy.sparse.issparse`` looks at the type alone
+    r"|scipy\.(?!optimize\.|integrate\.|(?:\w+\.)*is[a-z_]+$)\w+(?:\.\w+)*"
 )
 
 # What gives the sizes of a tensor as one on the host (aten/src/ATen/native/TensorShape.cpp: `_shape_as_tensor`).

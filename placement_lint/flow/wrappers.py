@@ -424,6 +424,7 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> V
             entered=None,
             scattered=False,
             memory=None,
+            copied_in_replica=None,
             uid=0,
         )
 

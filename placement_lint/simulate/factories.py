@@ -10,6 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device as device_context
 
 from .machine import CPU, Device, here, running
@@ -69,6 +70,8 @@ def placed(original: Callable[..., Any]) -> Callable[..., Any]:
     def factory(*args: Any, device: Any = None, **kwargs: Any) -> Any:
         if kwargs.get("pin_memory"):
             return factory(*args, device=device, **{**kwargs, "pin_memory": False}).pin_memory()
+        if device is None and here().default_type_on_gpu and not (_has_prototype(args, kwargs) or _in_context()):
+            return factory(*args, device="cuda", **kwargs)
         if device is None:
             result = _made(original, args, kwargs)
         elif (target := here().resolve(device)).type not in ("cpu", "cuda"):
@@ -110,6 +113,15 @@ def _made(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 def _shared(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Device) -> Tensor:
     result: Tensor = original(*args, device=None if _is_tensor(args) else CPU, **kwargs)
     return result if device_of(result) == target else move(result, target)
+
+
+def _has_prototype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
+
+
+def _in_context() -> bool:
+    """Whether a device context, or a default device, comes before the default type."""
+    return any(isinstance(mode, device_context.DeviceContext) for mode in _get_current_function_mode_stack())  # type: ignore[no-untyped-call]
 
 
 def _is_tensor(args: tuple[Any, ...]) -> bool:

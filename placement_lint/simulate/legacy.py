@@ -86,13 +86,21 @@ def meaning(kind: Any) -> tuple[torch.dtype, bool]:
 
 
 def set_default_tensor_type(kind: Any) -> None:
-    """`torch/__init__.py`: default dtype and default device in one call."""
+    """`torch/csrc/tensor/python_tensor.cpp`: default dtype, and where factories of all threads make tensors."""
     dtype, on_gpu = meaning(kind)
     torch.set_default_dtype(dtype)
-    torch.set_default_device(Device("cuda") if on_gpu else None)
+    here().default_type_on_gpu = on_gpu
+
+
+def _initialise(tensor: Tensor, *args: Any, **kwargs: Any) -> None:
+    """``torch.Tensor(2, 3)`` is of the default type (`torch/csrc/utils/tensor_new.cpp`, `base_tensor_ctor`)."""
+    is_new = type(tensor) is Tensor and not any(isinstance(part, Tensor) for part in args)
+    if is_new and here().default_type_on_gpu:
+        put(tensor, here().resolve("cuda"))
 
 
 def install(patches: Patches) -> None:
     patches.set_all(torch, _on_cpu)
     patches.set_all(torch.cuda, _on_gpu)
     patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
+    patches.set(Tensor, "__init__", _initialise)

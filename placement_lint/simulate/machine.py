@@ -78,6 +78,8 @@ class Machine:
         self.forked = False
         # Generators of GPUs by their address: operators see the generator, not the object that wraps it.
         self.generators: set[int] = set()
+        # Where tensors of the default type are, in all threads (`torch/csrc/tensor/python_tensor.cpp`).
+        self.default_type_on_gpu = False
         self._visible: int | None = None
         self._environment = os.environ.get("CUDA_VISIBLE_DEVICES")
         self._thread = threading.local()

@@ -83,6 +83,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "default_cuda": {"choice": "cuda"},
         "early_exit": {"choice": "cuda"},
         "guarded": {"choice": "cuda"},
+        "is_cuda": {"choice": "cuda"},
+        "settings_replaced": {"choice": "cuda"},
         "type_of_labels": "nothing else is ever chosen",
         "lightning_on_gpu": {"choice": "cuda"},
         "no_choice": {"choice": "cuda"},
@@ -102,6 +104,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "factory-without-device": {
         "default_device": {"default_device": "cuda"},
         "device_context": {"default_device": "cuda"},
+        "default_tensor_type": {"default_device": "cuda"},
         "device_given": {"device": "that of the input"},
         "index_only": {"operation": "indexing with it"},
         "like_and_new": {"device": "that of the input"},
@@ -202,6 +205,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "nothing_to_move": {"parameters": False},
         "single_id": {"device_ids": [0]},
         "use_cuda": {"place": "cuda:0"},
+        "put_into_unknown": {"place": "cuda:0"},
         "by_number": {"place": "cuda:0"},
     },
     "move-on-non-movable": {
@@ -265,6 +269,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "type_of_tensor": "nothing is copied to the host",
         "cpu_first": {"place": "cpu"},
         "dataset_side": {"place": "cpu"},
+        "handed_on": "nothing is copied to the host",
         "helper_checks": REPAIRED,
         "host_model": {"place": "cpu"},
         "option": {"place": "cpu"},
@@ -479,6 +484,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "state-rebound-in-replica": {
         "buffer_in_place": {"buffer": True, "in_place": True},
         "never_wrapped": {"wrapper": ""},
+        "moved_each_time": "what is assigned is what the module has",
         "scratch": "nothing reads the attribute afterwards",
         "set_outside": {"wrapper": ""},
         "single_id": {"device_ids": [0]},
@@ -537,6 +543,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "registered": {"role": "buffer"},
         "same_device": {"stray": "cuda"},
         "zero_dim": {"scalar": True},
+        "default_tensor_type": {"stray": "cuda"},
         "replaced_in_first_call": {"stray": "cuda"},
     },
     "visible-devices-misuse": {

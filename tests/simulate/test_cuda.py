@@ -5,8 +5,10 @@ precision.
 import io
 import os
 import re
+import threading
 from contextlib import nullcontext
 
+import numpy
 import pytest
 import torch
 from releases import PINNING_IN_VAIN_WARNS, odd_operand
@@ -375,8 +377,6 @@ def test_shuffling_under_a_default_device(two_gpus):
 
 
 def test_default_device_is_the_thread_s_own(two_gpus):
-    import threading
-
     seen = []
     torch.set_default_device("cuda")
     try:
@@ -546,3 +546,37 @@ def test_compiled_models_run_eagerly(two_gpus):
     assert list(model.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
     with pytest.raises(RuntimeError, match=re.escape(odd_operand("mat1", "cpu", "cuda:0"))):
         model(torch.ones(4, 3))
+
+
+def test_default_tensor_type_is_all_threads_own(two_gpus):
+    def places():
+        made = torch.ones(1), torch.tensor([1.0]), torch.Tensor([1.0]), torch.Tensor(2), nn.Linear(1, 1).weight
+        return {str(tensor.device) for tensor in made}
+
+    def note():
+        torch.cuda.set_device(1)
+        seen.append(places())
+
+    seen = []
+    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+    try:
+        thread = threading.Thread(target=note)
+        thread.start()
+        thread.join()
+        assert places() == {"cuda:0"}
+        for kept in (torch.FloatTensor(1), torch.from_numpy(numpy.ones(1)), torch.Tensor(torch.FloatTensor(1))):
+            assert str(kept.device) == "cpu"
+        with torch.device("cpu"):
+            assert (str(torch.ones(1).device), str(torch.Tensor([1.0]).device)) == ("cpu", "cuda:0")
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
+    assert seen == [{"cuda:1"}]
+    assert places() == {"cpu"}
+
+
+def test_default_device_is_not_the_default_type_s(two_gpus):
+    torch.set_default_device("cuda")
+    try:
+        assert (str(torch.Tensor([1.0]).device), str(torch.ones(1).device)) == ("cpu", "cuda:0")
+    finally:
+        torch.set_default_device(None)
