@@ -11,9 +11,10 @@ from functools import partial
 
 import libcst as cst
 
-from placement_lint.flow import shapes
+from placement_lint.flow import packing, shapes
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import BatchMisplaced, KeywordAlone, NotBatched, Operand
@@ -126,6 +127,8 @@ def _check_returned(machine: Machine, value: Value, dim: int, node: cst.BaseExpr
     for place, part in enumerate(items.items if items is not None else parts):
         spelt_out = items is not None and len(elements) == len(items.items)
         check_returned(machine, part, elements[place].value if spelt_out else node)
+    if isinstance(value, Tensor):
+        packing.check_returned(machine, value, machine.text(node), node)
     if isinstance(value, Tensor) and not shapes.agrees(value.split, dim):
         label, batch = machine.text(node), value.split or 0
         machine.emit(BatchMisplaced(node, machine.scene, "output", label, "", dim, batch, machine.replica))
@@ -139,6 +142,15 @@ def check_dimensions(machine: Machine, arguments: Arguments, node: cst.Call) -> 
     """A 0-dim tensor cannot be split at all, not even for one device."""
     for value, source, keyword in _given(arguments, node):
         machine.lift(lambda option, at=source, keyword=keyword: _no_rows(machine, option, at, keyword, node), value)
+
+
+def check_packed(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
+    """A PackedSequence cannot be put on a GPU so, whether there is one or more."""
+    on_gpu = machines(ONE_GPU | MANY_GPUS)
+    if not machine.path.excludes(on_gpu):
+        with machine.assuming(on_gpu):
+            for value, source, _ in _given(arguments, node):
+                packing.check_argument(machine, value, source, node)
 
 
 def _no_rows(machine: Machine, value: Value, source: cst.BaseExpression, keyword: bool, call: cst.Call) -> Value:

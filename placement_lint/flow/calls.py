@@ -69,7 +69,9 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
+    ELEMENTWISE_LAYERS,
     IGNORE_CAUSAL_MASKS,
+    LAST_DIMENSION_LAYERS,
     LOSS_MODULES,
     LOWERED_LAYERS,
     PARAMETRIC_LAYERS,
@@ -559,6 +561,9 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
         casting.computed(machine, node)
     if machine.replica and name in SEQUENCE_LAYERS:
         result = machine.lift(lambda option: batches.after_layer(machine, module, name, inputs, option, node), result)
+    if name in LAST_DIMENSION_LAYERS and inputs and inputs[0].tensor.padded is not None:
+        longest = inputs[0].tensor.padded
+        result = machine.lift(lambda one: replace(one, padded=longest) if isinstance(one, Tensor) else one, result)
     if name not in RECURRENT_LAYERS:
         return result
     state = machine.lift(_state, result)
@@ -574,6 +579,8 @@ def _state(result: Value) -> Value:
 def _without_parameters(name: str, tensor: Tensor) -> Tensor:
     """An activation, a dropout, a pooling; only flattening may take the batch's dimension away."""
     merged = name == "torch.nn.Flatten" and tensor.split != 0
+    resized = name not in ELEMENTWISE_LAYERS and tensor.padded is not None
+    tensor = replace(tensor, padded=None) if resized else tensor
     return replace(tensor, split=None) if merged else tensor
 
 

@@ -360,6 +360,19 @@ class KeywordAlone(Event):
 
 
 @dataclass(frozen=True)
+class PackingMisused(Event):
+    """DataParallel and a packed sequence do not go together.
+
+    ``what`` is ``argument`` (``node`` is a PackedSequence that a wrapper is called with), ``lengths`` (it is on a GPU)
+    or ``output`` (``node`` pads to what is the longest in one replica, and ``label`` is returned).
+    """
+
+    what: str
+    label: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
 class AliasUsed(Event):
     """A replica computes with the original's weights, which an attribute led it to. ``node`` assigned the attribute.
 

@@ -397,7 +397,7 @@ def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node
 def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTNode) -> Value:
     if isinstance(value, Tensor):
         kept = value if value.role is Role.BATCH else replace(value, split=None, rows=frozenset(), literal=False)
-        return replace(kept, uid=machine.new_id())
+        return replace(kept, padded=None, uid=machine.new_id())
     items = content(machine, value)
     if items is not None and items.items:
         if place < len(items.items):

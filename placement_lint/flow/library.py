@@ -30,6 +30,7 @@ from placement_lint.flow import (
     movables,
     numbering,
     optimizers,
+    packing,
     processes,
     ranks,
     replicas,
@@ -529,10 +530,9 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
     first = operands[0][1].tensor
     derived = tensors.derive(first, short, node, first.scalar)
     derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
-    if first.split == 0:
-        # all of them take the batch first and leave it there
-        return replace(derived, split=0)
-    return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
+    result = shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
+    # all of them take the batch first and leave it there
+    return replace(result, split=0) if first.split == 0 else result
 
 
 def _torch_function(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
@@ -685,7 +685,7 @@ def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     given = arguments.get(0, "input") or arguments.keyword("sequences") or machine.fresh()
     items = content(machine, given)
     first = given if items is None else items.items[0] if items.items else machine.fresh(node)
-    return machine.lift(lambda option: batches.packed(machine, option, arguments), first)
+    return machine.lift(lambda option: packing.packed(machine, batches.packed(machine, option, arguments)), first)
 
 
 def _packed(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -695,13 +695,17 @@ def _packed(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
 
 def _pack_padded(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     lengths.pack(machine, arguments)
+    packing.check_lengths(machine, arguments, node)
     return _pack(machine, name, arguments, node)
 
 
 def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``pad_packed_sequence`` returns the padded tensor and its lengths, which are always on the CPU."""
-    packed = arguments.get(0, "sequence") or machine.fresh()
-    return Sequence((machine.lift(lambda option: batches.unpacked(option, arguments), packed), Tensor(CPU, False)))
+
+    def unpack(sequence: Value) -> Value:
+        return packing.padded(machine, batches.unpacked(sequence, arguments), arguments, node)
+
+    return Sequence((machine.lift(unpack, arguments.get(0, "sequence") or machine.fresh()), Tensor(CPU, False)))
 
 
 def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

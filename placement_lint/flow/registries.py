@@ -188,6 +188,8 @@ class Registries:
         self.unfinished_reads: dict[cst.CSTNode, cst.CSTNode] = {}
         # how often functions did nothing that has to do with tensors; -1 of those that did, or may
         self.idle: dict[cst.CSTNode, int] = {}
+        # the ids of packed sequences
+        self.packed: set[int] = set()
         # inputs of forwards that some forward packs by, and by parameter of a forward what else is handed there
         self.lengths: set[Input] = set()
         self.handed_on: dict[Input, set[Input]] = {}

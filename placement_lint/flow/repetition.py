@@ -94,6 +94,7 @@ _TELLING = {
     "reads",
     "labels",
     "outer",
+    "packed",
     "idle",
 }
 _LEFT = tuple(name for name in REGISTRIES if name not in _TELLING)

@@ -23,6 +23,9 @@ _OF_LOSSES: dict[str, Value] = {
     **dict.fromkeys(("shape", "size"), Sequence((AtLeast(2),))),
 }
 
+# These move dimensions, or make functions of the last one, and leave all sizes as they are.
+_KEEP_SIZES = {"t", "transpose", "swapaxes", "swapdims", "permute", "unsqueeze", "softmax", "log_softmax"}
+
 
 def answer(tensor: Tensor, name: str) -> Value | None:
     """The value of ``t.dim()`` or ``t.shape`` where it tells the replicas' losses from a single one."""
@@ -33,7 +36,8 @@ def answer(tensor: Tensor, name: str) -> Value | None:
 
 def same(before: Tensor, after: Tensor) -> Tensor:
     """An operation that goes element by element."""
-    return replace(after, split=before.split, rows=before.rows, literal=before.literal, loaded=before.loaded)
+    rows, literal, loaded = before.rows, before.literal, before.loaded
+    return replace(after, split=before.split, padded=before.padded, rows=rows, literal=literal, loaded=loaded)
 
 
 def after(before: Tensor, result: Tensor, name: str, arguments: Arguments) -> Tensor:
@@ -41,7 +45,8 @@ def after(before: Tensor, result: Tensor, name: str, arguments: Arguments) -> Te
     if name in SAME_SHAPE:
         return same(before, result)
     split = None if before.split in (None, PACKED) else _split_after(before.split or 0, name, arguments)
-    return replace(result, split=split, rows=_rows_after(before.rows, name, arguments))
+    padded = before.padded if name in _KEEP_SIZES else None
+    return replace(result, split=split, rows=_rows_after(before.rows, name, arguments), padded=padded)
 
 
 def _split_after(split: int, name: str, arguments: Arguments) -> int | None:
@@ -111,7 +116,7 @@ def after_index(before: Tensor, result: Tensor, key: Value) -> Tensor:
     """``t[key]``: a number takes a dimension away, None adds one, slices leave them."""
     first = key.items[0] if isinstance(key, Sequence) and key.items else key
     rows = frozenset({1}) if first == Const(None) else frozenset[int]()
-    return replace(result, split=_split_after_index(before.split, key), rows=rows)
+    return replace(result, split=_split_after_index(before.split, key), rows=rows, padded=None)
 
 
 def _split_after_index(split: int | None, key: Value) -> int | None:

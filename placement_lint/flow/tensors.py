@@ -454,7 +454,7 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     reached = frozenset() if severs else gradients.parameters(tensor)
     tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
     memory = tensor.memory if how.strip(".()") in VIEWS else None
-    other = replace(tensor, split=None, rows=frozenset(), literal=False, loaded=False, copied=None)
+    other = replace(tensor, split=None, padded=None, rows=frozenset(), literal=False, loaded=False, copied=None)
     other = replace(other, memory=memory, copied_in_replica=None)
     other = replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, unfinished=None, uid=0)
     return replace(other, reached=cuts.reached(tensor)) if tensor.role is Role.PARAMETER else other

@@ -241,6 +241,8 @@ class Tensor:
     loaded: bool = False
     # in a replica: the dimension along which DataParallel split it, which is that of the batch
     split: int | None = None
+    # in a replica: what padded it to the longest of the sequences there
+    padded: cst.CSTNode | None = field(default=None, compare=False)
     # a call of forward that has ended left it on its module, as ``holder`` says
     left: bool = False
     # the place is taken for granted, not seen: an unknown argument of a forward

@@ -317,6 +317,16 @@ PARAMETRIC_LAYERS = {
     )
 }  # fmt: skip
 
+# These compute with the last dimension alone, and those with each number, or as good as that.
+LAST_DIMENSION_LAYERS = {"torch.nn.Linear", "torch.nn.LayerNorm", "torch.nn.RMSNorm"}
+ELEMENTWISE_LAYERS = {
+    f"torch.nn.{name}"
+    for name in (
+        "Identity", "Dropout", "AlphaDropout", "ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "GELU", "SiLU",
+        "Mish", "Tanh", "Sigmoid", "Softplus", "LogSigmoid", "Hardtanh", "Hardswish", "Softmax", "LogSoftmax",
+    )
+}  # fmt: skip
+
 # Those that autocast runs in the lower precision, all or in part (aten/src/ATen/autocast_mode.h).
 LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for part in ("Norm", "Embed", "Bilinear"))}
 

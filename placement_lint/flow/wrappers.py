@@ -208,6 +208,7 @@ def _call(
             result = _call_distributed(machine, inner, ids, arguments, forward)
         return ddp.came_through(machine, wrapper, result)
     rumours.called(machine, arguments, node)
+    batches.check_packed(machine, arguments, node)
     if is_single(machine, ids):
         only = first or machine.fresh()
         return machine.fork(
@@ -419,6 +420,7 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> V
             uneven=uneven and tensor.scalar is True,
             assumed=tensor.assumed,
             split=None,
+            padded=None,
             lost=None,
             holder=None,
             entered=None,

@@ -28,6 +28,8 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     *(("DPL111", {"layer": layer}) for layer in ("GRU", "TransformerEncoderLayer", "MultiheadAttention")),
     *(("DPL111", {"what": what, "layer": "GRU", "batch_first": True}) for what in ("state", "output")),
     ("DPL111", {"dim": 1, "batch_first": True}),
+    *(("DPL112", {"what": what}) for what in ("argument", "output")),
+    *(("DPL112", {"what": what, "device_ids": [0]}) for what in ("argument", "lengths")),
     ("DPL113", {"dtype": "float32"}),
     ("DPL114", {"rank": 0}),
     *(
@@ -153,6 +155,8 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL111", {"batch_first": True}),
     ("DPL111", {"what": "inside"}),
     ("DPL111", {"what": "transposed", "layer": "GRU", "batch_first": True}),
+    ("DPL112", {"what": "output", "same": True}),
+    ("DPL112", {"what": "output", "device_ids": [0]}),
     ("DPL113", {"dtype": "float16"}),
     ("DPL113", {"enabled": False}),
     ("DPL114", {"world_size": 1}),

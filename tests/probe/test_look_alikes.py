@@ -364,6 +364,18 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "state_moved_too": "the program moves the state itself",
         "state_reloaded": {"optimizer": "Adam", "state": "stepped", "loaded_after": True},
     },
+    "packed-sequence-in-replica": {
+        "data_of_packed": "it is a tensor, and no PackedSequence",
+        "list_of_lengths": REPAIRED,
+        "loss_inside": REPAIRED,
+        "never_wrapped": {"what": "argument", "wrapper": ""},
+        "on_the_cpu": REPAIRED,
+        "padded_again": REPAIRED,
+        "reduced": REPAIRED,
+        "single_id": {"what": "output", "device_ids": [0]},
+        "total_length": REPAIRED,
+        "unknown_lengths": REPAIRED,
+    },
     "gradient-lost-in-forward": {
         "adversary": {"also": True},
         "closure": "there are backwards that the analysis does not see",
