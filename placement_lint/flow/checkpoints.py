@@ -7,29 +7,46 @@ Without ``map_location`` every tensor goes back to the device that it was saved 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import choices, ranks
+from placement_lint.flow import choices, modules, ranks
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import LoadedWhereSaved, Scene
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import NONE, Kind, Loaded, Mapping, Object, Sequence, StateDict, Value, alternatives
+from placement_lint.flow.values import (
+    CPU,
+    NONE,
+    Const,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Placed,
+    Sequence,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
 from placement_lint.rule import Note
 
 
 @dataclass(frozen=True)
 class Unmapped:
-    """A load without ``map_location``; ``written`` where this very run wrote the file before.
+    """A load without ``map_location``; ``written`` where this very run wrote a file of that ``name`` before.
 
-    ``at_home`` where the program's own file loads it.
+    ``at_home`` where the program's own file loads it; ``joined`` where each rank of a process group does.
     """
 
     node: cst.Call
     scene: Scene
     file: str
+    name: str
     written: bool
     at_home: bool
     joined: Note | None
@@ -43,14 +60,67 @@ _CHECKPOINT = re.compile(
 
 def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> Value:
     """``torch.load(file)``"""
+    name = _name(machine, arguments.get(0, "f"), node.args[0].value)
     mapped = arguments.get(1, "map_location")
     if (mapped is None or mapped == NONE) and not arguments.spread and not machine.default_was_set:
         scene = replace(machine.scene, reach=machine.tested & machine.decided)
-        written = file in machine.files
-        machine.unmapped.append(Unmapped(node, scene, file, written, machine.at_home, ranks.joined(machine)))
+        written = name in machine.saved_on_cpu
+        joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
+        machine.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
         if _CHECKPOINT.search(file):
             machine.state_loads.add(node)
     return Loaded(file, node=node)
+
+
+def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:
+    """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
+    name = _name(machine, arguments.get(1, "f"), node.args[1].value)
+    machine.saved_on_cpu[name] = machine.saved_on_cpu.get(name, True) and _is_on_cpu(machine, value)
+
+
+def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> str:
+    """What a file is called, in whichever folder: ``os.path.join(out, "model.pth")``; else how it is written."""
+    if isinstance(file, Symbol) and isinstance(file.source, cst.Call):
+        source = file.source
+    if isinstance(source, cst.Call) and source.args:
+        function = machine.text(source.func)
+        if function == "open" or function.endswith("join"):
+            source = source.args[0 if function == "open" else -1].value
+    if isinstance(source, cst.SimpleString):
+        return str(source.evaluated_value).rpartition("/")[2]
+    return str(file.value).rpartition("/")[2] if isinstance(file, Const) else machine.text(source)
+
+
+def _is_on_cpu(machine: Machine, value: Value) -> bool:
+    """Whether the tensors of a value that is saved are surely there, and there are some."""
+    places = list(_places(machine, value))
+    return bool(places) and all(place == CPU for place in places)
+
+
+def _places(machine: Machine, value: Value | None) -> Iterator[Value | None]:
+    """Where the tensors in a value are; None for what is not known, unless it is among the fields of an object."""
+    for _, option in alternatives(machine.restrict(value)) if value is not None else ():
+        if isinstance(option, Tensor):
+            yield option.place
+        elif isinstance(option, StateDict):
+            yield from _places_of_module(machine, option.owner)
+        elif isinstance(option, Object) and modules.is_module(machine, option):
+            yield from _places_of_module(machine, option)
+        elif isinstance(option, Object):
+            fields = (machine.read(option.id, name) for name in machine.store.names(option.id))
+            places = (place for one in fields for place in _places(machine, one))
+            yield from (place for place in places if option.kind is not Kind.INSTANCE or place is not None)
+        elif isinstance(option, (Mapping, Sequence)):
+            items = [item for _, item in option.items] if isinstance(option, Mapping) else option.items
+            yield from (place for item in items for place in _places(machine, item))
+        elif isinstance(option, Symbol):
+            yield None
+
+
+def _places_of_module(machine: Machine, module: Object | Symbol) -> Iterator[Value]:
+    for _, placed in modules.placements(machine, module):
+        for _, option in alternatives(machine.restrict(placed)):
+            yield option.place if isinstance(option, Placed) else option
 
 
 def taken(machine: Machine, loaded: Loaded) -> None:
@@ -114,9 +184,14 @@ def _saves_state(machine: Machine, file: str) -> bool:
 
 def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     first, only_state = visits[0], node not in machine.kept_loads
-    joined = next((visit.joined for visit in visits if visit.joined is not None), None)
-    if joined is not None:
-        machine.emit(LoadedWhereSaved(node, first.scene, first.file, "ranks", joined, "", only_state))
+    if machine.saved_on_cpu.get(first.name):
+        # What the program itself saves from the CPU goes back there.
+        return
+    joined = next((visit for visit in visits if visit.joined is not None), None)
+    if joined is not None and joined.joined is not None:
+        # There are ranks, on a machine with GPUs for them, or this is not reached.
+        scene = replace(joined.scene, when=joined.scene.reach)
+        machine.emit(LoadedWhereSaved(node, scene, joined.file, "ranks", joined.joined, "", only_state))
         return
     if any(visit.written for visit in visits):
         # What this very run wrote goes back to where it was.

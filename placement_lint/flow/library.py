@@ -610,6 +610,7 @@ def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
                 transfers.read(machine, written, node.args[0].value, node)
     if value is not None and len(node.args) > 1:
         wrappers.save(machine, value, _file(machine, arguments.get(1, "f"), node.args[1].value), node)
+        checkpoints.saved(machine, value, arguments, node)
     return NONE
 
 

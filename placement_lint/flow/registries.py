@@ -146,6 +146,8 @@ class Registries:
         # attributes and items that were read or assigned, at least once, of something else than a wrapper
         self.read_of_others: set[cst.CSTNode] = set()
         self.files: dict[str, list[tuple[Condition, Value, Note]]] = {}
+        # by the name of a file, in whichever folder: whether all that the program saves there is on the CPU
+        self.saved_on_cpu: dict[str, bool] = {}
         # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
         self.handled: set[object] = set()
         self.loads: list[tuple[cst.Call, Scene, str, Loaded, bool, bool]] = []

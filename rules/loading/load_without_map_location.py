@@ -47,7 +47,8 @@ model.load_state_dict(torch.load("model.pth", map_location="cpu"))
 """,
     silent="""\
 - `map_location` is given, or the load is reached only where the program has chosen CUDA.
-- The program itself has saved the file before, in the same run and a single process.
+- The program itself has saved the file before, in the same run and a single process, or saves it from the CPU.
+- Only one of the ranks loads it, under `if rank == 0:`.
 - What is loaded is no checkpoint as far as can be seen: samples, vocabularies, metrics.
 - The program never chooses: it wants a GPU, or none.
 - safetensors, `load_state_dict_from_url` and other loaders.

@@ -159,6 +159,9 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown": {"tensor": True},
     },
     "load-without-map-location": {
+        "cached_samples": {"saved_on": "cpu"},
+        "first_rank_only": {"why": "choice", "saved_on": "cpu"},
+        "saved_from_cpu": {"saved_on": "cpu"},
         "data_file": {"saved_on": "cpu"},
         "gpu_only": "it never runs without the GPU that it was saved from",
         "guarded": REPAIRED,
