@@ -55,6 +55,7 @@ from placement_lint.flow.names import christen
 from placement_lint.flow.values import (
     NONE,
     REPLICA,
+    SLICE,
     TRUE,
     Bound,
     Class,
@@ -654,7 +655,9 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
-        return _item_of_sequence(machine, aliases.inside(items, owner.alias), key)
+        found = _item_of_sequence(machine, aliases.inside(items, owner.alias), key)
+        sliced = found if owner.kind is Kind.LIST and key == SLICE else None
+        return machine.new_list(sliced, node) if isinstance(sliced, Sequence) else found
     if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
         return held
     if owner.kind is Kind.MODULE:
@@ -705,6 +708,8 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
             return sequence.items[position] if known else machine.fresh()
         return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
     cuts.collected(machine, *sequence.items)
+    if key == SLICE:
+        return replace(sequence, exact=False)
     if sequence.items and not isinstance(key, Const):
         # In a loop that fills the list, what was just put there is meant.
         return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])

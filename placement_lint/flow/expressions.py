@@ -31,9 +31,9 @@ from placement_lint.flow.names import bind, lookup
 from placement_lint.flow.values import (
     FALSE,
     NONE,
+    SLICE,
     TRUE,
     Const,
-    External,
     Function,
     Kind,
     Mapping,
@@ -310,7 +310,7 @@ def _slice(machine: Machine, node: cst.BaseSlice) -> Value:
         for bound in (node.lower, node.upper, node.step):
             if bound is not None:
                 evaluate(machine, bound)
-    return External("builtins.slice")
+    return SLICE
 
 
 def _lambda(machine: Machine, node: cst.Lambda) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
-from placement_lint.flow.values import AtLeast, Const, External, Sequence, Tensor, Value
+from placement_lint.flow.values import SLICE, AtLeast, Const, Sequence, Tensor, Value
 from placement_lint.flow.vocabulary import REDUCTIONS, SAME_SHAPE
 
 # Of a PackedSequence, in which there is no dimension of the batch: it knows itself where each row is.
@@ -128,8 +128,8 @@ def _split_after_index(split: int | None, key: Value) -> int | None:
             place += 1
         elif left == 0:
             # a slice of the batch is a batch; a row of it is none
-            return place if item == External("builtins.slice") else None
-        elif item == External("builtins.slice"):
+            return place if item == SLICE else None
+        elif item == SLICE:
             place, left = place + 1, left - 1
         elif isinstance(item, Const) and isinstance(item.value, int):
             left -= 1

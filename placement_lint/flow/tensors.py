@@ -46,6 +46,7 @@ from placement_lint.flow.values import (
     NONE,
     OWN,
     REPLICA,
+    SLICE,
     TRUE,
     Bound,
     Comparison,
@@ -487,7 +488,7 @@ def _scalar_after_index(tensor: Tensor, key: Value) -> bool | None:
     """A slice, None or an index tensor leaves a dimension; a number takes one away."""
     keys = key.items if isinstance(key, Sequence) else (key,)
     leaves = any(
-        item in (External("builtins.slice"), Const(None))
+        item in (SLICE, Const(None))
         or (isinstance(item, Tensor) and item.scalar is False)
         or (isinstance(item, Object) and item.kind is Kind.LIST)
         for item in keys

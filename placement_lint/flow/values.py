@@ -495,6 +495,8 @@ Value: TypeAlias = (
 
 # What a cell holds on a path where it was never written, once paths are joined.
 ABSENT = External("<absent>")
+# What stands between the brackets of ``items[1:]``.
+SLICE = External("builtins.slice")
 NONE = Const(None)
 # A NumPy array, which has dimensions and is on the host.
 ARRAY = External("<ndarray>")

@@ -394,7 +394,8 @@ def map_tensors(
         mapped = tuple(
             machine.lift(lambda item: map_tensors(machine, item, change, unknown), item) for item in items_of.items
         )
-        return replace(items_of, items=mapped)
+        changed = replace(items_of, items=mapped)
+        return machine.new_list(changed, value.node) if isinstance(value, Object) else changed
     return value
 
 

@@ -102,6 +102,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "held_out": "only the order in which the held-out data come is the same",
     },
     "factory-without-device": {
+        "slice_of_list": {"device": "that of the input"},
         "default_device": {"default_device": "cuda"},
         "device_context": {"default_device": "cuda"},
         "default_tensor_type": {"default_device": "cuda"},
