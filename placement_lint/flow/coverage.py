@@ -104,7 +104,7 @@ def called(machine: Machine, module: Object, inputs: Iterable[Value], result: Va
     given = any(isinstance(option, Tensor) and option.modules for option in options)
     number = any(isinstance(option, Tensor) and option.scalar is True for _, option in alternatives(result))
     named = _CRITERION.search(module.cls.name) is not None
-    if not given or not _has_own_parameters(machine, module):
+    if not given or not has_own_parameters(machine, module):
         return result
     if number or named:
         machine.criteria[module.id] = module
@@ -135,7 +135,7 @@ def _handed(machine: Machine, value: Value) -> Iterator[Value]:
             yield from (inner for _, inner in alternatives(item))
 
 
-def _has_own_parameters(machine: Machine, module: Object) -> bool:
+def has_own_parameters(machine: Machine, module: Object) -> bool:
     """Whether there is something to learn, all of it made in sight: what was trained elsewhere is no criterion's."""
     parts = [part for part in modules.reachable(machine, module).values() if modules.is_module(machine, part)]
     ours = all(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import modules, optimizers
+from placement_lint.flow import modules, optimizers, outsiders
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
@@ -72,7 +72,7 @@ def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments
         machine.write(part.id, _FLAG_AT_WRAP, Fact("unknown") if isinstance(flag, Choice) else flag or _TRAINABLE)
 
 
-def _wrapper_of(machine: Machine, module: Object | Symbol) -> Value | None:
+def wrapper_of(machine: Machine, module: Object | Symbol) -> Value | None:
     """The DDP that a module is in, by itself or as a part of another: a Fact, or a choice of them."""
     part: Object | Symbol | None = module
     while part is not None:
@@ -105,7 +105,9 @@ def came_round(machine: Machine, module: Object | Symbol, result: Value, node: c
     """What a bare module returned: if it is in a wrapper, that knows nothing of this call."""
     if machine.through or machine.in_forward or machine.without_grad or not machine.in_ddp:
         return result
-    wrapper = _wrapper_of(machine, module)
+    wrapper = wrapper_of(machine, module)
+    if wrapper is None:
+        outsiders.called(machine, module, node)
     if wrapper is None or modules.has_parameters(machine, module) is False:
         return result
 
@@ -122,7 +124,7 @@ def _outermost(machine: Machine, wrapper: Fact, node: cst.Call) -> cst.CSTNode:
     """The call that the program makes from outside: of the module, or of the method that calls its layers."""
     for frame, call in zip(machine.frames[1:], machine.calls, strict=True):
         receiver = frame.receiver
-        if isinstance(receiver, Object) and _wrapper_of(machine, receiver) == wrapper:
+        if isinstance(receiver, Object) and wrapper_of(machine, receiver) == wrapper:
             return call
     return node
 
@@ -166,12 +168,14 @@ def backward(machine: Machine, loss: Tensor, node: cst.Call) -> None:
     for wrapper in machine.in_ddp:
         if wrapper.id in loss.synced:
             _report_changes(machine, wrapper, note)
+            outsiders.backward(machine, loss, wrapper, note)
 
 
 def zeroed(machine: Machine, optimizer: Object) -> None:
     """``optimizer.zero_grad()``: gradients that no rank was told of are forgotten."""
     for wrapper in _stepped_by(machine, optimizer):
         machine.write(wrapper.id, _UNREDUCED, ABSENT)
+    outsiders.zeroed(machine, optimizer)
 
 
 def stepped(machine: Machine, optimizer: Object) -> None:
@@ -223,7 +227,7 @@ class _Change:
 
 def _changed(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, label: str = "") -> None:
     """Something was done to a part of a module that DDP has hooked."""
-    wrapper = _wrapper_of(machine, module)
+    wrapper = wrapper_of(machine, module)
     if wrapper is None or machine.in_forward:
         return
     change = Fact(f"{how} {id(node)}", _Change(how, node, label or machine.label(module, "the module")))

@@ -222,6 +222,20 @@ class DdpBypassed(Event):
 
 
 @dataclass(frozen=True)
+class TrainedOutsideDdp(Event):
+    """An optimizer trains what takes part in the backward of a DDP, and is in none itself. ``node`` calls the module.
+
+    ``kind`` is its class; of a Parameter by itself ``label`` is empty, and ``node`` makes it.
+    """
+
+    label: str
+    kind: str
+    wrapper: str
+    optimizer: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
 class ParallelInGroup(Event):
     """A DataParallel over several GPUs is built in a process that is one of several.
 

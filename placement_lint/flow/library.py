@@ -30,6 +30,7 @@ from placement_lint.flow import (
     movables,
     numbering,
     optimizers,
+    outsiders,
     packing,
     processes,
     ranks,
@@ -103,6 +104,7 @@ from placement_lint.flow.vocabulary import (
     PLACING_FRAMEWORKS,
     PROCESS_STARTERS,
     REDUCTIONS,
+    REDUCTIONS_OVER_RANKS,
     REPARAMETRIZATIONS,
     SAME_DEVICE,
     SAMPLERS,
@@ -567,6 +569,11 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
 
 
+def _reduce_over_ranks(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    outsiders.reduced(machine, arguments, node)
+    return _on_operands(machine, _torch_function, name, arguments, node)
+
+
 def _rows_of_stack(machine: Machine, arguments: Arguments) -> frozenset[int]:
     """As many rows as tensors were written down, if they become rows."""
     listed = content(machine, arguments.get(0, "tensors") or NONE)
@@ -801,6 +808,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.cuda.device": _device_context,
         "torch.distributed.init_process_group": ranks.join,
         **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, ranks.collective),
+        **dict.fromkeys(REDUCTIONS_OVER_RANKS, _reduce_over_ranks),
         **dict.fromkeys(CUDA_INITIALISERS, _touch),
         **dict.fromkeys(PROCESS_STARTERS, _start_process),
         "os.environ.get": environment.read,

@@ -17,6 +17,7 @@ from placement_lint.flow import (
     ddp,
     gradients,
     modules,
+    outsiders,
     rumours,
     schedulers,
     ties,
@@ -296,6 +297,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     coverage.stepped(machine, optimizer, _reached(machine), note)
     cuts.stepped(machine, optimizer, note)
     ties.stepped(machine, optimizer, note)
+    outsiders.stepped(machine, optimizer, note)
     machine.write(optimizer.id, _STEPPED, Const(True))
     if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")

@@ -19,6 +19,7 @@ from placement_lint.flow import (
     imports,
     lengths,
     loaders,
+    outsiders,
     processes,
     ranks,
     repeats,
@@ -97,6 +98,7 @@ def analyse(
     coverage.resolve(machine)
     schedulers.resolve(machine)
     cuts.resolve(machine)
+    outsiders.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)

@@ -13,11 +13,13 @@ from placement_lint.flow.devices import current
 from placement_lint.flow.events import CurrentDeviceUnset, GlobalRankUsed, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import spelled
-from placement_lint.flow.values import NONE, Const, Device, Fact, Place, Symbol, Value, alternatives
+from placement_lint.flow.values import NONE, TRUE, Const, Device, Fact, Place, Symbol, Value, alternatives
 from placement_lint.rule import Note
 
 # A cell of the module frame: the process group of this process.
 _GROUP = "#process group"
+# The same where it is the only process of its group.
+_ALONE = "#alone"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         pin(machine)
     _note_computed(machine, arguments.get(4, "rank") or NONE)
     alone = Const(1) in (arguments.keyword("world_size"), arguments.get(3, "world_size"))
+    if alone:
+        machine.write(machine.module_frame, _ALONE, TRUE)
     backend = arguments.get(0, "backend") or NONE
 
     def start(chosen: Value) -> Value:
@@ -56,6 +60,11 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return NONE
 
     return machine.lift(start, backend)
+
+
+def is_alone(machine: Machine) -> bool:
+    """Whether this process joined a group in which there is no other."""
+    return machine.read(machine.module_frame, _ALONE) is not None
 
 
 def joined(machine: Machine) -> Note | None:

@@ -69,6 +69,7 @@ _LISTED = (
     "loads",
     "misses",
     "outlived",
+    "outsiders",
     "rebinds",
     "reduced",
     "requests",

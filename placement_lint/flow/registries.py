@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Scene,
         SchedulerOutlived,
         SharedTensorChanged,
+        TrainedOutsideDdp,
         VisibleDevicesLate,
         WrapperAttributeWritten,
     )
@@ -131,6 +132,11 @@ class Registries:
         self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
         # the wrappers of DistributedDataParallel
         self.in_ddp: list[Object] = []
+        # modules beside them, by id, each with its first call; what is trained there, with the ids of what it learns;
+        # the program averages something of the kind over the ranks itself
+        self.beside_ddp: dict[int, tuple[Object, cst.Call]] = {}
+        self.outsiders: list[tuple[TrainedOutsideDdp, frozenset[int]]] = []
+        self.reduces_by_hand = False
         # the samplers that ask a process group for the rank, and the DataParallels that believe to be alone
         self.sharing: list[Group] = []
         self.parallels: list[Parallel] = []

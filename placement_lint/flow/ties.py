@@ -57,17 +57,21 @@ def tied(machine: Machine, owner: Object, name: str, value: Value, node: cst.CST
     """``a.weight = b.weight``, for the first time or again."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.uid:
-            source = _source(machine, option, node)
-            if source - {owner.id} or (source and not option.modules):
+            source = _source(machine, option, owner, name, node)
+            if source:
                 machine.ties[owner.id, name, option.uid] = Tie(node, owner.id, name, option.uid, source | {owner.id})
             _settle(machine, owner)
 
 
-def _source(machine: Machine, parameter: Tensor, node: cst.CSTNode) -> frozenset[int]:
-    """The module that has a Parameter which a statement assigns; none where it is a new one."""
+def _source(machine: Machine, parameter: Tensor, owner: Object, name: str, node: cst.CSTNode) -> frozenset[int]:
+    """The layer that has a Parameter which a statement gives another name; none where it is a new one."""
+    if parameter.modules:
+        return parameter.modules - {owner.id}
     written = node.value if isinstance(node, cst.Assign) else None
-    owner = value_of(machine, written.value) if isinstance(written, cst.Attribute) else None
-    return parameter.modules or (frozenset({owner.id}) if isinstance(owner, Object) else frozenset())
+    holder = value_of(machine, written.value) if isinstance(written, cst.Attribute) else None
+    if not isinstance(written, cst.Attribute) or not isinstance(holder, Object):
+        return frozenset()
+    return frozenset({holder.id}) if (holder.id, written.attr.value) != (owner.id, name) else frozenset()
 
 
 def parted(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode) -> None:

@@ -564,6 +564,15 @@ COLLECTIVES_ON_THE_CURRENT_DEVICE = {
     for name in ("barrier", "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list")
 }
 
+# Those that give each process what others computed.
+REDUCTIONS_OVER_RANKS = {
+    f"torch.distributed.{name}"
+    for name in (
+        "all_reduce", "all_reduce_coalesced", "reduce", "all_gather", "all_gather_into_tensor", "broadcast",
+        "reduce_scatter", "reduce_scatter_tensor", "_broadcast_coalesced",
+    )
+}  # fmt: skip
+
 # --- host --------------------------------------------------------------------------------------------------
 
 # Calls that read a tensor's memory on the host and refuse a CUDA tensor. What ``scipy.optimize`` and

@@ -15,6 +15,7 @@ from placement_lint.rules.wrappers import (
     parameters_in_replica,
     summed_replica_loss,
     thread_local_context,
+    trainable_outside_ddp,
     unreduced_replica_loss,
     wrapped_twice,
     wrapper_attribute_read,
@@ -44,4 +45,5 @@ RULES: tuple[Rule, ...] = (
     alias_escapes_replica.RULE,
     module_attribute_on_unwrapped.RULE,
     wrapped_twice.RULE,
+    trainable_outside_ddp.RULE,
 )

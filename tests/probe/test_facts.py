@@ -52,6 +52,7 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("DPL122", {"wrapper": "DistributedDataParallel", "already": "DistributedDataParallel"}),
     ("DPL122", {"wrapper": "DistributedDataParallel"}),
+    ("DPL123", {"parameter": True}),
     *(
         ("DPL201", {"optimizer": name, "state": "stepped"})
         for name in (
@@ -174,6 +175,7 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL121", {"wrapper": "DataParallel"}),
     ("DPL121", {"wrapper": "DistributedDataParallel"}),
     ("DPL122", {"already": ""}),
+    ("DPL123", {"frozen": True}),
     *(("DPL201", {"optimizer": name}) for name in ("Adam", "AdamW", "SGD", "RMSprop", "LBFGS")),
     ("DPL201", {"optimizer": "SGD", "momentum": 0.0, "state": "stepped"}),
     ("DPL201", {"optimizer": "Adam", "state": "stepped", "loaded_after": True}),
