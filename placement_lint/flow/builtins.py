@@ -17,6 +17,7 @@ from placement_lint.flow import (
     methods,
     movables,
     replicas,
+    tensors,
     transfers,
 )
 from placement_lint.flow.arguments import Arguments
@@ -29,8 +30,10 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     ABSENT,
     ARRAY,
+    FALSE,
     NONE,
     REPLICA,
+    TRUE,
     AtLeast,
     Choice,
     Class,
@@ -52,7 +55,7 @@ from placement_lint.flow.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.vocabulary import MODULE_ATTRIBUTES, TENSOR_MOVES, WRAPPERS
+from placement_lint.flow.vocabulary import LEGACY_TYPE, MODULE_ATTRIBUTES, TENSOR_MOVES, WRAPPERS
 
 # What goes through all items of its arguments.
 _TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "enumerate", "zip"}
@@ -77,6 +80,8 @@ def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value
 def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call) -> Value:
     """``isinstance(value, target)``, also for a tuple of classes; a question where nobody knows."""
     targets = target.items if isinstance(target, Sequence) else (target,)
+    if isinstance(value, Tensor) and isinstance(target, External) and LEGACY_TYPE.fullmatch(target.name):
+        return _is_of_legacy_type(machine, value, target, node)
     if isinstance(value, Tensor) and value.role is Role.PARAMETER and value.place == REPLICA:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), "isinstance"))
     answers = [_is_instance(machine, value, one) for one in targets]
@@ -87,6 +92,22 @@ def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call
             machine.modules_by_test.setdefault(value.id, set()).add(target)
         return machine.ask(class_question(machine, value, target, node))
     return Const(False)
+
+
+def _is_of_legacy_type(machine: Machine, tensor: Tensor, cls: External, node: cst.Call) -> Value:
+    """``isinstance(x, torch.cuda.FloatTensor)`` asks where a tensor is, and for what is in it: floats, mostly."""
+    on_gpu = tensors.attribute(machine, tensor, "is_cuda", node)
+    machine.saw_gpu = machine.saw_gpu or on_gpu == TRUE
+    wants_gpu = cls.name.startswith("torch.cuda.")
+
+    def test(found: Value) -> Value:
+        if not isinstance(found, Const):
+            return found if wants_gpu else machine.fresh(node, "bool")
+        if bool(found.value) is not wants_gpu:
+            return FALSE
+        return TRUE if cls.name.endswith(".FloatTensor") else machine.ask(class_question(machine, tensor, cls, node))
+
+    return machine.lift(test, on_gpu)
 
 
 def class_question(machine: Machine, value: Value, target: Value, node: cst.CSTNode | str = "") -> Question:
@@ -119,6 +140,8 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return value.place != REPLICA
     if isinstance(value, Tensor) and value.role is not Role.BATCH and isinstance(cls, External):
         return cls.name in ("torch.Tensor", "torch.nn.Parameter")
+    if isinstance(value, Symbol) and value.type == "torch.Tensor" and isinstance(cls, External):
+        return cls.name == "torch.Tensor"
     if isinstance(value, Sequence) and isinstance(cls, External):
         return cls.name == "builtins.tuple"
     if isinstance(cls, External) and isinstance(value, (Mapping, StateDict)):

@@ -74,6 +74,7 @@ from placement_lint.flow.vocabulary import (
     LAST_DIMENSION_LAYERS,
     LOSS_MODULES,
     LOWERED_LAYERS,
+    METHODS_OF_TENSORS,
     PARAMETRIC_LAYERS,
     PROXY_TESTS,
     RECURRENT_LAYERS,
@@ -375,7 +376,9 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
         ranks.notice_option(machine, arguments)
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
-    return foreign(machine, arguments, node)
+    result = foreign(machine, arguments, node)
+    gives_tensor = method in METHODS_OF_TENSORS and isinstance(result, Symbol)
+    return machine.fresh(node, "torch.Tensor") if gives_tensor else result
 
 
 def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:

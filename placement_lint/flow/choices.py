@@ -212,9 +212,22 @@ def _none_of(flags: Condition) -> Condition:
 
 def _is_flag(question: Question) -> bool:
     """Whether it says if CUDA is used at all; that no index is given often means all the GPUs."""
-    text = question.text
+    text = _without_arguments(question.text)
     about_cuda = "None" not in text and any(word in text.lower() for word in ("cuda", "gpu", "device", "accel"))
     return about_cuda and not _asks_where_something_is(question)
+
+
+# A call, of which only some functions leave what they are given the flag that it is.
+_CALL = re.compile(r"([\w.]*)\(([^()]*)\)")
+_LEAVES_FLAG = re.compile(r"(?:|not|and|or|in|bool|int|len|str|getattr|(?:.*\.)?(?:get|getenv|lower|strip))")
+
+
+def _without_arguments(text: str) -> str:
+    """``accuracy(net, device=d) > best`` says nothing of the device."""
+    while (call := _CALL.search(text)) is not None:
+        kept = call[2] if _LEAVES_FLAG.fullmatch(call[1]) else ""
+        text = f"{text[: call.start()]}{call[1]} {kept} {text[call.end() :]}"
+    return text
 
 
 def _asks_where_something_is(question: Question) -> bool:

@@ -104,7 +104,7 @@ def _type(machine: Machine, value: Value) -> str:
     if isinstance(value, Device):
         return "torch.device"
     if isinstance(value, Symbol):
-        return value.type
+        return "" if value.type == "torch.Tensor" else value.type
     if value == ARRAY:
         return "numpy.ndarray"
     if isinstance(value, Object) and value.kind is Kind.INSTANCE and isinstance(value.cls, Class):

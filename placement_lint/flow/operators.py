@@ -120,7 +120,7 @@ def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
             return Const(-option.value) if isinstance(node.operator, cst.Minus) else machine.fresh()
         if isinstance(option, Tensor):
             return shapes.same(option, tensors.derive(option, "negation", node, option.scalar))
-        return machine.fresh()
+        return machine.fresh(node, option.type) if isinstance(option, Symbol) else machine.fresh()
 
     return machine.lift(apply, value)
 

@@ -24,7 +24,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.arrivals import arrive, meet
-from placement_lint.flow.condition import ALWAYS, answered
+from placement_lint.flow.condition import ALWAYS, MANY_GPUS, ONE_GPU, answered, machines
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, default_place, place_of_default_type, resolve
@@ -280,7 +280,8 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
             return home
         if stray.tensor.assumed:
             return home
-        if home.tensor.place == OWN and machine.path.excludes(answered(machine.own_on_gpu, True)):
+        on_gpu = answered(machine.own_on_gpu, True) & machines(ONE_GPU | MANY_GPUS)
+        if home.tensor.place == OWN and machine.path.excludes(on_gpu):
             return home
     elif home.tensor.place == CPU and home.tensor.scalar is not False:
         return home

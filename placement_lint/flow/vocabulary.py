@@ -143,6 +143,11 @@ HOST_VALUE_TYPES = {
     **dict.fromkeys(("is_contiguous", "is_floating_point", "is_complex", "is_cuda", "is_pinned"), "bool"),
 }  # fmt: skip
 
+# Methods that of all that programs compute with only tensors have; they return tensors.
+METHODS_OF_TENSORS = {"unsqueeze", "unsqueeze_", "contiguous", "detach", "detach_", "index_select", "masked_fill"}
+
+LEGACY_TYPE = re.compile(r"torch\.(?:cuda\.)?(?:Float|Double|Half|BFloat16|Long|Int|Short|Byte|Char|Bool)Tensor")
+
 # The types of what some functions of Python's library return, by function or by module.
 FUNCTION_TYPES = {
     "math": "float", "time.time": "float", "time.perf_counter": "float", "time.monotonic": "float",
