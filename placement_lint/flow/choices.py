@@ -138,8 +138,8 @@ def named_away(machine: Machine, place: Place) -> Condition:
     return answered(machine.question(subject, rivals, text=f'{option.text} == "cpu"'), False)
 
 
-def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
-    """CUDA is asked for in so many words."""
+def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, moves: bool = True) -> None:
+    """CUDA is asked for in so many words; in vain, and on any machine, unless it ``moves`` something there."""
     if machine.standalone and not asks_about_devices(machine.tested & machine.decided):
         lightning.requested(machine, how, node)
     if machine.standalone or machine.worker is not None:
@@ -147,7 +147,9 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None
     if machine.sure_of_gpu or machine.expects("AssertionError", "RuntimeError"):
         return
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
-    machine.requests.append(Request(node, scene, how, current_is_chosen(machine), visible(machine), machine.at_home))
+    if moves:
+        follows, names = current_is_chosen(machine), visible(machine)
+        machine.requests.append(Request(node, scene, how, follows, names, machine.at_home))
     guarding = _device_flags(machine.tested)
     if guarding is not None:
         text = _flag_text(machine.tested)
@@ -157,7 +159,12 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None
 
 
 def request_literal(
-    machine: Machine, given: Value | None, source: cst.BaseExpression | None, how: str | cst.CSTNode, node: cst.CSTNode
+    machine: Machine,
+    given: Value | None,
+    source: cst.BaseExpression | None,
+    how: str | cst.CSTNode,
+    node: cst.CSTNode,
+    moves: bool = True,
 ) -> None:
     """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index at the call itself."""
     if source is None or not isinstance(given, (Const, Device)):
@@ -167,7 +174,7 @@ def request_literal(
         if isinstance(given, Const):
             numbering.name_device(machine, place, how, node, _is_literal(source))
         if _is_literal(source):
-            request(machine, how, node)
+            request(machine, how, node, moves)
 
 
 def argument(node: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
@@ -210,10 +217,15 @@ def _none_of(flags: Condition) -> Condition:
     return result
 
 
+_WORDS_FOR_CUDA = ("cuda", "gpu", "device", "accel")
+# That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is.
+_OF_ELSE = re.compile(r"None|\.(?:size|shape)\b")
+
+
 def _is_flag(question: Question) -> bool:
-    """Whether it says if CUDA is used at all; that no index is given often means all the GPUs."""
+    """Whether it says if CUDA is used at all."""
     text = _without_arguments(question.text)
-    about_cuda = "None" not in text and any(word in text.lower() for word in ("cuda", "gpu", "device", "accel"))
+    about_cuda = _OF_ELSE.search(text) is None and any(word in text.lower() for word in _WORDS_FOR_CUDA)
     return about_cuda and not _asks_where_something_is(question)
 
 

@@ -56,6 +56,7 @@ for x, y in DataLoader(dataset, batch_size=8):
 - It is reached only where the program runs as several processes, `if distributed:`, and without a GPU the choice is
   nobody's: it is for one process alone.
 - The program never chooses: a script that wants CUDA says so on every machine.
+- There is nothing to move: `nn.CrossEntropyLoss().cuda()` works on any machine.
 - `torch.cuda.manual_seed_all`, `torch.cuda.empty_cache`, `autocast("cuda", ...)` and `GradScaler`: they put
   no tensor anywhere.
 - The choice ends the program or raises where there is no GPU.

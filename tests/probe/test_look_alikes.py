@@ -78,6 +78,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "nothing_to_move": "a module without parameters asks for no GPU",
+        "sizes": {"choice": "cuda"},
         "another_device_is_cuda": {"choice": "cuda"},
         "how_many_gpus": {"choice": "cuda"},
         "default_cuda": {"choice": "cuda"},
@@ -103,6 +105,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "held_out": "only the order in which the held-out data come is the same",
     },
     "factory-without-device": {
+        "no_gpu_there": {"home": "cpu"},
         "slice_of_list": {"device": "that of the input"},
         "default_device": {"default_device": "cuda"},
         "device_context": {"default_device": "cuda"},
