@@ -19,6 +19,7 @@ from placement_lint.flow import (
     cuts,
     ddp,
     expressions,
+    hooks,
     leftovers,
     lengths,
     library,
@@ -372,6 +373,8 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
     method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
     if method in WAITING_METHODS:
         transfers.waited(machine)
+    if method == "remove":
+        hooks.removed(machine)
     if method == "add_argument":
         ranks.notice_option(machine, arguments)
     if modules.is_module(machine, callee):
@@ -415,6 +418,8 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return call_object(machine, module, arguments, node)
     aliases.call(machine, module, node)
+    if machine.hooked and not machine.in_forward and not machine.replica:
+        hooks.called_bare(machine, module)
     result = _forward(machine, module, arguments, node)
     if isinstance(module, Object):
         result = coverage.called(machine, module, arguments.values(), result)

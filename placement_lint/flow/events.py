@@ -387,6 +387,18 @@ class PackingMisused(Event):
 
 
 @dataclass(frozen=True)
+class ChunkUsed(Event):
+    """What a hook keeps in a replica is used as if it came of all of the batch. ``node`` registers the hook.
+
+    ``ids`` are the literal ``device_ids`` of the wrapper, empty where they are not given or not known.
+    """
+
+    label: str
+    ids: tuple[object, ...]
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
 class AliasUsed(Event):
     """A replica computes with the original's weights, which an attribute led it to. ``node`` assigned the attribute.
 

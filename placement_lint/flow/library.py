@@ -21,6 +21,7 @@ from placement_lint.flow import (
     environment,
     frameworks,
     gradients,
+    hooks,
     imports,
     lengths,
     lightning,
@@ -434,6 +435,8 @@ def call_module_method(
         return _listed(machine, module, name, node)
     if name in MODULE_SELF_METHODS:
         return module
+    if name == "register_forward_hook":
+        hooks.register(machine, module, arguments, node)
     return machine.fresh(node)
 
 

@@ -196,6 +196,8 @@ class Registries:
         self.unfinished_reads: dict[cst.CSTNode, cst.CSTNode] = {}
         # how often functions did nothing that has to do with tensors; -1 of those that did, or may
         self.idle: dict[cst.CSTNode, int] = {}
+        # the ids of modules that have hooks
+        self.hooked: set[int] = set()
         # the ids of packed sequences
         self.packed: set[int] = set()
         # inputs of forwards that some forward packs by, and by parameter of a forward what else is handed there

@@ -36,8 +36,15 @@ def answer(tensor: Tensor, name: str) -> Value | None:
 
 def same(before: Tensor, after: Tensor) -> Tensor:
     """An operation that goes element by element."""
-    rows, literal, loaded = before.rows, before.literal, before.loaded
-    return replace(after, split=before.split, padded=before.padded, rows=rows, literal=literal, loaded=loaded)
+    return replace(
+        after,
+        split=before.split,
+        padded=before.padded,
+        chunk=before.chunk,
+        rows=before.rows,
+        literal=before.literal,
+        loaded=before.loaded,
+    )
 
 
 def after(before: Tensor, result: Tensor, name: str, arguments: Arguments) -> Tensor:
@@ -46,7 +53,7 @@ def after(before: Tensor, result: Tensor, name: str, arguments: Arguments) -> Te
         return same(before, result)
     split = None if before.split in (None, PACKED) else _split_after(before.split or 0, name, arguments)
     padded = before.padded if name in _KEEP_SIZES else None
-    return replace(result, split=split, rows=_rows_after(before.rows, name, arguments), padded=padded)
+    return replace(result, split=split, rows=_rows_after(before.rows, name, arguments), padded=padded, chunk=None)
 
 
 def _split_after(split: int, name: str, arguments: Arguments) -> int | None:
@@ -116,7 +123,7 @@ def after_index(before: Tensor, result: Tensor, key: Value) -> Tensor:
     """``t[key]``: a number takes a dimension away, None adds one, slices leave them."""
     first = key.items[0] if isinstance(key, Sequence) and key.items else key
     rows = frozenset({1}) if first == Const(None) else frozenset[int]()
-    return replace(result, split=_split_after_index(before.split, key), rows=rows, padded=None)
+    return replace(result, split=_split_after_index(before.split, key), rows=rows, padded=None, chunk=None)
 
 
 def _split_after_index(split: int | None, key: Value) -> int | None:

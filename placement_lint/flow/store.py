@@ -6,7 +6,7 @@ a branch notes what it overwrites, so that its effect can be read off, undone, a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -146,6 +146,10 @@ class Store:
             for name, value in held:
                 watch.seen.setdefault((owner, name), value)
         return held
+
+    def under(self, names: Collection[str]) -> Iterator[Value]:
+        """All values that owners have under one of these names."""
+        return (value for (_, name), value in self._cells.items() if name in names and value is not None)
 
     def drop(self, owner: int) -> None:
         """Forget all cells of an owner that came up in the innermost branch and that nobody can name any more."""

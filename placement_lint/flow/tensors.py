@@ -15,6 +15,7 @@ from placement_lint.flow import (
     cuts,
     ddp,
     gradients,
+    hooks,
     modules,
     optimizers,
     replicas,
@@ -457,13 +458,15 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
     memory = tensor.memory if how.strip(".()") in VIEWS else None
     other = replace(tensor, split=None, padded=None, rows=frozenset(), literal=False, loaded=False, copied=None)
-    other = replace(other, memory=memory, copied_in_replica=None)
+    other = replace(other, memory=memory, copied_in_replica=None, chunk=None)
     other = replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, unfinished=None, uid=0)
     return replace(other, reached=cuts.reached(tensor)) if tensor.role is Role.PARAMETER else other
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
     """``t[key]``: a CPU index may index a CUDA tensor, a CUDA index must not index a CPU tensor."""
+    if tensor.chunk is not None:
+        hooks.used(machine, tensor.chunk, node.value, node)
     modules.report_unregistered(machine, tensor.uid, node)
     if tensor.role is Role.BATCH:
         named = isinstance(key, Const) and isinstance(key.value, str)

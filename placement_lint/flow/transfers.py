@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from placement_lint.flow import hooks
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import UnfinishedCopyRead
@@ -40,7 +41,9 @@ def copied(machine: Machine, before: Tensor, after: Value, arguments: Arguments,
 
 
 def read(machine: Machine, tensor: Tensor, source: str | cst.CSTNode, node: cst.CSTNode) -> None:
-    """The host reads what a tensor holds: said once of each copy."""
+    """What a tensor holds is read: by the host, said once of each copy, or of a hook's."""
+    if tensor.chunk is not None:
+        hooks.used(machine, tensor.chunk, source, node)
     if tensor.unfinished is None or tensor.unfinished[1] != _so_far(machine):
         return
     if machine.unfinished_reads.setdefault(tensor.unfinished[0], node) is node:

@@ -202,6 +202,19 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Chunk:
+    """A replica's part of a batch, kept by a ``hook`` (the call that registered it); the replica's notes and ids.
+
+    It is there as long as no module is called bare: ``since`` says since when.
+    """
+
+    hook: cst.Call
+    replica: tuple[Note, ...]
+    ids: tuple[object, ...]
+    since: Value
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A tensor, by what matters for placement. Only ``place``, ``scalar``, ``role`` and the loss facts
     tell two tensors apart; the rest is history for messages."""
@@ -243,6 +256,8 @@ class Tensor:
     split: int | None = None
     # in a replica: what padded it to the longest of the sequences there
     padded: cst.CSTNode | None = field(default=None, compare=False)
+    # a hook of a replica kept it
+    chunk: Chunk | None = field(default=None, compare=False)
     # a call of forward that has ended left it on its module, as ``holder`` says
     left: bool = False
     # the place is taken for granted, not seen: an unknown argument of a forward

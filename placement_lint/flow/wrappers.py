@@ -16,6 +16,7 @@ from placement_lint.flow import (
     checkpoints,
     ddp,
     device_arguments,
+    hooks,
     modules,
     processes,
     rumours,
@@ -292,11 +293,14 @@ def _in_replicas(
     try:
         result = forward(inner, _scattered(machine, arguments, REPLICA, dim))
         gathered = _gathered(machine, result, output, _splits_unevenly(machine, arguments, ids))
+        kept = hooks.run(machine)
     finally:
         # What a replica assigns to its attributes goes with the replica.
         machine.store.roll_back()
         machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
         machine.replica_depth = 0
+    for cell, value in kept.items():
+        machine.write(*cell, value)
     batches.check_arguments(machine, arguments, dim, node)
     batches.check_keywords(machine, inner, arguments, dim, _literal_ids(machine, ids), node)
     return thawed(machine, gathered, node)

@@ -32,6 +32,7 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     *(("DPL112", {"what": what, "device_ids": [0]}) for what in ("argument", "lengths")),
     ("DPL113", {"dtype": "float32"}),
     ("DPL114", {"rank": 0}),
+    ("DPL115", {"device_ids": [0, 1, 2, 3]}),
     *(
         ("DPL116", {"how": how})
         for how in (
@@ -160,6 +161,8 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL112", {"what": "output", "device_ids": [0]}),
     ("DPL113", {"dtype": "float16"}),
     ("DPL113", {"enabled": False}),
+    ("DPL115", {"on_wrapper": True}),
+    ("DPL115", {"device_ids": [0]}),
     ("DPL114", {"world_size": 1}),
     *(("DPL116", {"how": how}) for how in ("nothing", "moved to where it is", "loaded", "pruned")),
     ("DPL117", {"called": "both"}),
