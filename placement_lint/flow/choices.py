@@ -177,6 +177,12 @@ def request_literal(
             request(machine, how, node, moves)
 
 
+def fetched(machine: Machine, tensor: Tensor) -> None:
+    """``t.cpu()`` of what is on a GPU."""
+    if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not machine.standalone:
+        machine.fetched.append(machine.tested & machine.decided)
+
+
 def argument(node: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
     """The source of an argument."""
     named = next((arg.value for arg in node.args if arg.keyword is not None and arg.keyword.value == name), None)
@@ -281,9 +287,13 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
 
 
 def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
-    """Whether CUDA is asked for on purpose where a flag is not set as well: ``--multi-gpu`` says how many, not if."""
+    """Whether a GPU is used on purpose where a flag is not set as well.
+
+    ``--multi-gpu`` says how many, not if; where results are kept, if they are taken to the host otherwise.
+    """
     flags = any(cube.answers for cube in chosen.surely_not.cubes)
-    return flags and any(asked.scene.reach.implies(chosen.surely_not) for asked in machine.requests)
+    on_gpu = (*(asked.scene.reach for asked in machine.requests), *machine.fetched)
+    return flags and any(reach.implies(chosen.surely_not) for reach in on_gpu)
 
 
 def asks_about_devices(reach: Condition) -> bool:
@@ -347,18 +357,13 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
         return False
     if chosen.helpful and all(asked.at_home for asked in visits):
         return False
-    if _by_machine(chosen) and all(_is_for_several_processes(asked.scene.reach) for asked in visits):
+    if all(_is_for_several_processes(asked.scene.reach) for asked in visits):
         return False
     return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
 
 
-def _by_machine(chosen: Chosen) -> bool:
-    """Whether nobody is asked: the choice is a GPU where there is one."""
-    return not any(cube.answers for cube in chosen.on_cpu.cubes)
-
-
 # How programs name what says whether they run as several processes, and how they ask whether it is one.
-_SEVERAL_PROCESSES = re.compile(r"distributed|launcher|\bddp\b|world_size|local_rank", re.IGNORECASE)
+_SEVERAL_PROCESSES = re.compile(r"distributed|launcher|\bddp\b|world_size|local_rank|\bdist\.", re.IGNORECASE)
 _ONE_PROCESS = re.compile(r"(?:==|\bis) *(?:-1|0|1|None|[\"']none[\"'])$", re.IGNORECASE)
 
 

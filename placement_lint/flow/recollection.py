@@ -66,6 +66,7 @@ _LISTED = (
     "classes",
     "cut_off",
     "events",
+    "fetched",
     "loads",
     "misses",
     "outlived",

@@ -128,6 +128,8 @@ class Registries:
         self.divided: set[cst.CSTNode] = set()
         self.chosen: list[Chosen] = []
         self.requests: list[Request] = []
+        # how tensors are reached that are taken from a GPU to the host
+        self.fetched: list[Condition] = []
         # by the node that makes or moves a tensor in a forward: the arguments around it that are tensors as well
         self.inputs: dict[cst.CSTNode, tuple[str, ...]] = {}
         # the wrappers of DistributedDataParallel

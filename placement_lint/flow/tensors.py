@@ -759,6 +759,7 @@ def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Va
 
 def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name in ("cpu", "pin_memory"):
+        choices.fetched(machine, tensor)
         return CPU
     given = arguments.get(0, "device") or arguments.keyword("device") or arguments.keyword("other")
     if name == "cuda" and (given is None or given == NONE):

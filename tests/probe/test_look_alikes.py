@@ -78,6 +78,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "where_results_are_kept": "it uses a GPU either way",
         "nothing_to_move": "a module without parameters asks for no GPU",
         "sizes": {"choice": "cuda"},
         "another_device_is_cuda": {"choice": "cuda"},
