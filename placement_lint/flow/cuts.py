@@ -154,7 +154,9 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
     """``loss.backward()``"""
     for _, option in alternatives(loss):
         known = reached(option) if isinstance(option, Tensor) else None
-        machine.learned |= {_ANYTHING} if known is None else known
+        given = {_ANYTHING} if known is None else known
+        machine.learned |= given
+        machine.given_gradients |= given
     found = loss.cuts if isinstance(loss, Tensor) and loss.reached is not None else frozenset()
     machine.write(machine.module_frame, _CUTS, Const((found, Note(node, "the backward is here"))))
 
@@ -162,7 +164,9 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
 def given_away(machine: Machine, tensor: Tensor) -> None:
     """A tensor is given to what cannot be looked into: there may be a backward from it."""
     known = reached(tensor)
-    machine.learned |= tensor.modules | tensor.parameters if known is None else known
+    given = tensor.modules | tensor.parameters if known is None else known
+    machine.learned |= given
+    machine.given_gradients |= given
 
 
 def loaded(machine: Machine, module: Object | Symbol) -> None:
@@ -218,9 +222,14 @@ def _stepped(machine: Machine, optimizer: Object, known: Value, note: Note) -> V
     return NONE
 
 
+def knows_backwards(machine: Machine) -> bool:
+    """Whether all is known that any backward of the program reaches, or gives gradients to in another way."""
+    return not (_ANYTHING in machine.learned or machine.gradients_by_hand or machine.overlooks)
+
+
 def resolve(machine: Machine) -> None:
     """At the end it is known what no backward ever reached."""
-    if _ANYTHING in machine.learned or machine.gradients_by_hand or machine.overlooks:
+    if not knows_backwards(machine):
         return
     looked_after = machine.learned | machine.ever_frozen | machine.given_away
     for event, behind, held in machine.cut_off:

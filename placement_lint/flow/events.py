@@ -596,6 +596,20 @@ class GradientLost(Event):
 
 
 @dataclass(frozen=True)
+class GradientsOfCopyClipped(Event):
+    """Of a model and its copy one gets gradients, and those of the other are clipped by ``node``.
+
+    ``how`` is the function, ``label`` what it is given, ``trained`` the other, and ``name`` a variable that holds that.
+    """
+
+    label: str
+    trained: str
+    how: str
+    name: str
+    copied: Note
+
+
+@dataclass(frozen=True)
 class NonLeafOptimized(Event):
     """An optimizer is given a tensor that was computed from the leaf that was meant; ``made`` is where."""
 

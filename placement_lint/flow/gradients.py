@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from placement_lint.flow import twins
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import GeneratorExhausted
@@ -122,5 +123,8 @@ def clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     """``clip_grad_norm_(parameters, 1.0)``"""
     given = arguments.get(0, "parameters")
     if given is not None and node.args:
-        take(machine, given, name.rpartition(".")[2], node.args[0].value, node)
+        how = name.rpartition(".")[2]
+        take(machine, given, how, node.args[0].value, node)
+        if how.startswith("clip_grad_norm"):
+            twins.clipped(machine, given, how, node)
     return machine.fresh(node)

@@ -21,6 +21,7 @@ from placement_lint.flow import (
     rumours,
     schedulers,
     ties,
+    twins,
 )
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
@@ -556,6 +557,7 @@ def _takes_the_place(machine: Machine, old: Object, new: Object) -> bool:
 def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
     cuts.loaded(machine, twin)
+    twins.copied(machine, original, twin, node)
     what = _Stale(node, machine.label(original, "the model"), how, frozenset())
     machine.successors[twin.id] = (twin, original.id, what)
 

@@ -27,6 +27,7 @@ from placement_lint.flow import (
     schedulers,
     statements,
     storage,
+    twins,
     wrapper_fields,
     wrappers,
 )
@@ -99,6 +100,7 @@ def analyse(
     schedulers.resolve(machine)
     cuts.resolve(machine)
     outsiders.resolve(machine)
+    twins.resolve(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)

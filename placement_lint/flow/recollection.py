@@ -41,6 +41,7 @@ _NOTED = (
     "called",
     "devices_read",
     "functions",
+    "given_gradients",
     "groups_read",
     "handed_on",
     "kept_repeated",
@@ -64,6 +65,7 @@ _NOTED = (
 _LISTED = (
     "chosen",
     "classes",
+    "clipped",
     "cut_off",
     "events",
     "fetched",

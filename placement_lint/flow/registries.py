@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         AttributeRebound,
         Event,
         GradientLost,
+        GradientsOfCopyClipped,
         LayerRepeated,
         OptimizerMisses,
         OptimizerStateStranded,
@@ -83,6 +84,11 @@ class Registries:
         # and what an optimizer holds that steps after it
         self.learned: set[int] = set()
         self.cut_off: list[tuple[GradientLost, frozenset[int], frozenset[int]]] = []
+        # the same without what was trained before; copies of modules, each beside what it was copied from; what is
+        # clipped of one of the two, with the ids of all that it has, and of all that the other has
+        self.given_gradients: set[int] = set()
+        self.twins: list[tuple[Object, Object, Note]] = []
+        self.clipped: list[tuple[GradientsOfCopyClipped, frozenset[int], frozenset[int]]] = []
         # by the id of a module that took a variable's place: itself, the one before, and what is stale by that
         self.successors: dict[int, tuple[Object, int, object]] = {}
         # schedulers that go on with an optimizer, by its id, whose place another took, by the id of that

@@ -1,6 +1,7 @@
 """DPL2xx: optimizers and the parameters they hold."""
 
 from placement_lint.rules.optimizers import (
+    grad_ops_on_model_copy,
     optimizer_before_materialize,
     optimizer_before_model_surgery,
     optimizer_before_sharding,
@@ -22,4 +23,5 @@ RULES: tuple[Rule, ...] = (
     optimizer_misses_parameters.RULE,
     optimizer_non_leaf_or_empty.RULE,
     scheduler_on_old_optimizer.RULE,
+    grad_ops_on_model_copy.RULE,
 )

@@ -76,6 +76,7 @@ CONFIRMED: list[tuple[str, dict[str, Any]]] = [
     *(("DPL205", {"how": how}) for how in ("assigned", "succeeded", "copied", "weight_norm")),
     ("DPL205", {"optimizer": "Adam"}),
     ("DPL208", {"optimizer": "AdamW"}),
+    ("DPL209", {"how": "clip_grad_norm"}),
     *(("DPL206", {"how": how}) for how in ("a criterion", "a Parameter")),
     *(("DPL207", {"how": how}) for how in (".cuda(…)", ".double()", "`*`", "indexing", "empty", "clipped")),
     *(
@@ -192,6 +193,7 @@ REFUTED: list[tuple[str, dict[str, Any]]] = [
     ("DPL204", {"added": True}),
     *(("DPL205", {"how": how}) for how in ("spectral_norm", "loaded", "filled", "moved")),
     ("DPL205", {"added": True}),
+    ("DPL209", {"copied": False}),
     ("DPL206", {"all_given": True}),
     ("DPL206", {"unfrozen": False}),
     *(("DPL206", {"how": how, "added": True}) for how in ("unfrozen", "a criterion", "a Parameter")),

@@ -431,6 +431,16 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "moved_inside": REPAIRED,
         "requires_grad_off": {"conversion": ".requires_grad_()"},
     },
+    "grad-ops-on-model-copy": {
+        "both_train": "both have gradients",
+        "by_value": "it raises where there is no gradient",
+        "by_hand": "the program assigns the gradients itself",
+        "elsewhere": "there may be backwards that the analysis does not see",
+        "inner": {"copied": False},
+        "original_variable": {"copied": False},
+        "teacher": "nothing of the copy is clipped",
+        "unknown_loss": "nobody knows what takes part in the loss",
+    },
     "trainable-outside-ddp": {
         "alone": "there is no other rank",
         "averaged_weights": "the program averages the weights by hand",
