@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.devices import current_is_chosen
 from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
 from placement_lint.flow.machine import Machine
@@ -39,7 +40,9 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
     for guard, fact in alternatives(touched) if touched is not None else ():
         if isinstance(fact, Fact) and isinstance(fact.details, Note):
             with machine.assuming(guard):
-                machine.late_restrictions.append(VisibleDevicesLate(node, machine.scene, fact.details))
+                # Where there is no GPU, none is hidden in vain.
+                if not machine.path.excludes(machines(ONE_GPU | MANY_GPUS)):
+                    machine.late_restrictions.append(VisibleDevicesLate(node, machine.scene, fact.details))
     if isinstance(value, Const) and isinstance(value.value, str):
         machine.write(machine.module_frame, _VISIBLE, Fact(value.value, Note(node, "set here")))
     else:

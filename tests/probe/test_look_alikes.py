@@ -619,6 +619,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "set_again": REPAIRED,
         "for_later_processes": "another process reads the variable",
         "no_device_named": "the variable is not set",
+        "without_gpu": "there is none to hide",
         "device_already": {"visible": "0", "device": "cuda:0"},
         "imported": {"visible": "1", "device": "cuda:0"},
     },
