@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import lightning, numbering
+from placement_lint.flow import lightning, modules, numbering
 from placement_lint.flow.condition import (
     ALWAYS,
     ANY_MACHINE,
@@ -61,6 +61,8 @@ class Chosen:
     option: Symbol | None = None
     # another file's code made it, from the machine alone: it would do on any, which says nothing of the program
     helpful: bool = False
+    # it is made for a module, by which all that it computes is there as well
+    of_module: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,8 @@ def named_away(machine: Machine, place: Place) -> Condition:
     return answered(machine.question(subject, rivals, text=f'{option.text} == "cpu"'), False)
 
 
-def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, moves: bool = True) -> None:
-    """CUDA is asked for in so many words; in vain, and on any machine, unless it ``moves`` something there."""
+def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, module: Object | Symbol | None = None) -> None:
+    """CUDA is asked for in so many words; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
     if machine.standalone and not asks_about_devices(machine.tested & machine.decided):
         lightning.requested(machine, how, node)
     if machine.standalone or machine.worker is not None:
@@ -147,7 +149,7 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, moves: 
     if machine.sure_of_gpu or machine.expects("AssertionError", "RuntimeError"):
         return
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
-    if moves:
+    if module is None or modules.has_parameters(machine, module) is not False:
         follows, names = current_is_chosen(machine), visible(machine)
         machine.requests.append(Request(node, scene, how, follows, names, machine.at_home))
     guarding = _device_flags(machine.tested)
@@ -155,7 +157,9 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, moves: 
         text = _flag_text(machine.tested)
         note = Note(node, f"moved only {text} here")
         helpful = _is_helpful(machine, guarding)
-        machine.chosen.append(Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful))
+        chosen = Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful)
+        of_module = module is not None and modules.is_module(machine, module)
+        machine.chosen.append(replace(chosen, of_module=of_module))
 
 
 def request_literal(
@@ -164,7 +168,7 @@ def request_literal(
     source: cst.BaseExpression | None,
     how: str | cst.CSTNode,
     node: cst.CSTNode,
-    moves: bool = True,
+    module: Object | Symbol | None = None,
 ) -> None:
     """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index at the call itself."""
     if source is None or not isinstance(given, (Const, Device)):
@@ -174,7 +178,7 @@ def request_literal(
         if isinstance(given, Const):
             numbering.name_device(machine, place, how, node, _is_literal(source))
         if _is_literal(source):
-            request(machine, how, node, moves)
+            request(machine, how, node, module)
 
 
 def fetched(machine: Machine, tensor: Tensor) -> None:
@@ -292,7 +296,8 @@ def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
     ``--multi-gpu`` says how many, not if; where results are kept, if they are taken to the host otherwise.
     """
     flags = any(cube.answers for cube in chosen.surely_not.cubes)
-    on_gpu = (*(asked.scene.reach for asked in machine.requests), *machine.fetched)
+    fetched = () if chosen.of_module else machine.fetched
+    on_gpu = (*(asked.scene.reach for asked in machine.requests), *fetched)
     return flags and any(reach.implies(chosen.surely_not) for reach in on_gpu)
 
 

@@ -448,13 +448,11 @@ def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments
     for dtype in arguments.values():
         if isinstance(dtype, External):
             ddp.converting(machine, module, dtype.name.rpartition(".")[2], node)
-    # ``nn.CrossEntropyLoss().cuda()`` has nothing to move.
-    moves = modules.has_parameters(machine, module) is not False
     if name == "cuda" and (given is None or given == NONE):
-        choices.request(machine, node, node, moves)
+        choices.request(machine, node, node, module)
         given = Device("cuda")
     elif given is not None:
-        choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node, moves)
+        choices.request_literal(machine, given, choices.argument(node, 0, "device"), node, node, module)
         if name == "cuda" and isinstance(given, Symbol):
             given = Device("cuda", given)
         choices.used(machine, given, node)
