@@ -26,13 +26,14 @@ PLACE = re.compile(r"error at (\d+):(\d+)")
 def read(text: str) -> cst.Module:
     """The tree of a text in which nothing is layout: abstract where that can be, libcst's own where it cannot."""
     from placement_lint.source.abstraction import Beyond, abstracted
+    from placement_lint.source.layout import Unplaced
 
     tree = _tree_within_reach(text)
     if tree is None or text.startswith(_BOM):
         return _parsed(text)
     try:
         return abstracted(tree, text)
-    except Beyond:
+    except (Beyond, Unplaced):
         return _parsed(text)
 
 
