@@ -93,12 +93,15 @@ def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> s
 
 def _is_on_cpu(machine: Machine, value: Value) -> bool:
     """Whether the tensors of a value that is saved are surely there, and there are some."""
-    places = list(_places(machine, value))
+    places = list(_places(machine, value, set()))
     return bool(places) and all(place == CPU for place in places)
 
 
-def _places(machine: Machine, value: Value | None) -> Iterator[Value | None]:
-    """Where the tensors in a value are; None for what is not known, unless it is among the fields of an object."""
+def _places(machine: Machine, value: Value | None, seen: set[int]) -> Iterator[Value | None]:
+    """Where the tensors in a value are; None for what is not known, unless it is among the fields of an object.
+
+    Objects that were ``seen`` may be held again, by what they hold themselves.
+    """
     for _, option in alternatives(machine.restrict(value)) if value is not None else ():
         if isinstance(option, Tensor):
             yield option.place
@@ -106,13 +109,14 @@ def _places(machine: Machine, value: Value | None) -> Iterator[Value | None]:
             yield from _places_of_module(machine, option.owner)
         elif isinstance(option, Object) and modules.is_module(machine, option):
             yield from _places_of_module(machine, option)
-        elif isinstance(option, Object):
+        elif isinstance(option, Object) and option.id not in seen:
+            seen.add(option.id)
             fields = (machine.read(option.id, name) for name in machine.store.names(option.id))
-            places = (place for one in fields for place in _places(machine, one))
+            places = (place for one in fields for place in _places(machine, one, seen))
             yield from (place for place in places if option.kind is not Kind.INSTANCE or place is not None)
         elif isinstance(option, (Mapping, Sequence)):
             items = [item for _, item in option.items] if isinstance(option, Mapping) else option.items
-            yield from (place for item in items for place in _places(machine, item))
+            yield from (place for item in items for place in _places(machine, item, seen))
         elif isinstance(option, Symbol):
             yield None
 
