@@ -8,7 +8,7 @@ and files that import each other are no special case.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from collections.abc import Mapping as Table
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -340,6 +340,26 @@ def matters(machine: Machine, function: Function) -> bool:
     name = function.owner.name if function.owner is not None else function.name
     lines = [binding for binding in unit.index.bindings.get(name, ()) if isinstance(binding, Lines)]
     return not lines or any(project.surroundings.relevance.matters(unit, each) for each in lines)
+
+
+def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wanted: Callable[[str], bool]) -> bool:
+    """Whether one of the statements of other files is wanted, by its text, that an imported name leads to.
+
+    ``words`` are those of who uses it; see :meth:`Relevance.leads_to`.
+    """
+    project = machine.project
+    module, name = (value.module, value.name) if isinstance(value, Pending) else (value, None)
+    return project is not None and project.surroundings.relevance.leads_to(
+        project.places[module.frame], name, frozenset(words), wanted
+    )
+
+
+def stars_lead_to(machine: Machine, words: Set[str], wanted: Callable[[str], bool]) -> bool:
+    """The same of those words that are names which ``from module import *`` brings."""
+    project, frame = machine.project, machine.module_frame
+    modules = [_find(machine, line, frame) for line in machine.stars.get(frame, [])]
+    places = [project.places[module.frame] for module in modules if project is not None and module is not None]
+    return project is not None and project.surroundings.relevance.stars_lead_to(places, frozenset(words), wanted)
 
 
 @contextmanager

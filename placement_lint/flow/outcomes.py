@@ -137,6 +137,10 @@ class Outcomes:
         self._named.clear()
         return self._look
 
+    def pass_over(self, definition: Definition) -> None:
+        """One that is not looked at this time."""
+        self._number(definition.name.value)
+
     def end(self) -> None:
         self._known = self._again
         self._open &= self._known.keys()

@@ -67,11 +67,11 @@ def decides(machine: Machine, value: Value, depth: int = 0) -> bool:
         return modules.is_module(machine, value)
     if isinstance(value, (AtLeast, Imported, Pending)):
         return False
-    inside = _inside(machine, value)
-    return inside is None or depth == _DEEPEST or any(decides(machine, part, depth + 1) for part in inside)
+    parts = inside(machine, value)
+    return parts is None or depth == _DEEPEST or any(decides(machine, part, depth + 1) for part in parts)
 
 
-def _inside(machine: Machine, value: Value) -> list[Value] | None:
+def inside(machine: Machine, value: Value) -> list[Value] | None:
     """What a value holds; None where that is not known, or it is something of its own."""
     if isinstance(value, Choice):
         return [option for _, option in value.alternatives]

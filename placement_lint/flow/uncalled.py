@@ -1,4 +1,7 @@
-"""What nobody calls: each class and function by itself, given arguments of which nothing is known."""
+"""What nobody calls: each class and function by itself, given arguments of which nothing is known.
+
+Unless it is plain beforehand that nothing can come of it: of most definitions of a library of models.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import ABROAD_FOR_UNCALLED, Machine
 from placement_lint.flow.outcomes import Definition, Outcomes
+from placement_lint.flow.prospects import Prospects
 from placement_lint.flow.values import OWN, Class, Function, Object, Placed, Role, Tensor, Value, alternatives
 from placement_lint.rule import Note
 
@@ -29,15 +33,28 @@ def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None) -> 
     machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
     numbering.forget_script(machine)
     look = outcomes.begin() if outcomes is not None else _look
+    prospects = Prospects(machine)
+    for definition, values, work in _uncalled(machine):
+        if prospects.promises(values):
+            look(machine, definition, values, work)
+        elif outcomes is not None:
+            outcomes.pass_over(definition)
+    if outcomes is not None:
+        outcomes.end()
+
+
+def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Function], Callable[[], None]]]:
+    """The definitions, with what each consists of and how to look at it: of classes their methods that nobody calls.
+
+    Looking at one may call others, which then are none of them.
+    """
     for cls in list(machine.classes):
         methods = _uncalled_methods(machine, cls)
         if methods:
-            look(machine, machine.definition(cls), (cls, *methods), partial(_look_at_class, machine, cls, methods))
+            yield machine.definition(cls), (cls, *methods), partial(_look_at_class, machine, cls, methods)
     for node, function in list(machine.functions.items()):
         if node not in machine.called and isinstance(node, cst.FunctionDef):
-            look(machine, node, (function,), partial(_look_at_function, machine, function))
-    if outcomes is not None:
-        outcomes.end()
+            yield node, (function,), partial(_look_at_function, machine, function)
 
 
 def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look: Callable[[], None]) -> None:

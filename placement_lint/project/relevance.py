@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,7 @@ class Relevance:
 
     surroundings: Surroundings
     _known: dict[Definition, bool] = field(default_factory=dict)
+    _wanted: dict[Definition, bool] = field(default_factory=dict)
 
     def matters(self, unit: Unit, lines: Lines) -> bool:
         """Whether the statement, or something that its names lead to, speaks of devices, tensors or processes."""
@@ -88,6 +89,46 @@ class Relevance:
             # What is reached from a definition that does not matter does not matter either.
             self._known.update(dict.fromkeys((definition,) if matters else search.definitions, matters))
         return self._known[definition]
+
+    def leads_to(self, place: Place, name: str | None, words: frozenset[str], wanted: Callable[[str], bool]) -> bool:
+        """Whether a statement is wanted, by its text, that a name of a module leads to, or of the module itself.
+
+        ``words`` are those of who uses it: what of a module they may be. What leads to a library for tensors, or to all
+        that is below a package, is taken to be wanted.
+        """
+        search = _Search(self.surroundings, {})
+        if search.leads_from(place, name, Mentions(False, attributes=words)):
+            return True
+        return any(self._is_wanted(definition, wanted) for definition in search.definitions)
+
+    def stars_lead_to(self, places: Iterable[Place], words: frozenset[str], wanted: Callable[[str], bool]) -> bool:
+        """The same of those words that are names which ``from module import *`` brings from modules."""
+        gathered = _gathered(self.surroundings, places)
+        return any(
+            self.leads_to(place, name, words, wanted)
+            for place, unit in gathered.items()
+            for name in words & unit.index.bindings.keys()
+        )
+
+    def _is_wanted(self, definition: Definition, wanted: Callable[[str], bool]) -> bool:
+        if definition not in self._wanted:
+            unit, lines = definition
+            self._wanted[definition] = wanted(unit.source(lines))
+        return self._wanted[definition]
+
+
+def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place, Unit]:
+    """The files of modules, and of all whose names they gather in turn."""
+    waiting = list(places)
+    gathered: dict[Place, Unit] = {}
+    while waiting:
+        place = waiting.pop()
+        unit = surroundings.unit(place.path) if place.is_file and place not in gathered else None
+        if unit is not None:
+            gathered[place] = unit
+            inner = (surroundings.find(line, unit.path) for line in unit.index.stars)
+            waiting += [each for each in inner if each is not None]
+    return gathered
 
 
 class _Search:
@@ -143,12 +184,16 @@ class _Search:
         place = self.surroundings.find(wanted, unit.path)
         if place is None:
             return is_of_tensors(wanted.module or wanted.name or "")
-        module = self._unit(place, wanted.name or "")
-        if wanted.name is not None and module is not None and wanted.name in module.index.bindings:
-            return self._is_concern(module, wanted.name, said)
-        inner = self.surroundings.submodule(place, wanted.name) if wanted.name is not None else place
+        return self.leads_from(place, wanted.name, said)
+
+    def leads_from(self, place: Place, name: str | None, said: Mentions) -> bool:
+        """The same of a name of a module, or of the module itself."""
+        module = self._unit(place, name or "")
+        if name is not None and module is not None and name in module.index.bindings:
+            return self._is_concern(module, name, said)
+        inner = self.surroundings.submodule(place, name) if name is not None else place
         if inner is None:
-            return module is not None and self._is_concern(module, wanted.name or "", said)
+            return module is not None and self._is_concern(module, name or "", said)
         asked = self._unit(inner, "")
         # Through a package a definition may ask for all that is below it.
         if asked is None or inner.folder is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import lru_cache
 
 import libcst as cst
@@ -15,6 +16,15 @@ _REMEMBERED = 8_192
 def source_text(source: str | cst.CSTNode) -> str:
     """A node's source without the whitespace and comments around it; generated only where somebody reads it."""
     return source if isinstance(source, str) else _code(source)
+
+
+def lines_of(definition: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> str:
+    """All of the lines in which a definition stands: that is known at once, unlike what is written there."""
+    if not isinstance(definition, Abstract):
+        return source_text(definition)
+    origin = definition.origin
+    assert isinstance(origin, (ast.stmt, ast.expr))
+    return "\n".join(definition.layout.lines[origin.lineno - 1 : origin.end_lineno])
 
 
 @lru_cache(_REMEMBERED)

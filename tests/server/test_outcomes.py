@@ -13,7 +13,7 @@ from training_file import training_file
 
 from placement_lint.checker import Job
 from placement_lint.config import Settings
-from placement_lint.flow import program, recollection, uncalled
+from placement_lint.flow import program, prospects, recollection, uncalled
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.values import Class, Function
@@ -104,6 +104,7 @@ class Looks:
 
 def looked_at(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> set[str]:
     """The definitions that are looked at when a text, seen twice before, has changed."""
+    patch.setattr(prospects.Prospects, "promises", lambda *_: True)
     worker = Worker()
     for _ in range(2):
         analysed(worker, tmp_path / "train.py", text)
@@ -182,7 +183,8 @@ def test_a_keystroke_in_main_looks_at_no_definition_again(tmp_path: Path, monkey
     assert looked_at(text, text.replace("sample", "sampled"), tmp_path, monkeypatch) == set()
 
 
-def test_only_definitions_of_the_last_text_are_kept(tmp_path: Path) -> None:
+def test_only_definitions_of_the_last_text_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prospects.Prospects, "promises", lambda *_: True)
     worker = Worker()
     path = tmp_path / "train.py"
     for text in (MODEL, MODEL, "import torch\n", MODEL.partition("class Net")[0]):

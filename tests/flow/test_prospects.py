@@ -1,0 +1,156 @@
+"""What is not looked at because nothing can come of it: that it says nothing, and that nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from placement_lint.config import Settings
+from placement_lint.engine import check_files
+from placement_lint.files import Selection
+from placement_lint.finding import Finding
+from placement_lint.flow import uncalled
+from placement_lint.flow.beginnings import Text
+from placement_lint.flow.prospects import Prospects
+from placement_lint.results import Job
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+PROJECTS = sorted((FIXTURES / "projects").iterdir())
+FOLDERS = [*sorted(path for path in FIXTURES.iterdir() if path.name != "projects"), *PROJECTS]
+
+
+def findings(folder: Path) -> Collection[Finding]:
+    return check_files(Selection(sorted(folder.rglob("*.py"))), Job(Settings(root=folder)), jobs=1).findings
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_no_finding_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    chosen = findings(folder)
+    monkeypatch.setattr(Prospects, "promises", lambda *_: True)
+    assert findings(folder) == chosen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return x.to(d)",
+        "def f(x): x.cuda()",
+        "def f(x): return g(x, device='cuda:1')",
+        "def f(x): return x + torch.randn(3)",
+        "def f(x): return x + randn(3)",
+        "def f(x):\n    z = torch.tensor(\n        [len(x)]\n    )",
+        "def f(m): return nn.DataParallel(m)",
+        "def f(m): return Adam(m, optimizer)",
+        "def f(m): m.requires_grad = False",
+        "def f(m): m.weight.data[0] = 1",
+        "def f(a, b): return a.device == b.device",
+        "def f(m): return m.module.weight",
+        "def f(m): return torch.save(m.state_dict(), path)",
+        "def f(): return nn.Sequential(*[Block(3)] * 2)",
+        "def f(k): return nn.Sequential(*[\n    Block(k[0], (1, 2))\n] * 2)",
+        "def f():\n    layer = nn.Linear(3, 3)\n    return nn.ModuleList(2 * [layer])",
+        "class M:\n    def __init__(self):\n        self.w = nn.Parameter(other.weight)",
+        "class M:\n    def __init__(self):\n        self.w = nn.Parameter(torch.zeros(3)) * 2",
+        "class M:\n    def forward(self, x):\n        self.seen += 1",
+        """
+        class M:
+            def forward(self, x):
+                return self.step(x)
+
+            def step(self, x):
+                self.kept.append(x)
+        """,
+        "class M:\n    def forward(self, x):\n        return nn.Linear(3, 3)(x)",
+        """
+        class M:
+            def __init__(self):
+                self.layers = [make(n) for n in range(3)]
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = layer(x)
+        """,
+    ],
+)
+def test_a_finding_may_begin_with(text: str) -> None:
+    assert Text(dedent(text)).begins
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return x.view(3).sum()",
+        "def f(x):\n    '''Moves nothing to CUDA.'''\n    return x  # .cuda() is for others",
+        "def f(x): return x.reshape('#', 3)",
+        "def f(x, n): return [x[i] * 2 for i in range(n)]",
+        "def f(x): return torch.zeros(3, device=x.device, dtype=x.dtype)",
+        "def f(n, **factory): return torch.zeros(n, **factory)",
+        "def f(rate, n): return [x.item() for x in torch.linspace(0, rate, n)]",
+        "def f(n): return nn.Sequential(*make([0.1] * n))",
+        "def f(x, i): return nn.Sequential(x[g(i)] * 2)",
+        "class M:\n    def __init__(self):\n        self.w = nn.Parameter(torch.zeros(3))",
+        "class M:\n    def __init__(self):\n        self.register_buffer('w', torch.zeros(3))",
+        "class M:\n    def __init__(self):\n        self.seen = 0",
+        """
+        class M:
+            def reset(self, classes):
+                self.classes = classes
+
+            def forward(self, x):
+                return x
+        """,
+        """
+        class M:
+            def __init__(self):
+                self.names = []
+
+            def forward(self, x):
+                return self.layer(x)
+        """,
+    ],
+)
+def test_no_finding_begins_with(text: str) -> None:
+    assert not Text(dedent(text)).begins
+
+
+def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    look_at_class = uncalled._look_at_class
+    monkeypatch.setattr(
+        uncalled,
+        "_look_at_class",
+        lambda machine, cls, methods: (looked.append(cls.name), look_at_class(machine, cls, methods)),
+    )
+    model = """
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.layer = nn.Linear(width, width)
+
+        def forward(self, x):
+            return self.layer(x) + x
+
+    class Masked(Block):
+        def forward(self, x):
+            return super().forward(x).cuda()
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList(Block(8) for _ in range(3))
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return x
+    """
+    path = tmp_path / "model.py"
+    path.write_text(dedent(model))
+    findings(tmp_path)
+    assert looked == ["Masked"]
