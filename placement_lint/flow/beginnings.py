@@ -20,11 +20,11 @@ def _any_of(names: Iterable[str]) -> str:
 
 # Words that begin a finding wherever they are said.
 _BEGINS = re.compile(
-    rf"""cuda | (?:^|_)[xnh]pu | parallel | ddp | ^dist$ | distributed | world_size | rank$ | spawn | worker | fork
+    rf"""^[xnh]pu$ | parallel | ddp | ^dist$ | distributed | world_size | rank$ | spawn | worker | fork
     | ^mp$ | multiprocessing | environ | sampler | set_epoch | share_memory | pin_memory
-    | optim | scheduler | backward | zero_grad | clip_grad | inference_mode | ^(?:{_any_of(GRAD_FLAGS)})
-    | set_default | get_device | dataloader | random_split | ^generator$ | deepcopy
-    | ^pack_ | autocast | custom_fwd | register_\w*hook""",
+    | optim | scheduler | backward$ | zero_grad | clip_grad | inference_mode | ^(?:{_any_of(GRAD_FLAGS)})
+    | set_default | get_device$ | dataloader | random_split | ^generator$
+    | ^pack_ | ^autocast | custom_fwd | register_\w*hook""",
     re.IGNORECASE | re.VERBOSE,
 )
 # Words that do so only where they are said in a certain way.
@@ -32,6 +32,8 @@ _BEGINS_WHERE = {
     word: re.compile(pattern)
     for word, pattern in {
         **{name: rf"\.{name}\(" for name in (*MODULE_MOVES, "type", "numpy", "state_dict", "load_state_dict", "step")},
+        # What is only asked of CUDA moves nothing.
+        "cuda": r"\.cuda\(|['\"]cuda|\bcuda\.(?!is_available|get_device_capability|is_bf16_supported)|\bcuda\s*[=,)]",
         "cpu": r"\.cpu\(|['\"]cpu",
         "gpu": r"['\"]gpu['\"]",
         "meta": r"['\"]meta['\"]",
@@ -63,28 +65,46 @@ _NEAR = 80
 # Containers that register what a list has, and lists that have one thing many times.
 _CONTAINERS = {"Sequential", "ModuleList", "ParameterList"}
 _REPEATED = re.compile(r"\]\s*\*(?!\*)|\*\s*\[")
+_CALLED = re.compile(r"(\w+)\s*\(")
+_OF_NUMBERS = {"int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor"}
 
+# Attributes of other objects are looked after: net.table = x, self.net.table = x.
+_TENDS = re.compile(
+    r"^[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\w+)*\.\w+\s*=(?!=)|\bsetattr\((?!self\b)", re.MULTILINE
+)
 # In a forward, and in what that calls of its class: self.x = …, self.x[i] += …, self.x.append(…), nn.Linear(…)
 _FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
 _IN_FORWARD = re.compile(
-    rf"""\bself(?:\.\w+)+(?:\[.*\])?\s*(?:[-+*/|&@%]|//|\*\*)?=(?!=)
+    rf"""\bself(?:\.\w+)+(?:\[.*\])?\s*(?:[-+*/|&@%]|//|\*\*|[:,][^=\n]*)?=(?!=)
     | \bself(?:\.\w+)+(?:\[.*\])?\.(?:append|add|extend|insert|update|setdefault|\w+_)\(
-    | \bsetattr\( | \.(?:{_any_of(PARAMETER_READS)})\( | (?:\bnn\.|(?<![\w.]))[A-Z]\w*\(""",
+    | \bsetattr\( | \.(?:{_any_of(PARAMETER_READS)})\( | \bnn\.[A-Z]\w*\(
+    | (?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache)\()[A-Z]\w*\(""",
     re.VERBOSE,
 )
 _PLAIN_CONTAINER = re.compile(r"\bself\.(\w+)\s*(?::[^=\n]*)?=\s*(?:\[|\{|\(|(?:list|dict|tuple|\w*[dD]ict)\()")
-_METHOD = re.compile(r"^[ \t]+(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+_METHOD = re.compile(r"^(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)", re.MULTILINE)
 _OWN = re.compile(r"\bself\.(\w+)")
+_SUPER = re.compile(r"\bsuper\(.*?\)\.(\w+)")
+_LEAVING = re.compile(
+    rf"^.*(?:\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}).*$",
+    re.MULTILINE,
+)
 
 _CLASS = re.compile(r"(?:@.*\s+)*class\b")
 _WORD = re.compile(r"[^\W\d]\w*")
 _BRACKET = re.compile(r"(?P<open>[(\[{])|[)\]}]")
-# Other strings are stepped over: a ``#`` in one begins no comment.
+# Comments, docstrings and messages; what is inside an f-string is code.
 _PROSE = re.compile(
-    r"""(?P<prose> '''(?:[^'\\]|\\.|'(?!''))*''' | \"\"\"(?:[^"\\]|\\.|"(?!""))*\"\"\" | \#[^\r\n]* )
-    | '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*" """,
+    r"""\#[^\r\n]* | (?P<prefix>\b[a-zA-Z]{1,2})?
+    (?: '''(?:[^'\\]|\\.|'(?!''))*''' | \"\"\"(?:[^"\\]|\\.|"(?!""))*\"\"\"
+    | '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*" )""",
     re.DOTALL | re.VERBOSE,
 )
+
+
+def _without_prose(found: re.Match[str]) -> str:
+    is_code = found["prefix"] is not None and "f" in found["prefix"].lower()
+    return found[0] if is_code or not (found[0].startswith("#") or " " in found[0] or "\n" in found[0]) else ""
 
 
 @lru_cache(None)
@@ -95,16 +115,28 @@ def _always_begins(word: str) -> bool:
 @lru_cache(_REMEMBERED)
 def read(text: str) -> Text:
     """What a text says. Most of an editor's text is what it was a keystroke ago."""
-    return Text(text)
+    code = _PROSE.sub(_without_prose, text)
+    while (numbers := _NUMBERS.search(code)) is not None:
+        code = code[: numbers.start()] + code[_end(code, numbers) :]
+    return Text(code)
+
+
+def _end(code: str, call: re.Match[str]) -> int:
+    """Where the call, or the list, ends that was found up to its bracket."""
+    depth = 1
+    for bracket in _BRACKET.finditer(code, call.end()):
+        depth += 1 if bracket["open"] else -1
+        if not depth:
+            return bracket.end()
+    return len(code)
 
 
 class Text:
-    """What a definition says."""
+    """What a definition says, by its code without comments, docstrings and messages."""
 
-    def __init__(self, text: str) -> None:
-        self.code = _PROSE.sub(lambda found: "" if found["prose"] else found[0], text)
-        while (numbers := _NUMBERS.search(self.code)) is not None:
-            self.code = self.code[: numbers.start()] + self.code[self._end(numbers) :]
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self._leaves: dict[frozenset[str], str] = {}
 
     @property
     def is_class(self) -> bool:
@@ -131,6 +163,16 @@ class Text:
         """Whether it makes a tensor that is neither told its device nor registered at once."""
         return self._has(*_FACTORIES) and any(map(self._is_kept_elsewhere, _FACTORY.finditer(self.code)))
 
+    @property
+    def tends(self) -> bool:
+        """Whether it may look after attributes of other objects."""
+        return _TENDS.search(self.code) is not None
+
+    @property
+    def packs(self) -> bool:
+        """Whether it tells that something is the lengths of sequences."""
+        return self._has("pack_padded_sequence")
+
     def _has(self, *words: str) -> bool:
         return not self.words.isdisjoint(words)
 
@@ -142,17 +184,20 @@ class Text:
     def _is_derived(self, parameter: re.Match[str]) -> bool:
         """Whether a Parameter is made of something that is there already, or something is made of it."""
         value = self._arguments(parameter)
-        return _FACTORY.search(value) is None or self.code[self._end(parameter) :].lstrip(" ").startswith(_OPERATORS)
+        after = self.code[_end(self.code, parameter) :].lstrip(" ")
+        return _FACTORY.search(value) is None or after.startswith(_OPERATORS)
 
     def _may_repeat_layers(self, times: re.Match[str]) -> bool:
         """Whether what a list has many times is a call, or what a class made."""
         items = self._before(times.start()) if times[0].startswith("]") else self._arguments(times)
-        names = _WORD.findall(items)
-        made = rf"\b(?:{_any_of(names)})\s*=.*(?:\bnn\.|\b[A-Z]\w*\()"
-        return "(" in items or (bool(names) and re.search(made, self.code) is not None)
+        if not _OF_NUMBERS.issuperset(_CALLED.findall(items)):
+            return True
+        names = _any_of(_WORD.findall(items))
+        made = rf"^\s*(?:{names})\s*=.*(?:\bnn\.|\b[A-Z]\w*\()"
+        return bool(names) and re.search(made, self.code, re.MULTILINE) is not None
 
     def _arguments(self, call: re.Match[str]) -> str:
-        return self.code[call.end() : self._end(call) - 1]
+        return self.code[call.end() : _end(self.code, call) - 1]
 
     def _before(self, end: int) -> str:
         """What is in the list that ends there; nothing if that is no list, but an item of one."""
@@ -169,26 +214,26 @@ class Text:
         words = _WORD.findall(before)
         return before.endswith((")", "]")) or (bool(words) and before.endswith(words[-1]) and not iskeyword(words[-1]))
 
-    def _end(self, call: re.Match[str]) -> int:
-        """Where the call, or the list, ends that was found up to its bracket."""
-        depth = 1
-        for bracket in _BRACKET.finditer(self.code, call.end()):
-            depth += 1 if bracket["open"] else -1
-            if not depth:
-                return bracket.end()
-        return len(self.code)
-
     @property
     def _changes_in_forward(self) -> bool:
         """Whether a forward changes its module, makes one, or may use some that only a plain list or dict has."""
-        reached = self._reached_by_forward
+        reached = self._reached_from(_FORWARDS)
         plain = {found[1] for found in _PLAIN_CONTAINER.finditer(self.code)}
         return any(_IN_FORWARD.search(each) is not None or not plain.isdisjoint(_OWN.findall(each)) for each in reached)
 
-    @property
-    def _reached_by_forward(self) -> Iterable[str]:
-        methods, reached = self._methods, dict[str, str]()
-        waiting = [name for name in _FORWARDS if name in methods]
+    def leaves_to(self, user: Text) -> str:
+        """The lines in which methods of a class leave or give something to a class that derives from it."""
+        called = {"__init__", *_OWN.findall(user.code), *_SUPER.findall(user.code)}
+        known = frozenset(called & self._methods.keys())
+        if known not in self._leaves:
+            lines = (line[0] for each in self._reached_from(known) for line in _LEAVING.finditer(each))
+            self._leaves[known] = "\n".join(lines)
+        return self._leaves[known]
+
+    def _reached_from(self, names: Iterable[str]) -> Iterable[str]:
+        """The texts of the methods of these names, and of all that they call of the same class."""
+        methods, waiting = self._methods, list(names)
+        reached: dict[str, str] = {}
         while waiting:
             name = waiting.pop()
             if name in methods and name not in reached:
@@ -196,9 +241,14 @@ class Text:
                 waiting += _OWN.findall(methods[name])
         return reached.values()
 
-    @property
+    @cached_property
     def _methods(self) -> dict[str, str]:
-        """By its name, the text of each function inside."""
-        starts = list(_METHOD.finditer(self.code))
+        """By its name, the text of each method of a class, with the functions inside."""
+        found = list(_METHOD.finditer(self.code))
+        outermost = min((len(each["indent"]) for each in found), default=0)
+        starts = [each for each in found if len(each["indent"]) == outermost]
         ends = [*(each.start() for each in starts), len(self.code)][1:]
-        return {each[1]: self.code[each.start() : end] for each, end in zip(starts, ends, strict=True)}
+        methods: dict[str, str] = {}
+        for each, end in zip(starts, ends, strict=True):
+            methods[each["name"]] = methods.get(each["name"], "") + self.code[each.start() : end]
+        return methods

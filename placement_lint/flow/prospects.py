@@ -8,7 +8,7 @@ variable of the module. A model that only puts together layers that begin nothin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
 
 import libcst as cst
@@ -38,6 +38,7 @@ class Prospects:
             options = [option for _, option in alternatives(value)] if value is not None else []
             self._here[name] = [option for option in options if not isinstance(option, (Imported, Pending))]
             self._elsewhere[name] = [option for option in options if isinstance(option, (Imported, Pending))]
+        self._has_lengths = any(self._text(machine.definition(cls)).packs for cls in machine.classes)
         self._beginnings = self._with_users({name for name in self._here if self._begins_by_itself(name)})
 
     def promises(self, values: Many[Class | Function]) -> bool:
@@ -45,29 +46,35 @@ class Prospects:
 
         A function around it may have begun something already.
         """
-        inner = any(isinstance(value, Function) and value.frame != self.machine.module_frame for value in values)
-        return inner or any(said.begins or self._uses_a_beginning(said) for said in self._said(values[0]))
-
-    def _said(self, value: Class | Function) -> Iterator[Text]:
-        """What a definition says, and what the classes say that it derives from."""
-        yield self._text(value.node if isinstance(value, Function) else self.machine.definition(value))
-        for base in value.bases if isinstance(value, Class) else ():
-            if isinstance(base, Class):
-                yield from self._said(base)
+        definition, bases = values[0], list(_bases(values[0]))
+        said = self._text(definition.node if isinstance(definition, Function) else self.machine.definition(definition))
+        inherited = [self._text(self.machine.definition(base)).leaves_to(said) for base in bases]
+        together = Text("\n".join((said.code, *inherited))) if any(inherited) else said
+        if any(isinstance(value, Function) and value.frame != self.machine.module_frame for value in values):
+            return True
+        # Who hands lengths on to the modules that take some.
+        hands_on = self._has_lengths and isinstance(definition, Class) and definition.module
+        return (
+            hands_on
+            or together.tends
+            or together.begins
+            or self._uses_a_beginning(together, {base.name for base in bases})
+        )
 
     def _text(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Text:
         if node not in self._texts:
             self._texts[node] = read(lines_of(node))
         return self._texts[node]
 
-    def _uses_a_beginning(self, said: Text) -> bool:
-        return not said.words.isdisjoint(self._beginnings) or self._uses_one_of_elsewhere(said)
+    def _uses_a_beginning(self, said: Text, but_for: Set[str] = frozenset()) -> bool:
+        words = said.words - but_for
+        return not words.isdisjoint(self._beginnings) or self._uses_one_of_elsewhere(words)
 
-    def _uses_one_of_elsewhere(self, said: Text) -> bool:
-        imported = (value for name in said.words & self._elsewhere.keys() for value in self._elsewhere[name])
+    def _uses_one_of_elsewhere(self, words: Set[str]) -> bool:
+        imported = (value for name in words & self._elsewhere.keys() for value in self._elsewhere[name])
         return any(
-            imports.leads_to(self.machine, value, said.words, _is_beginning) for value in imported
-        ) or imports.stars_lead_to(self.machine, said.words - self._here.keys(), _is_beginning)
+            imports.leads_to(self.machine, value, words, _is_beginning) for value in imported
+        ) or imports.stars_lead_to(self.machine, words - self._here.keys(), _is_beginning)
 
     # --- the names of the module ---------------------------------------------------------------------------
 
@@ -92,16 +99,26 @@ class Prospects:
         """Whether a finding may begin where a value of the module is used."""
         if isinstance(value, Function):
             said = self._text(value.node)
-            return said.begins or self._uses_one_of_elsewhere(said)
+            return said.begins or self._uses_one_of_elsewhere(said.words)
         if isinstance(value, Class):
             definition = self.machine.definitions.get(value.id)
             return definition is not None and _gives(self._text(definition), module=value.module)
         if isinstance(value, (External, Imported, Pending)):
             return False
         held = relevance.inside(self.machine, value) if depth < _DEEPEST else []
+        if isinstance(value, Const) and isinstance(value.value, str) and " " in value.value:
+            return False
         if held is None or isinstance(value, Const):
             return relevance.decides(self.machine, value)
         return any(self._is_beginning(each, depth + 1) for each in held)
+
+
+def _bases(value: Value) -> Iterator[Class]:
+    """All classes that one derives from."""
+    for base in value.bases if isinstance(value, Class) else ():
+        if isinstance(base, Class):
+            yield base
+            yield from _bases(base)
 
 
 def _is_beginning(statement: str) -> bool:
@@ -111,8 +128,8 @@ def _is_beginning(statement: str) -> bool:
 
 
 def _gives(said: Text, module: bool) -> bool:
-    """Whether it begins what is found where it is used: a module is looked at by itself with all that it may be given.
+    """Whether what is found may begin where it is used.
 
-    But for the tensors that it gives.
+    A module is looked at by itself with all that it may be given. But it may give tensors, and tell what others are.
     """
-    return said.makes_tensors if module else said.begins
+    return said.makes_tensors or said.packs if module else said.begins

@@ -13,7 +13,7 @@ from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Finding
 from placement_lint.flow import uncalled
-from placement_lint.flow.beginnings import Text
+from placement_lint.flow.beginnings import read
 from placement_lint.flow.prospects import Prospects
 from placement_lint.results import Job
 
@@ -65,6 +65,15 @@ def test_no_finding_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
                 self.kept.append(x)
         """,
         "class M:\n    def forward(self, x):\n        return nn.Linear(3, 3)(x)",
+        "class M:\n    def forward(self, x):\n        self.state, y = self.cell(x)",
+        """
+        class M:
+            def forward(self, x):
+                def inner(y):
+                    return y
+
+                self.seen: int = inner(x)
+        """,
         """
         class M:
             def __init__(self):
@@ -77,7 +86,7 @@ def test_no_finding_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_finding_may_begin_with(text: str) -> None:
-    assert Text(dedent(text)).begins
+    assert read(dedent(text)).begins
 
 
 @pytest.mark.parametrize(
@@ -92,6 +101,7 @@ def test_a_finding_may_begin_with(text: str) -> None:
         "def f(rate, n): return [x.item() for x in torch.linspace(0, rate, n)]",
         "def f(n): return nn.Sequential(*make([0.1] * n))",
         "def f(x, i): return nn.Sequential(x[g(i)] * 2)",
+        "def f(n): return nn.Sequential(make([int(math.sqrt(n))] * 2))",
         "class M:\n    def __init__(self):\n        self.w = nn.Parameter(torch.zeros(3))",
         "class M:\n    def __init__(self):\n        self.register_buffer('w', torch.zeros(3))",
         "class M:\n    def __init__(self):\n        self.seen = 0",
@@ -114,7 +124,17 @@ def test_a_finding_may_begin_with(text: str) -> None:
     ],
 )
 def test_no_finding_begins_with(text: str) -> None:
-    assert not Text(dedent(text)).begins
+    assert not read(dedent(text)).begins
+
+
+@pytest.mark.parametrize("line", ["net.table = x", "self.net[0].table = x", "setattr(net, name, x)"])
+def test_attributes_of_others_are_looked_after(line: str) -> None:
+    assert read(f"def f(self, net, name, x):\n    {line}").tends
+
+
+@pytest.mark.parametrize("line", ["self.table = x", "net.table == x", "table = net.x", "setattr(self, name, x)"])
+def test_these_are_not(line: str) -> None:
+    assert not read(f"def f(self, net, name, x):\n    {line}").tends
 
 
 def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
