@@ -30,11 +30,11 @@ class Prospects:
         self.machine = machine
         self._texts: dict[cst.CSTNode, Text] = {}
         frame = machine.module_frame
-        values = {name: machine.read(frame, name) for name in machine.store.names(frame)}
         # what the names of the module stand for, by whether other files define that
         self._here: dict[str, list[Value]] = {}
         self._elsewhere: dict[str, list[Imported | Pending]] = {}
-        for name, value in values.items():
+        for name in machine.store.names(frame):
+            value = machine.read(frame, name)
             options = [option for _, option in alternatives(value)] if value is not None else []
             self._here[name] = [option for option in options if not isinstance(option, (Imported, Pending))]
             self._elsewhere[name] = [option for option in options if isinstance(option, (Imported, Pending))]
@@ -42,39 +42,39 @@ class Prospects:
         self._beginnings = self._with_users({name for name in self._here if self._begins_by_itself(name)})
 
     def promises(self, values: Many[Class | Function]) -> bool:
-        """Whether something may be found by looking at a definition: a function, or a class with its methods.
+        """Whether something may be found by looking at a definition: a function, or a class with its methods."""
+        return self._is_inside_another(values) or self._hands_lengths_on(values[0]) or self._says_something(values[0])
 
-        A function around it may have begun something already.
-        """
-        definition, bases = values[0], list(_bases(values[0]))
-        said = self._text(definition.node if isinstance(definition, Function) else self.machine.definition(definition))
+    def _is_inside_another(self, values: Many[Class | Function]) -> bool:
+        """Whether it is in a function, which may have begun something already."""
+        frames = {value.frame for value in values if isinstance(value, Function)}
+        return frames != {self.machine.module_frame}
+
+    def _hands_lengths_on(self, value: Class | Function) -> bool:
+        """Whether it may tell which inputs of modules are lengths, and so on the CPU."""
+        return self._has_lengths and isinstance(value, Class) and value.module
+
+    def _says_something(self, value: Class | Function) -> bool:
+        """Whether it, or what it inherits, begins a finding, uses what does, or may refute one."""
+        bases = list(_bases(value))
+        said = self._text(value.node if isinstance(value, Function) else self.machine.definition(value))
         inherited = [self._text(self.machine.definition(base)).leaves_to(said) for base in bases]
-        together = Text("\n".join((said.code, *inherited))) if any(inherited) else said
-        if any(isinstance(value, Function) and value.frame != self.machine.module_frame for value in values):
-            return True
-        # Who hands lengths on to the modules that take some.
-        hands_on = self._has_lengths and isinstance(definition, Class) and definition.module
-        return (
-            hands_on
-            or together.tends
-            or together.begins
-            or self._uses_a_beginning(together, {base.name for base in bases})
-        )
+        said = Text("\n".join((said.code, *inherited))) if any(inherited) else said
+        return said.begins or said.tends or self._uses_a_beginning(said.words - {base.name for base in bases})
 
     def _text(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Text:
         if node not in self._texts:
             self._texts[node] = read(lines_of(node))
         return self._texts[node]
 
-    def _uses_a_beginning(self, said: Text, but_for: Set[str] = frozenset()) -> bool:
-        words = said.words - but_for
+    def _uses_a_beginning(self, words: Set[str]) -> bool:
         return not words.isdisjoint(self._beginnings) or self._uses_one_of_elsewhere(words)
 
     def _uses_one_of_elsewhere(self, words: Set[str]) -> bool:
         imported = (value for name in words & self._elsewhere.keys() for value in self._elsewhere[name])
-        return any(
-            imports.leads_to(self.machine, value, words, _is_beginning) for value in imported
-        ) or imports.stars_lead_to(self.machine, words - self._here.keys(), _is_beginning)
+        if any(imports.leads_to(self.machine, value, words, _is_beginning) for value in imported):
+            return True
+        return imports.stars_lead_to(self.machine, words - self._here.keys(), _is_beginning)
 
     # --- the names of the module ---------------------------------------------------------------------------
 
@@ -105,10 +105,11 @@ class Prospects:
             return definition is not None and _gives(self._text(definition), module=value.module)
         if isinstance(value, (External, Imported, Pending)):
             return False
+        if isinstance(value, Const):
+            # A sentence names no device.
+            return " " not in str(value.value) and relevance.decides(self.machine, value)
         held = relevance.inside(self.machine, value) if depth < _DEEPEST else []
-        if isinstance(value, Const) and isinstance(value.value, str) and " " in value.value:
-            return False
-        if held is None or isinstance(value, Const):
+        if held is None:
             return relevance.decides(self.machine, value)
         return any(self._is_beginning(each, depth + 1) for each in held)
 
