@@ -55,17 +55,21 @@ _PARAMETER = re.compile(r"\bParameter\(")
 # What is made here is registered at once ...
 _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,(?:\s*\w+=)?)\s*(?:\w+\.)*$")
 # ... or taken apart into numbers: [x.item() for x in torch.linspace(0, rate, depth)]
-_NUMBERS = re.compile(r"(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
+_NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
-# How many texts are remembered.
+# How many texts are remembered, and of how many words what they begin.
 _REMEMBERED = 512
+_WORDS_REMEMBERED = 32_768
+# How far back a list is read that is multiplied.
+_LONGEST_LIST = 1_000
 # How far before a call what it is an argument of is looked for.
 _NEAR = 80
 
 # Containers that register what a list has, and lists that have one thing many times.
 _CONTAINERS = {"Sequential", "ModuleList", "ParameterList"}
 _REPEATED = re.compile(r"\]\s*\*(?!\*)|\*\s*\[")
-_CALLED = re.compile(r"(\w+)\s*\(")
+_MADE = re.compile(r"^\s*(\w+)\s*=.*(?:\bnn\.|\b[A-Z]\w*\()", re.MULTILINE)
+_CALLED = re.compile(r"\b(\w+)\s*\(")
 _OF_NUMBERS = {"int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor"}
 
 # Attributes of other objects are looked after: net.table = x, self.net.table = x.
@@ -75,8 +79,8 @@ _TENDS = re.compile(
 # In a forward, and in what that calls of its class: self.x = …, self.x[i] += …, self.x.append(…), nn.Linear(…)
 _FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
 _IN_FORWARD = re.compile(
-    rf"""\bself(?:\.\w+)+(?:\[.*\])?\s*(?:[-+*/|&@%]|//|\*\*|[:,][^=\n]*)?=(?!=)
-    | \bself(?:\.\w+)+(?:\[.*\])?\.(?:append|add|extend|insert|update|setdefault|\w+_)\(
+    rf"""\bself(?:\.\w+)+(?:\[.{{0,80}}\])?\s*(?:[-+*/|&@%]|//|\*\*|[:,][^=\n]{{0,80}})?=(?!=)
+    | \bself(?:\.\w+)+(?:\[.{{0,80}}\])?\.(?:append|add|extend|insert|update|setdefault|\w+_)\(
     | \bsetattr\( | \.(?:{_any_of(PARAMETER_READS)})\( | \bnn\.[A-Z]\w*\(
     | (?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache)\()[A-Z]\w*\(""",
     re.VERBOSE,
@@ -107,7 +111,7 @@ def _without_prose(found: re.Match[str]) -> str:
     return found[0] if is_code or not (found[0].startswith("#") or " " in found[0] or "\n" in found[0]) else ""
 
 
-@lru_cache(None)
+@lru_cache(_WORDS_REMEMBERED)
 def _always_begins(word: str) -> bool:
     return _BEGINS.search(word) is not None
 
@@ -190,23 +194,28 @@ class Text:
     def _may_repeat_layers(self, times: re.Match[str]) -> bool:
         """Whether what a list has many times is a call, or what a class made."""
         items = self._before(times.start()) if times[0].startswith("]") else self._arguments(times)
+        if items is None:
+            return True
         if not _OF_NUMBERS.issuperset(_CALLED.findall(items)):
             return True
-        names = _any_of(_WORD.findall(items))
-        made = rf"^\s*(?:{names})\s*=.*(?:\bnn\.|\b[A-Z]\w*\()"
-        return bool(names) and re.search(made, self.code, re.MULTILINE) is not None
+        return not self._made_names.isdisjoint(_WORD.findall(items))
+
+    @cached_property
+    def _made_names(self) -> set[str]:
+        """The variables to which it assigns what a class makes."""
+        return set(_MADE.findall(self.code))
 
     def _arguments(self, call: re.Match[str]) -> str:
         return self.code[call.end() : _end(self.code, call) - 1]
 
-    def _before(self, end: int) -> str:
-        """What is in the list that ends there; nothing if that is no list, but an item of one."""
+    def _before(self, end: int) -> str | None:
+        """What is in the list that ends there; nothing if that is no list, but an item of one, None if it is long."""
         depth = 1
-        for start in range(end - 1, -1, -1):
+        for start in range(end - 1, max(0, end - _LONGEST_LIST) - 1, -1):
             depth += (self.code[start] in ")]}") - (self.code[start] in "([{")
             if not depth:
                 return "" if self._is_subject(start) else self.code[start + 1 : end]
-        return ""
+        return None
 
     def _is_subject(self, end: int) -> bool:
         """Whether what ends there is something of which an item is taken."""

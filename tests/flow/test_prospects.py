@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from pathlib import Path
 from textwrap import dedent
@@ -125,6 +126,25 @@ def test_a_finding_may_begin_with(text: str) -> None:
 )
 def test_no_finding_begins_with(text: str) -> None:
     assert not read(dedent(text)).begins
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"def f(): return Sequential({'[' * 9_000}{']*2' * 9_000})",
+        f"def f(): return Sequential({'[a] * 2, ' * 9_000})",
+        f"class M:\n    def forward(self, x):\n        return {'self.a.b, ' * 9_000}",
+        f"class M:\n    def __init__(self):\n        self.font = '{'a' * 200_000}'",
+    ],
+    ids=["nested", "repeated", "attributes", "data"],
+)
+def test_long_lines_are_read_in_a_moment(text: str) -> None:
+    """Time that grows with the square of a line's length would be seconds."""
+    began = time.process_time()
+    said = read(text)
+    for ask in (lambda: said.begins, lambda: said.tends, lambda: said.leaves_to(said)):
+        ask()
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("line", ["net.table = x", "self.net[0].table = x", "setattr(net, name, x)"])
