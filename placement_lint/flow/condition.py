@@ -144,8 +144,8 @@ class Answer:
 
 Answers = frozenset[Answer]
 
-# How many conjunctions, disjunctions and the like are remembered.
-_REMEMBERED = 65_536
+# How many conjunctions, disjunctions and the like are remembered: what is asked for again is asked for soon.
+_REMEMBERED = 4_096
 
 
 class Cube(NamedTuple):
