@@ -28,6 +28,7 @@ from placement_lint.flow.values import NONE, Symbol, Value
 
 if TYPE_CHECKING:
     from placement_lint.flow.placements import PlacementLog
+    from placement_lint.project.finder import Seen
 
 Run: TypeAlias = "Callable[[], Value]"
 Key = TypeVar("Key")
@@ -190,7 +191,7 @@ class _Kept:
     before: _Before
     seen: Watch
     # the files that had been looked at when it had asked for some
-    files: Table[str, bytes | None]
+    files: Table[str, Seen | None]
     left: _Left
     inner: Many[tuple[Hashable, _Kept]]
 
@@ -435,7 +436,7 @@ def _come_up(seen: Table[Key, Thing | None], known: Callable[[Key], Thing | None
     return {key: thing for key, thing in now if thing is not None}
 
 
-def _files(machine: Machine, asked: int) -> dict[str, bytes | None]:
+def _files(machine: Machine, asked: int) -> dict[str, Seen | None]:
     """What was looked at of other files, if somebody asked for any since."""
     project = machine.project
     return {**project.around.looked_at} if project is not None and project.asked != asked else {}

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import sys
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -19,7 +20,7 @@ from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_index
 from placement_lint.project.relevance import Mentions, Relevance, read_mentions
 from placement_lint.source.parsing import read
-from placement_lint.source.scan import lines_with_ends
+from placement_lint.source.scan import NEWLINE
 from placement_lint.source.text import Unreadable, decode
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ Sources = Callable[[str], "bytes | None"]
 """The content of a file by its absolute path; None where there is none."""
 
 INIT = "__init__.py"
-_STAR = re.compile(r"\bimport[\s(\\]*\*")
+_STAR = re.compile(rb"\bimport[\s(\\]*\*")
+_NEWLINE = re.compile(NEWLINE.pattern.encode())
+# A text may have halves of characters, which nothing else can encode.
+_UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files, and how many of their statements, a process keeps parsed.
@@ -49,30 +53,38 @@ def read_from_disk(path: str) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """A file of the project as others see it."""
+    """A file of the project as others see it.
+
+    Hundreds of them are kept, so the text is kept in UTF-8: as a str, it takes four bytes a letter for one emoji in it.
+    """
 
     path: str
-    text: str
+    content: bytes
     _mentions: dict[Lines, Mentions] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return self.content.decode(*_UTF_8)
 
     @cached_property
     def index(self) -> Index:
-        return _index(self.text)
+        return _index(self.content)
 
     def may_bind(self, name: str) -> bool:
         """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
-        return name in self.text or self._gathers
+        return name.encode(*_UTF_8) in self.content or self._gathers
 
     @cached_property
     def _gathers(self) -> bool:
-        return _STAR.search(self.text) is not None
+        return _STAR.search(self.content) is not None
 
     @cached_property
-    def lines(self) -> list[str]:
-        return lines_with_ends(self.text)
+    def _ends(self) -> array[int]:
+        """Where each line ends, after a beginning."""
+        return array("L", (0, *(newline.end() for newline in _NEWLINE.finditer(self.content)), len(self.content)))
 
     def source(self, lines: Lines) -> str:
-        return "".join(self.lines[lines.first - 1 : lines.last])
+        return self.content[self._ends[lines.first - 1] : self._ends[lines.last]].decode(*_UTF_8)
 
     def mentions(self, lines: Lines) -> Mentions:
         """The words of a statement of the top level."""
@@ -120,16 +132,26 @@ class Statement:
         return found
 
 
-_index = lru_cache(_UNITS)(read_index)
+@lru_cache(_UNITS)
+def _index(content: bytes) -> Index:
+    return read_index(content.decode(*_UTF_8))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a file was when it was looked at; without a unit if it cannot be read as Python."""
+
+    digest: str
+    unit: Unit | None = field(compare=False)
 
 
 @lru_cache(_UNITS)
-def _unit(path: str, data: bytes) -> Unit | None:
+def _seen(path: str, data: bytes) -> Seen:
     try:
-        text = decode(data)
+        content = decode(data).encode(*_UTF_8)
     except Unreadable:
-        return None
-    return Unit(path, text)
+        return Seen(digest(data), None)
+    return Seen(digest(data), Unit(path, data if content == data else content))
 
 
 @lru_cache(_STATEMENTS)
@@ -141,7 +163,7 @@ def _statement(unit: Unit, lines: Lines) -> Statement:
 def forget() -> None:
     """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
     _index.cache_clear()
-    _unit.cache_clear()
+    _seen.cache_clear()
     _statement.cache_clear()
 
 
@@ -165,22 +187,22 @@ class Place:
 class Surroundings:
     """The files around the one at ``path``, absolute; ``roots`` are the folders that a project is imported from.
 
-    ``looked_at`` is what was read, each with its content, and what was looked for and not found, with None: as long
-    as all that is the same, so is what the file's imports mean.
+    ``looked_at`` is what was read, and what was looked for and not found, with None: as long as all that is the same,
+    so is what the file's imports mean.
     """
 
     path: str
     roots: Sequence[str] = ()
     sources: Sources = read_from_disk
-    looked_at: dict[str, bytes | None] = field(default_factory=dict)
+    looked_at: dict[str, Seen | None] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     # packages without a file of their own
     folders: set[str] = field(default_factory=set)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
 
     def unit(self, path: str) -> Unit | None:
-        data = self._read(path)
-        return _unit(path, data) if data is not None else None
+        seen = self._look_at(path)
+        return seen.unit if seen is not None else None
 
     def statement(self, unit: Unit, lines: Lines) -> Statement | None:
         try:
@@ -196,7 +218,7 @@ class Surroundings:
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
         """Whether the imports of the file itself, whose text is given, lead to one that matters."""
-        waiting = [(self.path, found) for found in _index(text).imports]
+        waiting = [(self.path, found) for found in _index(text.encode(*_UTF_8)).imports]
         seen: set[str] = set()
         while waiting:
             importer, wanted = waiting.pop()
@@ -217,14 +239,14 @@ class Surroundings:
                 yield unit
             place = self.submodule(place, below.pop(0)) if below else None
 
-    def are_as_before(self, looked_at: Mapping[str, bytes | None]) -> bool:
+    def are_as_before(self, looked_at: Mapping[str, Seen | None]) -> bool:
         """Whether all that was looked at then is now what it was."""
-        return all(self._read(path) == data for path, data in looked_at.items())
+        return all(self._look_at(path) == seen for path, seen in looked_at.items())
 
     @property
     def reads(self) -> tuple[tuple[str, str | None], ...]:
         """What was looked at: paths with the digests of their contents, None for what did not exist."""
-        return tuple((path, digest(data) if data is not None else None) for path, data in self.looked_at.items())
+        return tuple((path, seen.digest if seen is not None else None) for path, seen in self.looked_at.items())
 
     def find(self, wanted: Import, importer: str) -> Place | None:
         """The module that an import in the file ``importer`` takes a name from, or binds itself."""
@@ -275,7 +297,7 @@ class Surroundings:
 
     def _regular(self, path: str) -> Place | None:
         candidates = (os.path.join(path, INIT), f"{path}.py")
-        return next((Place(file) for file in candidates if file == self.path or self._read(file) is not None), None)
+        return next((Place(file) for file in candidates if file == self.path or self._look_at(file) is not None), None)
 
     def _roots(self, importer: str, first: str) -> Iterator[str]:
         """Where Python would look for a module whose name begins so, the likeliest first.
@@ -285,7 +307,7 @@ class Surroundings:
         """
         folder = os.path.dirname(importer)
         top = folder
-        while self._read(os.path.join(top, INIT)) is not None and top != os.path.dirname(top):
+        while self._look_at(os.path.join(top, INIT)) is not None and top != os.path.dirname(top):
             top = os.path.dirname(top)
         if top == folder:
             yield folder
@@ -293,7 +315,8 @@ class Surroundings:
             return
         yield from dict.fromkeys((top, *self.roots, *(os.path.join(root, "src") for root in self.roots), folder))
 
-    def _read(self, path: str) -> bytes | None:
+    def _look_at(self, path: str) -> Seen | None:
         if path not in self.looked_at:
-            self.looked_at[path] = self.sources(path)
+            data = self.sources(path)
+            self.looked_at[path] = _seen(path, data) if data is not None else None
         return self.looked_at[path]

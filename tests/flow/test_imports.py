@@ -15,6 +15,7 @@ from placement_lint.config import Settings
 from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Finding
+from placement_lint.project.finder import Surroundings
 from placement_lint.project.index import Import, Lines, read_index
 from placement_lint.report.formats import FORMATS, render
 
@@ -349,3 +350,15 @@ def test_the_lines_of_a_binding_are_its_statement() -> None:
             assert isinstance(binding, Lines)
             part = ast.parse("\n".join(lines[binding.first - 1 : binding.last]))
             assert name in {node.id for node in ast.walk(part) if isinstance(node, ast.Name)} | {"C"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_the_lines_of_a_file_are_its_own_however_it_is_written(encoding: str, newline: str) -> None:
+    lines = [f"# -*- coding: {encoding.removesuffix('-sig')} -*-", "é = 'ß'", "def f():", "    return é"]
+    path = "/a.py"
+    unit = Surroundings("/main.py", sources={path: newline.join(lines).encode(encoding)}.get).unit(path)
+    assert unit is not None
+    assert unit.source(Lines(2, 2)) == lines[1] + newline
+    assert unit.source(Lines(3, 4)) == newline.join(lines[2:])
+    assert unit.may_bind("é")
