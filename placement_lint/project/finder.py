@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_index
 from placement_lint.project.relevance import Mentions, Relevance, read_mentions
+from placement_lint.project.shelf import Shelf
 from placement_lint.source.parsing import read
 from placement_lint.source.scan import NEWLINE
 from placement_lint.source.text import Unreadable, decode
@@ -36,8 +37,8 @@ _NEWLINE = re.compile(NEWLINE.pattern.encode())
 _UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
-# How many files, and how many of their statements, a process keeps parsed.
-_UNITS, _STATEMENTS = 1024, 4096
+# How many files a process keeps, and of how many letters the statements are that it keeps parsed: forty bytes each.
+_UNITS, _LETTERS = 1024, 2_000_000
 
 
 def digest(data: bytes) -> str:
@@ -84,7 +85,10 @@ class Unit:
         return array("L", (0, *(newline.end() for newline in _NEWLINE.finditer(self.content)), len(self.content)))
 
     def source(self, lines: Lines) -> str:
-        return self.content[self._ends[lines.first - 1] : self._ends[lines.last]].decode(*_UTF_8)
+        return self.content[self._part(lines)].decode(*_UTF_8)
+
+    def _part(self, lines: Lines) -> slice:
+        return slice(self._ends[lines.first - 1], self._ends[lines.last])
 
     def mentions(self, lines: Lines) -> Mentions:
         """The words of a statement of the top level."""
@@ -93,7 +97,12 @@ class Unit:
         return self._mentions[lines]
 
     def statement(self, lines: Lines) -> Statement:
-        return _statement(self, lines)
+        """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
+        part = self._part(lines)
+        return _statements.get((self, lines), part.stop - part.start, lambda: self._parsed(lines))
+
+    def _parsed(self, lines: Lines) -> Statement:
+        return Statement(self, lines, read(self.source(lines)))
 
 
 @dataclass(frozen=True)
@@ -154,17 +163,14 @@ def _seen(path: str, data: bytes) -> Seen:
     return Seen(digest(data), Unit(path, data if content == data else content))
 
 
-@lru_cache(_STATEMENTS)
-def _statement(unit: Unit, lines: Lines) -> Statement:
-    """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
-    return Statement(unit, lines, read(unit.source(lines)))
+_statements = Shelf[tuple[Unit, Lines], Statement](_LETTERS)
 
 
 def forget() -> None:
     """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
     _index.cache_clear()
     _seen.cache_clear()
-    _statement.cache_clear()
+    _statements.clear()
 
 
 @dataclass(frozen=True)

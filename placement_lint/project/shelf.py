@@ -1,0 +1,35 @@
+"""What was made of texts, kept as long as there is room for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Thing = TypeVar("Thing")
+
+
+class Shelf(Generic[Key, Thing]):
+    """Has room for what was made of so many letters: what was not asked for the longest goes first."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._things: OrderedDict[Key, tuple[Thing, int]] = OrderedDict()
+
+    def get(self, key: Key, letters: int, make: Callable[[], Thing]) -> Thing:
+        """The thing of that key; if it is not here, it is made of so many letters."""
+        if key in self._things:
+            self._things.move_to_end(key)
+            return self._things[key][0]
+        thing = make()
+        self._things[key] = (thing, letters)
+        self._room -= letters
+        while self._room < 0 and len(self._things) > 1:
+            _, (_, given_back) = self._things.popitem(last=False)
+            self._room += given_back
+        return thing
+
+    def clear(self) -> None:
+        self._room += sum(letters for _, letters in self._things.values())
+        self._things.clear()
