@@ -198,6 +198,24 @@ def test_the_parentheses_around_a_node_are_told_from_those_of_a_call(text: str, 
     assert source_text(name) == worded
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        "if a:",
+        "if a:\n        pass\nelif b:",
+        "for a in b:\n        pass\nelse:",
+        "try:\n        pass\nexcept E:",
+        "try:\n        pass\nfinally:",
+        "@decorator\ndef f(): # why",
+    ],
+)
+def test_what_goes_on_in_other_lines_is_worded_as_if_it_were_not_in_a_block(block: str) -> None:
+    text = f"{block}\n    call(\n        '#', (a  # why\n        ))\n"
+    (call,) = (node for node in _below(read(text)) if isinstance(node, cst.Call))
+    assert source_text(call) == "call(\n    '#', (a  # why\n    ))"
+    assert source_text(call.args[1].value) == "(a  # why\n    )"
+
+
 def test_a_changed_node_keeps_the_words_of_the_rest() -> None:
     comparison = read("f( a ) != 'b'").body[0].body[0].value
     equal = cst.ComparisonTarget(cst.Equal(), comparison.comparisons[0].comparator)

@@ -6,11 +6,12 @@ import ast
 import re
 import sys
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import cached_property
 from keyword import kwlist
 
 from placement_lint.finding import Range
-from placement_lint.source.scan import LEXEME, NEWLINE, Scan
+from placement_lint.source.scan import LEXEME, NEWLINE
 
 Span = tuple[int, int]
 """The offsets of the first character of a piece, and of the one that follows its last."""
@@ -81,8 +82,9 @@ class Layout:
     def before_blank(self, offset: int) -> int:
         """Where the whitespace, comments and joined lines begin that end there."""
         while offset:
-            if offset in self._comments:
-                offset = self._comments[offset]
+            comment = self._comment_before(offset)
+            if comment is not None:
+                offset = comment
             elif self.text[offset - 1].isspace() or self._joins_lines(offset - 1):
                 offset -= 1
             else:
@@ -92,17 +94,15 @@ class Layout:
     def _joins_lines(self, offset: int) -> bool:
         return self.text[offset] == "\\" and self.text[offset + 1 : offset + 2] in ("\r", "\n")
 
+    def _comment_before(self, offset: int) -> int | None:
+        """Where the comment begins that ends there; all of the text is looked through only for a ``#`` in that line."""
+        line = self.text.rfind("\n", 0, offset) + 1
+        return self._comments.get(offset) if self.text.find("#", line, offset) >= 0 else None
+
     @cached_property
     def _comments(self) -> dict[int, int]:
         """Where each comment begins, by where it ends."""
-        if "#" not in self.text:
-            return {}
-        starts = (self._starts[each.line - 1] + each.column - 1 for each in Scan(self.text).comments())
-        return {end: start for start, end in ((start, self._end_of_line(start)) for start in starts)}
-
-    def _end_of_line(self, offset: int) -> int:
-        newline = NEWLINE.search(self.text, offset)
-        return newline.start() if newline is not None else len(self.text)
+        return {each.end(): each.start() for each in LEXEME.finditer(self.text) if each.lastgroup == "comment"}
 
     def grouped(self, span: Span) -> Span:
         """A piece with the parentheses around it that only group."""
@@ -152,11 +152,19 @@ class Layout:
     @cached_property
     def _statements(self) -> list[int]:
         """The lines in which statements and handlers begin, decorators included."""
-        begins: set[int] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, (ast.stmt, ast.ExceptHandler)):
-                begins |= {each.lineno for each in (node, *getattr(node, "decorator_list", ()))}
-        return sorted(begins)
+        found: list[ast.stmt | ast.ExceptHandler] = [*self.tree.body]
+        for statement in found:
+            found.extend(_statements_in(statement))
+        return sorted({each.lineno for node in found for each in (node, *getattr(node, "decorator_list", ()))})
+
+
+# The fields in which statements have others, and handlers.
+_BODIES = ("body", "handlers", "orelse", "finalbody")
+
+
+def _statements_in(statement: ast.AST) -> Iterator[ast.stmt | ast.ExceptHandler]:
+    for field in _BODIES:
+        yield from getattr(statement, field, ())
 
 
 def _further_left(piece: str, indent: str) -> str:
