@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
-from placement_lint.source.parsing import CHILDREN, python_tree
+from placement_lint.source.parsing import CHILDREN, levels, python_tree
 
 
 @dataclass(frozen=True)
@@ -170,22 +171,14 @@ def _at_top_level(statement: ast.AST) -> Iterator[ast.AST]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and all inside it that say something."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(_children(node))
-
-
-# By the type of a node, the fields of which others are inside it: no contexts, operators or values of constants.
-_FIELDS = CHILDREN | {ast.Name: (), ast.Constant: ()}
+    """The node and all inside it that say something, in no order that counts."""
+    return chain.from_iterable(levels(node))
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
     """The nodes that say something, the last one first."""
     found: list[ast.AST] = []
-    for name in _FIELDS[type(node)]:
+    for name in CHILDREN[type(node)]:
         part = getattr(node, name, None)
         if isinstance(part, list):
             found.extend(each for each in part if isinstance(each, ast.AST))
@@ -280,7 +273,7 @@ class _Inner:
                 own.add(node.arg)
             elif isinstance(node, ast.Global):
                 self.rebound.update(node.names)
-            else:
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imports.extend(found for _, found in imported(node))
         self.changed = frozenset(changed - own - {""} | self.rebound)
 

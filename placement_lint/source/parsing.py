@@ -139,10 +139,10 @@ def levels(tree: ast.AST) -> Iterator[list[ast.AST]]:
         level = [node for node in below if isinstance(node, ast.AST)]
 
 
-# The fields of each node that may hold others; operators and contexts tell nothing.
+# The fields of each node that may hold others; operators, contexts and the values of constants tell nothing.
 _PLAIN = {"ctx", "op", "ops", "id", "attr", "kind", "module", "level", "asname", "type_comment"}
 CHILDREN = {
     node: tuple(field for field in node._fields if field not in _PLAIN)
     for node in vars(ast).values()
     if isinstance(node, type) and issubclass(node, ast.AST)
-}
+} | {ast.Constant: ()}

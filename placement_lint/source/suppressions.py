@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from placement_lint.finding import Range
 from placement_lint.source.scan import Comment, Scan
 
-MARKER = re.compile(r"placement-lint:|noqa", re.IGNORECASE)
+MARKERS = ("placement-lint:", "noqa")
 DIRECTIVE = re.compile(r"#\s*placement-lint:\s*(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)\])?")
 NOQA = re.compile(r"#\s*noqa(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:[,\s]+[a-z]+[0-9]+)*))?(?![\w-])", re.IGNORECASE)
 OWN_CODE = re.compile(r"DPL[0-9]+", re.IGNORECASE)
@@ -66,7 +66,8 @@ class Suppressions:
 
 
 def read_suppressions(text: str) -> Suppressions:
-    if not MARKER.search(text):
+    lowered = text.lower()
+    if not any(marker in lowered for marker in MARKERS):
         return Suppressions()
     scan = Scan(text)
     skip_file = False
