@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,3 +154,35 @@ def test_the_caller_hears_of_each_file(job: Job, write: Write) -> None:
     files = [write(f"{name}.py") for name in "abc"]
     check_files(Selection(files=files), Job(job.settings, select=("tool",)), 1, lambda: heard.append(None))
     assert len(heard) == 3
+
+
+CIRCLING = """
+import copy, sys
+import torch
+from helpers import device, net
+if len(sys.argv) > 1 and not device:
+    device = "cpu"
+twin = copy.deepcopy(net).to(device)
+optimizer = torch.optim.Adam([{"params": twin.parameters()}])
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(3).cuda()), num_workers=2)
+for batch in loader:
+    twin(batch).sum().backward()
+"""
+
+
+def test_nothing_of_a_check_is_left_to_the_collector(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text("import os, torch\ndevice = os.environ['D']\nnet = torch.nn.Linear(3, 3)\n")
+    file = tmp_path / "train.py"
+    file.write_text(CIRCLING)
+    checker = Checker(Job(Settings(root=tmp_path)))
+    checker.check_file(str(file))
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        checker.check_file(str(file))
+        gc.collect()
+        kinds = {type(each) for each in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert {kind.__qualname__ for kind in kinds if kind.__module__.startswith(("placement_lint", "libcst"))} == set()

@@ -8,6 +8,7 @@ import pytest
 
 from placement_lint.project.finder import Surroundings
 from placement_lint.project.index import Lines
+from placement_lint.project.relevance import Relevance
 
 
 def matters(folder: Path, name: str, **files: str) -> bool:
@@ -20,7 +21,7 @@ def matters(folder: Path, name: str, **files: str) -> bool:
     unit = surroundings.unit(str(folder / "helpers.py"))
     assert unit is not None
     (lines,) = (binding for binding in unit.index.bindings[name] if isinstance(binding, Lines))
-    return surroundings.relevance.matters(unit, lines)
+    return Relevance(surroundings).matters(unit, lines)
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,11 @@ class Question:
     def text(self) -> str:
         return source_text(self.source)
 
+    def untie(self) -> None:
+        """Nobody asks any more: its answers tell what was asked, and it does not know them."""
+        del self.yes.opposite, self.no.opposite
+        del self.yes, self.no
+
 
 class Answer:
     """A question together with yes or no."""
@@ -365,6 +370,7 @@ class Memory:
 @contextmanager
 def asking(memory: Memory | None) -> Iterator[None]:
     """While a program is analysed; questions and conditions of the document's last text are in its ``memory``."""
+    _asked.clear()
     if memory is not None:
         _asked_before.update(memory.questions)
         _made.update(memory.conditions)
@@ -374,6 +380,8 @@ def asking(memory: Memory | None) -> Iterator[None]:
         if memory is not None:
             memory.questions = {**_asked}
             memory.conditions = {key: made for key, made in _made.items() if _is_current(made)}
+        else:
+            _untie()
         _forget()
 
 
@@ -381,6 +389,14 @@ def _is_current(condition: Condition) -> bool:
     """Whether it hangs on questions, and only on such as were asked in this text."""
     answers = [answer for cube in condition.cubes for answer in cube.answers]
     return bool(answers) and all(_asked.get(answer.question.number) is answer.question for answer in answers)
+
+
+def _untie() -> None:
+    """Leave no circles, in which all that a program asked about would wait for the collector."""
+    for question in _asked.values():
+        question.untie()
+    for condition in _made.values():
+        vars(condition).pop("negation", None)
 
 
 def _forget() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
+import ast
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
@@ -83,7 +83,9 @@ def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString)
 @lru_cache(maxsize=8192)
 def _constant(text: str) -> Const:
     """A literal's value; compiling it costs more than all else that happens to it."""
-    return Const(literal_eval(text))
+    literal = ast.parse(text, mode="eval").body
+    assert isinstance(literal, ast.Constant)
+    return Const(literal.value)
 
 
 def _formatted_string(machine: Machine, node: cst.FormattedString | cst.ConcatenatedString) -> Value:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from collections.abc import Mapping as Table
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import libcst as cst
@@ -39,6 +40,7 @@ from placement_lint.flow.values import Sequence as Items
 from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
 from placement_lint.project.finder import Place, Surroundings, Unit
 from placement_lint.project.index import Binding, Import, Lines
+from placement_lint.project.relevance import Relevance
 
 Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
 
@@ -79,6 +81,16 @@ class Project:
         """What is around the program's file; it counts that somebody asks."""
         self.asked += 1
         return self.around
+
+    @property
+    def relevance(self) -> Relevance:
+        """What matters there; somebody asks for that, too."""
+        self.asked += 1
+        return self._relevance
+
+    @cached_property
+    def _relevance(self) -> Relevance:
+        return Relevance(self.around)
 
     @property
     def imported(self) -> dict[str, Any]:
@@ -339,7 +351,7 @@ def matters(machine: Machine, function: Function) -> bool:
         return True
     name = function.owner.name if function.owner is not None else function.name
     lines = [binding for binding in unit.index.bindings.get(name, ()) if isinstance(binding, Lines)]
-    return not lines or any(project.surroundings.relevance.matters(unit, each) for each in lines)
+    return not lines or any(project.relevance.matters(unit, each) for each in lines)
 
 
 def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wanted: Callable[[str], bool]) -> bool:
@@ -349,7 +361,7 @@ def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wante
     """
     project = machine.project
     module, name = (value.module, value.name) if isinstance(value, Pending) else (value, None)
-    return project is not None and project.surroundings.relevance.leads_to(
+    return project is not None and project.relevance.leads_to(
         project.places[module.frame], name, frozenset(words), wanted
     )
 
@@ -359,7 +371,7 @@ def stars_lead_to(machine: Machine, words: Set[str], wanted: Callable[[str], boo
     project, frame = machine.project, machine.module_frame
     modules = [_find(machine, line, frame) for line in machine.stars.get(frame, [])]
     places = [project.places[module.frame] for module in modules if project is not None and module is not None]
-    return project is not None and project.surroundings.relevance.stars_lead_to(places, frozenset(words), wanted)
+    return project is not None and project.relevance.stars_lead_to(places, frozenset(words), wanted)
 
 
 @contextmanager

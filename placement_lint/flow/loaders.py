@@ -263,19 +263,20 @@ def _report_pinned(machine: Machine, tensor: Tensor, node: cst.Call) -> None:
 
 
 def _each_tensor(machine: Machine, value: Value, visit: Callable[[Tensor], None]) -> None:
-    def look(option: Value) -> Value:
-        if isinstance(option, Tensor):
-            visit(option)
-            return NONE
-        if isinstance(option, Object) and option.kind is Kind.DICT:
-            option = machine.read(option.id, "#map") or option
-        items = content(machine, option)
-        held = tuple(item for _, item in option.items) if isinstance(option, Mapping) else items.items if items else ()
-        for item in held:
-            machine.lift(look, item)
-        return NONE
+    machine.lift(lambda option: _look_into(machine, option, visit), value)
 
-    machine.lift(look, value)
+
+def _look_into(machine: Machine, option: Value, visit: Callable[[Tensor], None]) -> Value:
+    if isinstance(option, Tensor):
+        visit(option)
+        return NONE
+    if isinstance(option, Object) and option.kind is Kind.DICT:
+        option = machine.read(option.id, "#map") or option
+    items = content(machine, option)
+    held = tuple(item for _, item in option.items) if isinstance(option, Mapping) else items.items if items else ()
+    for item in held:
+        _each_tensor(machine, item, visit)
+    return NONE
 
 
 # --- generators of random numbers ----------------------------------------------------------------------------

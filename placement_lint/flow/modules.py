@@ -666,21 +666,22 @@ def _copied(machine: Machine, module: Object, node: cst.CSTNode, done: dict[int,
     if module.id in done:
         return done[module.id]
     twin = done[module.id] = machine.new_object(module.kind, module.cls, node)
-
-    def copy(value: Value) -> Value:
-        if isinstance(value, Object) and is_module(machine, value):
-            return _copied(machine, value, node, done)
-        if isinstance(value, Tensor):
-            return replace(value, uid=machine.new_id())
-        if isinstance(value, Sequence):
-            return replace(value, items=tuple(copy(item) for item in value.items))
-        return value
-
     for name in machine.store.names(module.id):
         value = machine.read(module.id, name)
         if value is not None:
-            machine.write(twin.id, name, machine.lift(copy, value))
+            machine.write(twin.id, name, machine.lift(lambda held: _copied_with_it(machine, held, node, done), value))
     return twin
+
+
+def _copied_with_it(machine: Machine, value: Value, node: cst.CSTNode, done: dict[int, Object]) -> Value:
+    """What the copy of a module holds where the module holds a value."""
+    if isinstance(value, Object) and is_module(machine, value):
+        return _copied(machine, value, node, done)
+    if isinstance(value, Tensor):
+        return replace(value, uid=machine.new_id())
+    if isinstance(value, Sequence):
+        return replace(value, items=tuple(_copied_with_it(machine, item, node, done) for item in value.items))
+    return value
 
 
 def settle_tensors(machine: Machine, module: Object, place: Place) -> None:

@@ -114,16 +114,16 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 def _report_non_leaves(machine: Machine, params: Value, node: cst.Call) -> None:
     """``Adam([x.to(device)])``: an optimizer wants leaves (torch/optim/optimizer.py, `Optimizer.add_param_group`)."""
+    machine.lift(lambda option: _report_non_leaf(machine, option, node), params)
 
-    def report(option: Value) -> Value:
-        if isinstance(option, Tensor) and option.computed is not None:
-            made = option.computed
-            machine.emit(NonLeafOptimized(node, machine.scene, source_text(made.node), made.how, made.node))
-        for item in _groups(machine, option):
-            machine.lift(report, item)
-        return NONE
 
-    machine.lift(report, params)
+def _report_non_leaf(machine: Machine, option: Value, node: cst.Call) -> Value:
+    if isinstance(option, Tensor) and option.computed is not None:
+        made = option.computed
+        machine.emit(NonLeafOptimized(node, machine.scene, source_text(made.node), made.how, made.node))
+    for item in _groups(machine, option):
+        _report_non_leaves(machine, item, node)
+    return NONE
 
 
 def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_index
-from placement_lint.project.relevance import Mentions, Relevance, read_mentions
+from placement_lint.project.relevance import Mentions, read_mentions
 from placement_lint.project.shelf import Shelf
 from placement_lint.source.parsing import read
 from placement_lint.source.scan import NEWLINE
@@ -217,10 +217,6 @@ class Surroundings:
             return None
         self.statements.append(statement)
         return statement
-
-    @cached_property
-    def relevance(self) -> Relevance:
-        return Relevance(self)
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
         """Whether the imports of the file itself, whose text is given, lead to one that matters."""
