@@ -1,7 +1,7 @@
 """What a finding begins with, told by the text of a definition.
 
-It makes a tensor on the CPU, moves one, wraps a model, builds an optimizer, changes a module while that runs. Texts are
-read without comments and docstrings, and coarsely: what only seems to be said costs time, and no finding.
+It moves a tensor, wraps a model, builds an optimizer, changes a module while that runs. Texts are read coarsely: what
+only seems to be said costs time, and no finding.
 """
 
 from __future__ import annotations
@@ -11,46 +11,76 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from keyword import iskeyword
 
-from placement_lint.flow.vocabulary import CUDA_CONSTRUCTORS, FACTORIES, GRAD_FLAGS, MODULE_MOVES, PARAMETER_READS
+from placement_lint.flow.texts import Text, attributes_of_self, end_of, outline, without_prose, words_of
+from placement_lint.flow.vocabulary import (
+    CONTAINERS,
+    CUDA_CONSTRUCTORS,
+    FACTORIES,
+    GRAD_FLAGS,
+    MODULE_MOVES,
+    OPTIMIZERS,
+    PARAMETER_CONTAINERS,
+    PARAMETER_READS,
+    PARAMETRIC_LAYERS,
+)
 
 
 def _any_of(names: Iterable[str]) -> str:
     return "|".join(sorted(map(re.escape, names)))
 
 
+def _last_parts(names: Iterable[str]) -> set[str]:
+    return {name.rpartition(".")[2] for name in names}
+
+
 # Words that begin a finding wherever they are said.
 _BEGINS = re.compile(
-    rf"""^[xnh]pu$ | parallel | ddp | ^dist$ | distributed | world_size | rank$ | spawn | worker | fork
-    | ^mp$ | multiprocessing | environ | sampler | set_epoch | share_memory | pin_memory
-    | optim | scheduler | backward$ | zero_grad | clip_grad | inference_mode | ^(?:{_any_of(GRAD_FLAGS)})
-    | set_default | get_device$ | dataloader | random_split | ^generator$
-    | ^pack_ | ^autocast | custom_fwd | register_\w*hook""",
+    rf"""^[xnh]pu$ | data_?parallel | parallel$ | ^parallel(?:_apply|_model|i[sz]e\w*)$ | ddp | ^dist$ | distributed
+    | ^spawn | ^fork | ^mp$ | multiprocessing | environ | sampler | set_epoch | share_memory | pin_memory
+    | dataloader | random_split | set_default | get_device$ | ^pack_ | ^autocast | custom_fwd
+    | ^(?-i:{_any_of(_last_parts(OPTIMIZERS))})$""",
     re.IGNORECASE | re.VERBOSE,
 )
+# What stays where it is, or goes where another tensor is: x.to(y.device), x.to(y.dtype), x.to(torch.float32)
+_LIKE_ANOTHER = r"""(?:(?:device=)?(?!self\.device)[\w.\[\]]+\.device|dtype=[^(),]+|[\w.\[\]]*dtype
+    |torch\.(?:b?float\d*|u?int\d*|half|bool|long|double))"""
+_GRAD_FLAG = rf"\.(?:{_any_of(GRAD_FLAGS)})\s*=(?!=)"
 # Words that do so only where they are said in a certain way.
 _BEGINS_WHERE = {
-    word: re.compile(pattern)
+    word: re.compile(pattern, re.VERBOSE)
     for word, pattern in {
-        **{name: rf"\.{name}\(" for name in (*MODULE_MOVES, "type", "numpy", "state_dict", "load_state_dict", "step")},
+        "to": rf"\.to\((?!\s*{_LIKE_ANOTHER}\s*(?:,\s*{_LIKE_ANOTHER}\s*)*,?\s*\))",
+        "to_empty": r"\.to_empty\(",
+        "type": r"\.type\(",
         # What is only asked of CUDA moves nothing.
-        "cuda": r"\.cuda\(|['\"]cuda|\bcuda\.(?!is_available|get_device_capability|is_bf16_supported)|\bcuda\s*[=,)]",
-        "cpu": r"\.cpu\(|['\"]cpu",
+        "cuda": r"""\.cuda\(|['"]cuda|\bcuda\.(?!is_available|get_device_capability|is_bf16_supported)
+            |\bcuda\s*[=,)]""",
         "gpu": r"['\"]gpu['\"]",
         "meta": r"['\"]meta['\"]",
         "mps": r"['\"]mps",
-        "device": r"\bself\.device\b|\bself\.\w+\s*=.*\.device\b|\btorch\.device\b"
-        r"|\.device\b(?:\.type\b|\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)",
+        "device": r"\bself\.device\s*=(?!=)|\bself\.\w+\s*=.{0,120}\.device\b|\btorch\.device\("
+        r"|\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)",
+        "optim": r"\boptim\b(?!\.(?:Optimizer|optimizer|lr_scheduler)\b)",
         "load": r"\btorch\.load\b",
         "save": r"\btorch\.save\b",
-        "data": r"\.data\b\s*(?:\[.*\]\s*)?=(?!=)",
+        "load_state_dict": r"(?<!super\(\))\.load_state_dict\(",
         "module": r"\.module\b",
-        "grad": r"\.grad\b",
+        "requires_grad_": r"\.requires_grad_\(",
+        **dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG),
     }.items()
 }
+# Something is asked for that is on a GPU: x.is_cuda, x.device.type == "cuda"
+_DEVICE_ASKED = re.compile(r"\.device\.type\s*(?:[=!]=|(?:not\s+)?in\b)\s*(?:[\[({][^\])}]{0,80}[\])}]|['\"]\w+['\"])")
+_KNOWS_OF_GPU = re.compile(r"\.is_cuda\b|\bclass \w+\([^)]*Trainer\b")
 
-# ``range`` is Python's own, where it is not ``torch.range``.
-_FACTORIES = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)} - {"range"}
-_FACTORY = re.compile(rf"\b(?:{_any_of(_FACTORIES)}|(?<=torch\.)range)\(")
+# ``range`` is Python's own, where it is not ``torch.range``; other libraries have names of the same kind.
+_FACTORIES = _last_parts((*FACTORIES, *CUDA_CONSTRUCTORS)) - {"range"}
+_FACTORY = re.compile(
+    rf"(?<!\b[nt][pf]\.)(?<!\bjnp\.)(?<!numpy\.)(?<!random\.)\b(?:{_any_of(_FACTORIES)}|(?<=torch\.)range)\("
+)
+# torch.zeros(3, device=device), not device=x.device
+_PLACES = re.compile(r"\bdevice=(?![\w.\[\]]*\.device\b)")
+_TO_CPU = re.compile(r"\.cpu\(|['\"]cpu|\bGenerator\(")
 _PARAMETER = re.compile(r"\bParameter\(")
 # What is made here is registered at once ...
 _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,(?:\s*\w+=)?)\s*(?:\w+\.)*$")
@@ -66,49 +96,52 @@ _LONGEST_LIST = 1_000
 _NEAR = 80
 
 # Containers that register what a list has, and lists that have one thing many times.
-_CONTAINERS = {"Sequential", "ModuleList", "ParameterList"}
-_REPEATED = re.compile(r"\]\s*\*(?!\*)|\*\s*\[")
-_MADE = re.compile(r"^\s*(\w+)\s*=.*(?:\bnn\.|\b[A-Z]\w*\()", re.MULTILINE)
+_REGISTERING = {"Sequential", "ModuleList", "ParameterList"}
+_REPEATED = re.compile(r"\]\s*\*(?!\*)|(?<=[\w)\]])\s*\*\s*\[")
 _CALLED = re.compile(r"\b(\w+)\s*\(")
-_OF_NUMBERS = {"int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor"}
+_ASSIGNED_CALL = re.compile(r"^\s*(\w+)\s*=.*\w\(", re.MULTILINE)
+_OF_NUMBERS = {
+    *("int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor", "range"),
+    *("zip", "enumerate", "tuple", "list", "isinstance", "reversed", "sorted", "getattr", "hasattr", "numel", "size"),
+}
 
 # Attributes of other objects are looked after: net.table = x, self.net.table = x.
 _TENDS = re.compile(
     r"^[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\w+)*\.\w+\s*=(?!=)|\bsetattr\((?!self\b)", re.MULTILINE
 )
-# In a forward, and in what that calls of its class: self.x = …, self.x[i] += …, self.x.append(…), nn.Linear(…)
+# In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
+# self.x.append(…); what it is set to is no constant
 _FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
-_IN_FORWARD = re.compile(
-    rf"""\bself(?:\.\w+)+(?:\[.{{0,80}}\])?\s*(?:[-+*/|&@%]|//|\*\*|[:,][^=\n]{{0,80}})?=(?!=)
-    | \bself(?:\.\w+)+(?:\[.{{0,80}}\])?\.(?:append|add|extend|insert|update|setdefault|\w+_)\(
-    | \bsetattr\( | \.(?:{_any_of(PARAMETER_READS)})\( | \bnn\.[A-Z]\w*\(
-    | (?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache)\()[A-Z]\w*\(""",
+_CHANGES = re.compile(
+    r"""\bself(?:\.\w+(?:\[\])?)+[ \t]*(?:[,:][^=\n]{0,80})?
+        (?:=(?!=)(?![ \t]*(?:True|False|None|[-\d.]+|'\w*'|"\w*")[ \t]*$)|(?:[-+*/|&@%]|//|\*\*)=)
+    | \bself(?:\.\w+(?:\[\])?)+\.(?:append|add|extend|insert|update|setdefault|\w+_)\(""",
+    re.MULTILINE | re.VERBOSE,
+)
+# And with it: nn.Linear(…), Block(…)
+_WITH_PARAMETERS = _last_parts((*PARAMETRIC_LAYERS, *CONTAINERS, *PARAMETER_CONTAINERS)) | {"Parameter"}
+_MAKES = re.compile(
+    rf"""\bsetattr\( | \.(?:{_any_of(PARAMETER_READS)})\( | \bnn\.(?:{_any_of(_WITH_PARAMETERS)})\(
+    | (?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z]\w*\(""",
     re.VERBOSE,
 )
-_PLAIN_CONTAINER = re.compile(r"\bself\.(\w+)\s*(?::[^=\n]*)?=\s*(?:\[|\{|\(|(?:list|dict|tuple|\w*[dD]ict)\()")
-_METHOD = re.compile(r"^(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)", re.MULTILINE)
-_OWN = re.compile(r"\bself\.(\w+)")
+# Lists and dicts: self.blocks = [ …, or of a name that stands for one: self.blocks = blocks
+_CONTAINER = r"\s*(?::[^=\n]{0,80})?=\s*(?:\[|\{|\(|(?:list|dict|tuple|\w*[dD]ict)\()"
+_KEPT_CONTAINER = re.compile(rf"\bself\.(\w+){_CONTAINER}")
+_KEPT_NAME = re.compile(r"\bself\.(\w+)\s*(?::[^=\n]{0,80})?=\s*(\w+)[ \t]*$", re.MULTILINE)
+_NAMED_CONTAINER = re.compile(rf"^\s*(\w+){_CONTAINER}", re.MULTILINE)
+# blocks.append(…), self.blocks[0] = …, blocks += …
+_FILLED = re.compile(
+    r"""\b((?:self\.)?\w+)
+        (?:(?:\[[^\]\n]{0,80}\])?\.(?:append|extend|insert|update|setdefault)\(|\[[^\]\n]{1,80}\]\s*=(?!=)|\s*\+=)""",
+    re.VERBOSE,
+)
+_INIT = re.compile(r"\bdef __init__\(")
 _SUPER = re.compile(r"\bsuper\(.*?\)\.(\w+)")
 _LEAVING = re.compile(
     rf"^.*(?:\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}).*$",
     re.MULTILINE,
 )
-
-_CLASS = re.compile(r"(?:@.*\s+)*class\b")
-_WORD = re.compile(r"[^\W\d]\w*")
-_BRACKET = re.compile(r"(?P<open>[(\[{])|[)\]}]")
-# Comments, docstrings and messages; what is inside an f-string is code.
-_PROSE = re.compile(
-    r"""\#[^\r\n]* | (?P<prefix>\b[a-zA-Z]{1,2})?
-    (?: '''(?:[^'\\]|\\.|'(?!''))*''' | \"\"\"(?:[^"\\]|\\.|"(?!""))*\"\"\"
-    | '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*" )""",
-    re.DOTALL | re.VERBOSE,
-)
-
-
-def _without_prose(found: re.Match[str]) -> str:
-    is_code = found["prefix"] is not None and "f" in found["prefix"].lower()
-    return found[0] if is_code or not (found[0].startswith("#") or " " in found[0] or "\n" in found[0]) else ""
 
 
 @lru_cache(_WORDS_REMEMBERED)
@@ -117,55 +150,46 @@ def _always_begins(word: str) -> bool:
 
 
 @lru_cache(_REMEMBERED)
-def read(text: str) -> Text:
+def read(text: str) -> Said:
     """What a text says. Most of an editor's text is what it was a keystroke ago."""
-    code = _PROSE.sub(_without_prose, text)
-    while (numbers := _NUMBERS.search(code)) is not None:
-        code = code[: numbers.start()] + code[_end(code, numbers) :]
-    return Text(code)
+    code = _DEVICE_ASKED.sub(".is_cuda", without_prose(text))
+    while "() for " in code and (numbers := _NUMBERS.search(code)) is not None:
+        code = code[: numbers.start()] + code[end_of(code, numbers) :]
+    return Said(code)
 
 
-def _end(code: str, call: re.Match[str]) -> int:
-    """Where the call, or the list, ends that was found up to its bracket."""
-    depth = 1
-    for bracket in _BRACKET.finditer(code, call.end()):
-        depth += 1 if bracket["open"] else -1
-        if not depth:
-            return bracket.end()
-    return len(code)
-
-
-class Text:
-    """What a definition says, by its code without comments, docstrings and messages."""
+class Said(Text):
+    """What a definition says that has to do with findings."""
 
     def __init__(self, code: str) -> None:
-        self.code = code
+        super().__init__(code)
         self._leaves: dict[frozenset[str], str] = {}
-
-    @property
-    def is_class(self) -> bool:
-        return _CLASS.match(self.code) is not None
-
-    @cached_property
-    def words(self) -> set[str]:
-        return set(_WORD.findall(self.code))
 
     @cached_property
     def begins(self) -> bool:
-        """Whether a finding can begin with it."""
+        """Whether a finding can begin with it, wherever it is."""
         return (
             any(map(_always_begins, self.words))
             or any(_BEGINS_WHERE[word].search(self.code) for word in self.words & _BEGINS_WHERE.keys())
-            or self.makes_tensors
-            or (self._has("Parameter") and any(map(self._is_derived, _PARAMETER.finditer(self.code))))
-            or (self._has(*_CONTAINERS) and any(map(self._may_repeat_layers, _REPEATED.finditer(self.code))))
-            or (self._has(*_FORWARDS) and self._changes_in_forward)
+            or (self.has("Parameter") and any(map(self._is_derived, _PARAMETER.finditer(self.code))))
+            or (self.has(*_REGISTERING) and any(map(self._may_repeat_layers, _REPEATED.finditer(self.code))))
+            or (self.runs and self._changes_in_forward)
         )
+
+    @cached_property
+    def is_of_cpu(self) -> bool:
+        """Whether it makes tensors on the CPU, or brings them there: a finding begins where others are on a GPU."""
+        return self.makes_tensors or (self.has("cpu", "Generator") and _TO_CPU.search(self.code) is not None)
+
+    @property
+    def knows_of_gpu(self) -> bool:
+        """Whether it is told that there is a GPU: it asks, or derives from a trainer that takes care of it."""
+        return _KNOWS_OF_GPU.search(self.code) is not None
 
     @cached_property
     def makes_tensors(self) -> bool:
         """Whether it makes a tensor that is neither told its device nor registered at once."""
-        return self._has(*_FACTORIES) and any(map(self._is_kept_elsewhere, _FACTORY.finditer(self.code)))
+        return self.has(*_FACTORIES) and any(map(self._is_kept_elsewhere, _FACTORY.finditer(self.code)))
 
     @property
     def tends(self) -> bool:
@@ -173,40 +197,58 @@ class Text:
         return _TENDS.search(self.code) is not None
 
     @property
+    def runs(self) -> bool:
+        """Whether it has a forward."""
+        return self.has(*_FORWARDS)
+
+    @property
     def packs(self) -> bool:
         """Whether it tells that something is the lengths of sequences."""
-        return self._has("pack_padded_sequence")
+        return self.has("pack_padded_sequence")
 
-    def _has(self, *words: str) -> bool:
-        return not self.words.isdisjoint(words)
+    @cached_property
+    def places(self) -> bool:
+        """Whether it tells something new which device to be on."""
+        return self.has("device") and _PLACES.search(self.code) is not None
+
+    @cached_property
+    def hides(self) -> bool:
+        """Whether a forward may use modules that an instance was given, from a plain list or dict."""
+        if not self.runs:
+            return False
+        given = "|".join(
+            {word for each in _INIT.finditer(self.code) for word in words_of(self.inside(each))} - {"self"}
+        )
+        hidden = {
+            each[1]
+            for each in _KEPT_CONTAINER.finditer(self.code)
+            if given and re.search(rf"(?:^|[,:])\s*(?:{given})\s*(?:,|$)", self.inside(each))
+        }
+        return bool(hidden) and not hidden.isdisjoint(self._asked_in_forward)
 
     def _is_kept_elsewhere(self, made: re.Match[str]) -> bool:
-        arguments = self._arguments(made)
+        arguments = self.inside(made)
         told = "device=" in arguments or "**" in arguments
         return not told and _REGISTERED.search(self.code, max(0, made.start() - _NEAR), made.start()) is None
 
     def _is_derived(self, parameter: re.Match[str]) -> bool:
         """Whether a Parameter is made of something that is there already, or something is made of it."""
-        value = self._arguments(parameter)
-        after = self.code[_end(self.code, parameter) :].lstrip(" ")
-        return _FACTORY.search(value) is None or after.startswith(_OPERATORS)
+        after = self.code[end_of(self.code, parameter) :].lstrip(" ")
+        return _FACTORY.search(self.inside(parameter)) is None or after.startswith(_OPERATORS)
 
     def _may_repeat_layers(self, times: re.Match[str]) -> bool:
-        """Whether what a list has many times is a call, or what a class made."""
-        items = self._before(times.start()) if times[0].startswith("]") else self._arguments(times)
-        if items is None:
-            return True
-        if not _OF_NUMBERS.issuperset(_CALLED.findall(items)):
-            return True
-        return not self._made_names.isdisjoint(_WORD.findall(items))
+        """Whether what a list has many times is a call, or was made by one."""
+        items = self._before(times.start()) if times[0].startswith("]") else self.inside(times)
+        return items is None or self._holds_made(items)
+
+    def _holds_made(self, items: str) -> bool:
+        """Whether there is something among these that is more than a number."""
+        return not _OF_NUMBERS.issuperset(_CALLED.findall(items)) or not self._made.isdisjoint(words_of(items))
 
     @cached_property
-    def _made_names(self) -> set[str]:
-        """The variables to which it assigns what a class makes."""
-        return set(_MADE.findall(self.code))
-
-    def _arguments(self, call: re.Match[str]) -> str:
-        return self.code[call.end() : _end(self.code, call) - 1]
+    def _made(self) -> set[str]:
+        """The variables to which it assigns what a call made."""
+        return set(_ASSIGNED_CALL.findall(self.code))
 
     def _before(self, end: int) -> str | None:
         """What is in the list that ends there; nothing if that is no list, but an item of one, None if it is long."""
@@ -220,44 +262,47 @@ class Text:
     def _is_subject(self, end: int) -> bool:
         """Whether what ends there is something of which an item is taken."""
         before = self.code[max(0, end - _NEAR) : end].rstrip(" ")
-        words = _WORD.findall(before)
+        words = words_of(before)
         return before.endswith((")", "]")) or (bool(words) and before.endswith(words[-1]) and not iskeyword(words[-1]))
 
     @property
     def _changes_in_forward(self) -> bool:
         """Whether a forward changes its module, makes one, or may use some that only a plain list or dict has."""
-        reached = self._reached_from(_FORWARDS)
-        plain = {found[1] for found in _PLAIN_CONTAINER.finditer(self.code)}
-        return any(_IN_FORWARD.search(each) is not None or not plain.isdisjoint(_OWN.findall(each)) for each in reached)
-
-    def leaves_to(self, user: Text) -> str:
-        """The lines in which methods of a class leave or give something to a class that derives from it."""
-        called = {"__init__", *_OWN.findall(user.code), *_SUPER.findall(user.code)}
-        known = frozenset(called & self._methods.keys())
-        if known not in self._leaves:
-            lines = (line[0] for each in self._reached_from(known) for line in _LEAVING.finditer(each))
-            self._leaves[known] = "\n".join(lines)
-        return self._leaves[known]
-
-    def _reached_from(self, names: Iterable[str]) -> Iterable[str]:
-        """The texts of the methods of these names, and of all that they call of the same class."""
-        methods, waiting = self._methods, list(names)
-        reached: dict[str, str] = {}
-        while waiting:
-            name = waiting.pop()
-            if name in methods and name not in reached:
-                reached[name] = methods[name]
-                waiting += _OWN.findall(methods[name])
-        return reached.values()
+        reached = self.reached_from(_FORWARDS)
+        if any(_MAKES.search(each) is not None or _CHANGES.search(outline(each)) is not None for each in reached):
+            return True
+        return self._asks_plain_container
 
     @cached_property
-    def _methods(self) -> dict[str, str]:
-        """By its name, the text of each method of a class, with the functions inside."""
-        found = list(_METHOD.finditer(self.code))
-        outermost = min((len(each["indent"]) for each in found), default=0)
-        starts = [each for each in found if len(each["indent"]) == outermost]
-        ends = [*(each.start() for each in starts), len(self.code)][1:]
-        methods: dict[str, str] = {}
-        for each, end in zip(starts, ends, strict=True):
-            methods[each["name"]] = methods.get(each["name"], "") + self.code[each.start() : end]
-        return methods
+    def _asked_in_forward(self) -> set[str]:
+        """The attributes of which a forward makes use."""
+        return {name for each in self.reached_from(_FORWARDS) for name in attributes_of_self(each)}
+
+    @property
+    def _asks_plain_container(self) -> bool:
+        """Whether a forward makes use of a list or dict of more than numbers, be it that it is filled later."""
+        kept = [(f"self.{each[1]}", each) for each in _KEPT_CONTAINER.finditer(self.code) if self._is_asked(each[1])]
+        names = {value for attribute, value in _KEPT_NAME.findall(self.code) if self._is_asked(attribute)}
+        kept += [(each[1], each) for each in _NAMED_CONTAINER.finditer(self.code) if each[1] in names]
+        return any(self._holds_made(self.inside(each)) or name in self._filled for name, each in kept)
+
+    def _is_asked(self, name: str) -> bool:
+        return name in self._asked_in_forward
+
+    @cached_property
+    def _filled(self) -> set[str]:
+        """The lists and dicts into which it puts something."""
+        return set(_FILLED.findall(self.code))
+
+    @cached_property
+    def _inherits(self) -> set[str]:
+        """What a class may ask of those that it derives from."""
+        return {"__init__", *attributes_of_self(self.code), *_SUPER.findall(self.code)}
+
+    def leaves_to(self, user: Said) -> str:
+        """The lines in which methods of a class leave or give something to a class that derives from it."""
+        known = frozenset(user._inherits & self.methods.keys())
+        if known not in self._leaves:
+            lines = (line[0] for each in self.reached_from(known) for line in _LEAVING.finditer(each))
+            self._leaves[known] = "\n".join(lines)
+        return self._leaves[known]

@@ -40,7 +40,7 @@ from placement_lint.flow.values import Sequence as Items
 from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
 from placement_lint.project.finder import Place, Surroundings, Unit
 from placement_lint.project.index import Binding, Import, Lines
-from placement_lint.project.relevance import Relevance
+from placement_lint.project.relevance import Relevance, Wanted
 
 Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
 
@@ -354,7 +354,7 @@ def matters(machine: Machine, function: Function) -> bool:
     return not lines or any(project.relevance.matters(unit, each) for each in lines)
 
 
-def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wanted: Callable[[str], bool]) -> bool:
+def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wanted: Wanted) -> bool:
     """Whether one of the statements of other files is wanted, by its text, that an imported name leads to.
 
     ``words`` are those of who uses it; see :meth:`Relevance.leads_to`.
@@ -366,7 +366,7 @@ def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wante
     )
 
 
-def stars_lead_to(machine: Machine, words: Set[str], wanted: Callable[[str], bool]) -> bool:
+def stars_lead_to(machine: Machine, words: Set[str], wanted: Wanted) -> bool:
     """The same of those words that are names which ``from module import *`` brings."""
     project, frame = machine.project, machine.module_frame
     modules = [_find(machine, line, frame) for line in machine.stars.get(frame, [])]

@@ -2,22 +2,29 @@
 
 Of its arguments nothing is known, and what it calls is looked at by itself. So a finding begins with what its own text
 says, or that of what it uses: a function to which it hands a tensor or a setting, a class that makes tensors, a
-variable of the module. A model that only puts together layers that begin nothing has nothing to be found in it.
+variable of the module. A model that only puts together layers that begin nothing has nothing to be found in it; and of
+tensors on the CPU something is found only in a module, which may be on a GPU, or beside what is on one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from collections.abc import Sequence as Many
+from functools import cache
+from typing import TypeAlias
 
 import libcst as cst
 
 from placement_lint.flow import imports, relevance
-from placement_lint.flow.beginnings import Text, read
+from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import Class, Const, External, Function, Imported, Pending, Value, alternatives
+from placement_lint.project.relevance import Wanted
 from placement_lint.source.wording import lines_of
+
+Sought: TypeAlias = Callable[[Said, bool], bool]
+"""Whether something is looked for, by what it says, and by whether it is a module."""
 
 # How deep in lists and dicts of the module something is looked for.
 _DEEPEST = 3
@@ -28,7 +35,7 @@ class Prospects:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._texts: dict[cst.CSTNode, Text] = {}
+        self._texts: dict[cst.CSTNode, Said] = {}
         frame = machine.module_frame
         # what the names of the module stand for, by whether other files define that
         self._here: dict[str, list[Value]] = {}
@@ -38,8 +45,9 @@ class Prospects:
             options = [option for _, option in alternatives(value)] if value is not None else []
             self._here[name] = [option for option in options if not isinstance(option, (Imported, Pending))]
             self._elsewhere[name] = [option for option in options if isinstance(option, (Imported, Pending))]
-        self._has_lengths = any(self._text(machine.definition(cls)).packs for cls in machine.classes)
-        self._beginnings = self._with_users({name for name in self._here if self._begins_by_itself(name)})
+        self._has_lengths = any(self._said(machine.definition(cls)).packs for cls in machine.classes)
+        # the names of the module by what is looked for, once it was
+        self._names: dict[Sought, Set[str]] = {}
 
     def promises(self, values: Many[Class | Function]) -> bool:
         """Whether something may be found by looking at a definition: a function, or a class with its methods."""
@@ -57,52 +65,59 @@ class Prospects:
     def _says_something(self, value: Class | Function) -> bool:
         """Whether it, or what it inherits, begins a finding, uses what does, or may refute one."""
         bases = list(_bases(value))
-        said = self._text(value.node if isinstance(value, Function) else self.machine.definition(value))
-        inherited = [self._text(self.machine.definition(base)).leaves_to(said) for base in bases]
-        said = Text("\n".join((said.code, *inherited))) if any(inherited) else said
-        return said.begins or said.tends or self._uses_a_beginning(said.words - {base.name for base in bases})
+        said = self._said(value.node if isinstance(value, Function) else self.machine.definition(value))
+        inherited = [self._said(self.machine.definition(base)).leaves_to(said) for base in bases]
+        said = Said("\n".join((*inherited, said.code))) if any(inherited) else said
+        is_module = isinstance(value, Class) and value.module
+        if said.begins or (said.is_of_cpu and (is_module or said.knows_of_gpu)):
+            return True
+        others = said.words - {value.name, *(base.name for base in bases)}
+        begins = _begins_in_module if is_module else _begins_beside_tensors if said.is_of_cpu else _begins
+        return self._uses(others, begins) or (said.tends and self._uses(others, _may_be_tended))
 
-    def _text(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Text:
+    def _said(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Said:
         if node not in self._texts:
             self._texts[node] = read(lines_of(node))
         return self._texts[node]
 
-    def _uses_a_beginning(self, words: Set[str]) -> bool:
-        return not words.isdisjoint(self._beginnings) or self._uses_one_of_elsewhere(words)
+    def _uses(self, words: Set[str], sought: Sought) -> bool:
+        if sought not in self._names:
+            self._names[sought] = self._with_users({name for name in self._here if self._is_wanted(name, sought)})
+        return not words.isdisjoint(self._names[sought]) or self._uses_one_of_elsewhere(words, sought)
 
-    def _uses_one_of_elsewhere(self, words: Set[str]) -> bool:
+    def _uses_one_of_elsewhere(self, words: Set[str], sought: Sought) -> bool:
         imported = (value for name in words & self._elsewhere.keys() for value in self._elsewhere[name])
-        if any(imports.leads_to(self.machine, value, words, _is_beginning) for value in imported):
+        if any(imports.leads_to(self.machine, value, words, _in_statement(sought)) for value in imported):
             return True
-        return imports.stars_lead_to(self.machine, words - self._here.keys(), _is_beginning)
+        return imports.stars_lead_to(self.machine, words - self._here.keys(), _in_statement(sought))
 
     # --- the names of the module ---------------------------------------------------------------------------
 
-    def _with_users(self, beginnings: set[str]) -> set[str]:
+    def _with_users(self, names: set[str]) -> set[str]:
         """And all functions of the module that use them, be it through others."""
         users = defaultdict[str, list[str]](list)
         for name, values in self._here.items():
             for value in values:
-                for word in self._text(value.node).words if isinstance(value, Function) else ():
+                for word in self._said(value.node).words if isinstance(value, Function) else ():
                     users[word].append(name)
-        waiting = list(beginnings)
+        waiting = list(names)
         while waiting:
-            new = set(users.pop(waiting.pop(), ())) - beginnings
-            beginnings |= new
+            new = set(users.pop(waiting.pop(), ())) - names
+            names |= new
             waiting.extend(new)
-        return beginnings
+        return names
 
-    def _begins_by_itself(self, name: str) -> bool:
-        return any(self._is_beginning(value) for value in self._here[name])
+    def _is_wanted(self, name: str, sought: Sought) -> bool:
+        return any(self._leads_to(value, sought) for value in self._here[name])
 
-    def _is_beginning(self, value: Value, depth: int = 0) -> bool:
+    def _leads_to(self, value: Value, sought: Sought, depth: int = 0) -> bool:
         """Whether a finding may begin where a value of the module is used."""
         if isinstance(value, Function):
-            said = self._text(value.node)
-            return said.begins or self._uses_one_of_elsewhere(said.words)
+            said = self._said(value.node)
+            return sought(said, False) or self._uses_one_of_elsewhere(said.words, sought)
         if isinstance(value, Class):
             definition = self.machine.definitions.get(value.id)
-            return definition is not None and _gives(self._text(definition), module=value.module)
+            return definition is not None and sought(self._said(definition), value.module)
         if isinstance(value, (External, Imported, Pending)):
             return False
         if isinstance(value, Const):
@@ -111,7 +126,7 @@ class Prospects:
         held = relevance.inside(self.machine, value) if depth < _DEEPEST else []
         if held is None:
             return relevance.decides(self.machine, value)
-        return any(self._is_beginning(each, depth + 1) for each in held)
+        return any(self._leads_to(each, sought, depth + 1) for each in held)
 
 
 def _bases(value: Value) -> Iterator[Class]:
@@ -122,15 +137,38 @@ def _bases(value: Value) -> Iterator[Class]:
             yield from _bases(base)
 
 
-def _is_beginning(statement: str) -> bool:
-    """The same of what a statement of another file defines."""
-    said = read(statement)
-    return _gives(said, module=said.is_class)
+# --- what is looked for --------------------------------------------------------------------------------------------
 
 
-def _gives(said: Text, module: bool) -> bool:
-    """Whether what is found may begin where it is used.
+def _begins(said: Said, is_module: bool) -> bool:
+    """Whether a finding may begin where it is used: a module itself is looked at with all that it may be given."""
+    return said.packs or said.hides if is_module else said.begins
 
-    A module is looked at by itself with all that it may be given. But it may give tensors, and tell what others are.
+
+def _begins_beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU: it may meet them with others."""
+    return _begins(said, is_module) or (said.places and not is_module)
+
+
+def _begins_in_module(said: Said, is_module: bool) -> bool:
+    """The same in a module, which may be on a GPU: it may give tensors that are on the CPU."""
+    return _begins(said, is_module) or (said.makes_tensors if is_module else said.is_of_cpu)
+
+
+def _may_be_tended(said: Said, is_module: bool) -> bool:
+    """Whether there may be something to be found about it that others refute by what they do with its attributes."""
+    return is_module and said.runs and (said.begins or said.is_of_cpu)
+
+
+@cache
+def _in_statement(sought: Sought) -> Wanted:
+    """The same of what a statement of another file defines, of which any class may be a module.
+
+    A function that makes tensors on the CPU may meet them with others in one that it calls.
     """
-    return said.makes_tensors or said.packs if module else said.begins
+
+    def is_wanted(statement: str) -> bool | None:
+        said = read(statement)
+        return sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
+
+    return is_wanted

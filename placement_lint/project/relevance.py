@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from placement_lint.project.index import Import, Lines, imported, walk
 from placement_lint.source.parsing import python_tree
@@ -41,6 +41,8 @@ def is_of_tensors(library: str) -> bool:
 
 
 Definition = tuple["Unit", Lines]
+Wanted: TypeAlias = Callable[[str], "bool | None"]
+"""Whether a definition is wanted, by its text; None where that hangs on what it uses."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Relevance:
 
     surroundings: Surroundings
     _known: dict[Definition, bool] = field(default_factory=dict)
-    _wanted: dict[Definition, bool] = field(default_factory=dict)
+    _wanted: dict[tuple[Definition, Wanted], bool | None] = field(default_factory=dict)
 
     def matters(self, unit: Unit, lines: Lines) -> bool:
         """Whether the statement, or something that its names lead to, speaks of devices, tensors or processes."""
@@ -90,7 +92,7 @@ class Relevance:
             self._known.update(dict.fromkeys((definition,) if matters else search.definitions, matters))
         return self._known[definition]
 
-    def leads_to(self, place: Place, name: str | None, words: frozenset[str], wanted: Callable[[str], bool]) -> bool:
+    def leads_to(self, place: Place, name: str | None, words: frozenset[str], wanted: Wanted) -> bool:
         """Whether a statement is wanted, by its text, that a name of a module leads to, or of the module itself.
 
         ``words`` are those of who uses it: what of a module they may be. What leads to a library for tensors, or to all
@@ -99,9 +101,9 @@ class Relevance:
         search = _Search(self.surroundings, {})
         if search.leads_from(place, name, Mentions(False, attributes=words)):
             return True
-        return any(self._is_wanted(definition, wanted) for definition in search.definitions)
+        return any(self._is_wanted(definition, wanted, search) for definition in search.each())
 
-    def stars_lead_to(self, places: Iterable[Place], words: frozenset[str], wanted: Callable[[str], bool]) -> bool:
+    def stars_lead_to(self, places: Iterable[Place], words: frozenset[str], wanted: Wanted) -> bool:
         """The same of those words that are names which ``from module import *`` brings from modules."""
         gathered = _gathered(self.surroundings, places)
         return any(
@@ -110,11 +112,14 @@ class Relevance:
             for name in words & unit.index.bindings.keys()
         )
 
-    def _is_wanted(self, definition: Definition, wanted: Callable[[str], bool]) -> bool:
-        if definition not in self._wanted:
+    def _is_wanted(self, definition: Definition, wanted: Wanted, search: _Search) -> bool:
+        if (definition, wanted) not in self._wanted:
             unit, lines = definition
-            self._wanted[definition] = wanted(unit.source(lines))
-        return self._wanted[definition]
+            self._wanted[definition, wanted] = wanted(unit.source(lines))
+        answer = self._wanted[definition, wanted]
+        if answer is None:
+            search.follow(definition)
+        return answer or False
 
 
 def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place, Unit]:
@@ -142,6 +147,20 @@ class _Search:
         self.asked: set[tuple[str, str, frozenset[str]]] = set()
         self.files: set[str] = set()
         self.waiting: list[Definition] = []
+
+    def each(self) -> Iterator[Definition]:
+        """The definitions that were found, and those that are while one looks at them."""
+        while self.waiting:
+            yield self.waiting.pop()
+
+    def follow(self, definition: Definition) -> None:
+        """Go on to what a definition's names lead to."""
+        unit, lines = definition
+        said = unit.mentions(lines)
+        for name in said.names:
+            self._is_concern(unit, name, said)
+        for line in said.imports:
+            self._leads_to_concern(unit, line, said)
 
     def meets_concern(self, first: Definition) -> bool:
         self._found(first)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import shutil
 import time
 from collections.abc import Collection
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -27,6 +29,34 @@ def findings(folder: Path) -> Collection[Finding]:
     return check_files(Selection(sorted(folder.rglob("*.py"))), Job(Settings(root=folder)), jobs=1).findings
 
 
+# Where nobody calls it: what a program's own statements do, that is, or nothing.
+UNCALLED = {
+    "function": "def main():\n{body}\n",
+    "method": "class Program:\n    def run(self):\n{body}\n",
+    "nowhere": "",
+}
+
+
+def uncalled_copy(folder: Path, copy: Path, form: str) -> Path:
+    """The same programs, with their definitions first and what they do where nobody calls it."""
+    shutil.copytree(folder, copy)
+    for path in copy.rglob("*.py"):
+        path.write_text(with_body_uncalled(path.read_text(), form))
+    return copy
+
+
+def with_body_uncalled(text: str, form: str) -> str:
+    definitions, body = [], []
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        is_definition = isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
+        decorators = getattr(node, "decorator_list", [])
+        first = min(each.lineno for each in (node, *decorators))
+        (definitions if is_definition else body).append("\n".join(lines[first - 1 : node.end_lineno]))
+    margin = " " * (4 * form.count(":") or 4)
+    return "\n".join((*definitions, form.format(body=indent("\n".join(body), margin)) if body else ""))
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_no_finding_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
@@ -35,19 +65,24 @@ def test_no_finding_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert findings(folder) == chosen
 
 
+@pytest.mark.parametrize("form", UNCALLED.values(), ids=UNCALLED)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_no_finding_is_lost_where_nobody_calls_it(
+    folder: Path, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = uncalled_copy(folder, tmp_path / folder.name, form)
+    test_no_finding_is_lost(copy, monkeypatch)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "def f(x): return x.to(d)",
         "def f(x): x.cuda()",
         "def f(x): return g(x, device='cuda:1')",
-        "def f(x): return x + torch.randn(3)",
-        "def f(x): return x + randn(3)",
-        "def f(x):\n    z = torch.tensor(\n        [len(x)]\n    )",
         "def f(m): return nn.DataParallel(m)",
         "def f(m): return Adam(m, optimizer)",
         "def f(m): m.requires_grad = False",
-        "def f(m): m.weight.data[0] = 1",
         "def f(a, b): return a.device == b.device",
         "def f(m): return m.module.weight",
         "def f(m): return torch.save(m.state_dict(), path)",
@@ -77,6 +112,17 @@ def test_no_finding_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
         """,
         """
         class M:
+            def __init__(self, count):
+                layers = []
+                for _ in range(count):
+                    layers.append(nn.Linear(3, 3))
+                self.layers = layers
+
+            def forward(self, x):
+                return self.layers[0](x)
+        """,
+        """
+        class M:
             def __init__(self):
                 self.layers = [make(n) for n in range(3)]
 
@@ -93,19 +139,53 @@ def test_a_finding_may_begin_with(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "def f(x): return x + torch.randn(3)",
+        "def f(x): return x + randn(3)",
+        "def f(x):\n    z = torch.tensor(\n        [len(x)]\n    )",
+        "def f(x): return x.cpu() + 1",
+        "def f(x): return torch.ones_like(x, device='cpu')",
+    ],
+)
+def test_tensors_are_on_the_cpu(text: str) -> None:
+    assert read(text).is_of_cpu
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return torch.zeros(3, device=x.device, dtype=x.dtype)",
+        "def f(n, **factory): return torch.zeros(n, **factory)",
+        "def f(rate, n): return [x.item() for x in torch.linspace(0, rate, n)]",
+        "class M:\n    def __init__(self):\n        self.register_buffer('w', torch.zeros(3))",
+        "def f(x): return np.zeros(3) + tf.ones(4) + random.randint(3)",
+    ],
+)
+def test_none_are_made_on_the_cpu(text: str) -> None:
+    assert not read(text).is_of_cpu
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "def f(x): return x.view(3).sum()",
         "def f(x):\n    '''Moves nothing to CUDA.'''\n    return x  # .cuda() is for others",
         "def f(x): return x.reshape('#', 3)",
         "def f(x, n): return [x[i] * 2 for i in range(n)]",
-        "def f(x): return torch.zeros(3, device=x.device, dtype=x.dtype)",
-        "def f(n, **factory): return torch.zeros(n, **factory)",
-        "def f(rate, n): return [x.item() for x in torch.linspace(0, rate, n)]",
         "def f(n): return nn.Sequential(*make([0.1] * n))",
         "def f(x, i): return nn.Sequential(x[g(i)] * 2)",
         "def f(n): return nn.Sequential(make([int(math.sqrt(n))] * 2))",
         "class M:\n    def __init__(self):\n        self.w = nn.Parameter(torch.zeros(3))",
-        "class M:\n    def __init__(self):\n        self.register_buffer('w', torch.zeros(3))",
         "class M:\n    def __init__(self):\n        self.seen = 0",
+        "def f(x, y): return x.to(y.device, torch.float32)",
+        "def f(x, n): return x.to(dtype=n).to(x.dtype)",
+        "def f(x): return x.shape if x.device.type == 'cuda' else 0",
+        "def f(p): return p.grad if p.requires_grad else None",
+        "def f(n): return nn.Sequential(*[Block(i) for i in range(n)])",
+        "class Lamb(torch.optim.Optimizer):\n    def step(self):\n        pass",
+        "class M:\n    def forward(self, x):\n        return pool(x, self.size, stride=self.stride)",
+        "class M:\n    def forward(self, x):\n        return nn.ReLU()(x) if self.a == x else x",
+        "class M:\n    def forward(self, x):\n        self.fused = True\n        return x",
+        "class M:\n    def __init__(self, n):\n        self.s = (n, 2)\n    def forward(self, x): return self.s",
         """
         class M:
             def reset(self, classes):
@@ -134,16 +214,18 @@ def test_no_finding_begins_with(text: str) -> None:
         f"def f(): return Sequential({'[' * 9_000}{']*2' * 9_000})",
         f"def f(): return Sequential({'[a] * 2, ' * 9_000})",
         f"class M:\n    def forward(self, x):\n        return {'self.a.b, ' * 9_000}",
+        f"class M:\n    def forward(self, x):\n        return self{'.a' * 90_000}",
+        f"class M:\n    def forward(self, x):\n        return [{'self.a: b.device, ' * 9_000}]",
+        f"class M:\n    def forward(self, x):\n        {'self.a = b; ' * 9_000}",
         f"class M:\n    def __init__(self):\n        self.font = '{'a' * 200_000}'",
     ],
-    ids=["nested", "repeated", "attributes", "data"],
+    ids=["nested", "repeated", "attributes", "chained", "annotated", "assigned", "data"],
 )
 def test_long_lines_are_read_in_a_moment(text: str) -> None:
     """Time that grows with the square of a line's length would be seconds."""
     began = time.process_time()
     said = read(text)
-    for ask in (lambda: said.begins, lambda: said.tends, lambda: said.leaves_to(said)):
-        ask()
+    assert [said.begins, said.is_of_cpu, said.tends, said.hides, said.leaves_to(said)]
     assert time.process_time() - began < 1
 
 
