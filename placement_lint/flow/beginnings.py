@@ -173,7 +173,7 @@ class Said(Text):
             or any(_BEGINS_WHERE[word].search(self.code) for word in self.words & _BEGINS_WHERE.keys())
             or (self.has("Parameter") and any(map(self._is_derived, _PARAMETER.finditer(self.code))))
             or (self.has(*_REGISTERING) and any(map(self._may_repeat_layers, _REPEATED.finditer(self.code))))
-            or (self.runs and self._changes_in_forward)
+            or self.changes_in_forward
         )
 
     @cached_property
@@ -265,9 +265,11 @@ class Said(Text):
         words = words_of(before)
         return before.endswith((")", "]")) or (bool(words) and before.endswith(words[-1]) and not iskeyword(words[-1]))
 
-    @property
-    def _changes_in_forward(self) -> bool:
+    @cached_property
+    def changes_in_forward(self) -> bool:
         """Whether a forward changes its module, makes one, or may use some that only a plain list or dict has."""
+        if not self.runs:
+            return False
         reached = self.reached_from(_FORWARDS)
         if any(_MAKES.search(each) is not None or _CHANGES.search(outline(each)) is not None for each in reached):
             return True

@@ -49,9 +49,15 @@ class Prospects:
         # the names of the module by what is looked for, once it was
         self._names: dict[Sought, Set[str]] = {}
 
-    def promises(self, values: Many[Class | Function]) -> bool:
-        """Whether something may be found by looking at a definition: a function, or a class with its methods."""
-        return self._is_inside_another(values) or self._hands_lengths_on(values[0]) or self._says_something(values[0])
+    def promising(self, values: Many[Class | Function]) -> Many[Class | Function]:
+        """What there is to look at of a definition: of a function, or of a class with its methods."""
+        first, *methods = values
+        if self._is_inside_another(values) or self._hands_lengths_on(first):
+            return values
+        said = self._with_inherited(first)
+        if not self._promises(said, first):
+            return ()
+        return (first, *self._promising_methods(said, first, methods)) if methods else values
 
     def _is_inside_another(self, values: Many[Class | Function]) -> bool:
         """Whether it is in a function, which may have begun something already."""
@@ -62,18 +68,27 @@ class Prospects:
         """Whether it may tell which inputs of modules are lengths, and so on the CPU."""
         return self._has_lengths and isinstance(value, Class) and value.module
 
-    def _says_something(self, value: Class | Function) -> bool:
-        """Whether it, or what it inherits, begins a finding, uses what does, or may refute one."""
-        bases = list(_bases(value))
+    def _with_inherited(self, value: Class | Function) -> Said:
+        """What a definition says, and a class inherits."""
         said = self._said(value.node if isinstance(value, Function) else self.machine.definition(value))
-        inherited = [self._said(self.machine.definition(base)).leaves_to(said) for base in bases]
-        said = Said("\n".join((*inherited, said.code))) if any(inherited) else said
+        inherited = [self._said(self.machine.definition(base)).leaves_to(said) for base in _bases(value)]
+        return Said("\n".join((*inherited, said.code))) if any(inherited) else said
+
+    def _promises(self, said: Said, value: Class | Function) -> bool:
+        """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
         is_module = isinstance(value, Class) and value.module
         if said.begins or (said.is_of_cpu and (is_module or said.knows_of_gpu)):
             return True
-        others = said.words - {value.name, *(base.name for base in bases)}
+        others = said.words - {value.name, *(base.name for base in _bases(value))}
         begins = _begins_in_module if is_module else _begins_beside_tensors if said.is_of_cpu else _begins
         return self._uses(others, begins) or (said.tends and self._uses(others, _may_be_tended))
+
+    def _promising_methods(self, said: Said, cls: Class | Function, methods: Many[Class | Function]) -> Many[Function]:
+        """All, unless nothing is begun before they run: what others do of them makes no difference then."""
+        known = [method for method in methods if isinstance(method, Function)]
+        if said.changes_in_forward or self._promises(Said(said.before_methods), cls):
+            return known
+        return [each for each in known if self._promises(Said(said.run_by(each.name)), cls)] or known
 
     def _said(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Said:
         if node not in self._texts:

@@ -10,7 +10,10 @@ from typing import TypeVar
 _WORD = re.compile(r"[^\W\d]\w*")
 _BRACKET = re.compile(r"(?P<open>[(\[{])|[)\]}]")
 _CLASS = re.compile(r"(?:@.*\s+)*class\b")
-_METHOD = re.compile(r"^(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)", re.MULTILINE)
+# With its decorators, as far as each of them stands in one line.
+_METHOD = re.compile(
+    r"(?:^[ \t]+@.*\n(?:[ \t]*\n)*)*^(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)", re.MULTILINE
+)
 _OWN = re.compile(r"\bself\.(\w+)")
 # Comments, docstrings and messages; what is inside an f-string is code.
 _PROSE = re.compile(
@@ -111,3 +114,14 @@ class Text:
                 reached[name] = self.methods[name]
                 waiting += attributes_of_self(self.methods[name])
         return reached.values()
+
+    def run_by(self, method: str) -> str:
+        """What runs when a method is called."""
+        return "\n".join(self.reached_from((method,)))
+
+    @property
+    def before_methods(self) -> str:
+        """What has run before any other method does: what stands before all of them, and ``__init__``."""
+        first = _METHOD.search(self.code)
+        head = self.code[: first.start()] if first is not None else self.code
+        return "\n".join((head, *self.reached_from(("__init__",))))

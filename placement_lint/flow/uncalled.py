@@ -35,26 +35,27 @@ def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None) -> 
     look = outcomes.begin() if outcomes is not None else _look
     prospects = Prospects(machine)
     for definition, values, work in _uncalled(machine):
-        if prospects.promises(values):
-            look(machine, definition, values, work)
+        promising = prospects.promising(values)
+        if promising:
+            look(machine, definition, promising, partial(work, machine, *promising))
         elif outcomes is not None:
             outcomes.pass_over(definition)
     if outcomes is not None:
         outcomes.end()
 
 
-def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Function], Callable[[], None]]]:
-    """The definitions, with what each consists of and how to look at it: of classes their methods that nobody calls.
+def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Function], Callable[..., None]]]:
+    """The definitions, with what each consists of and how to look at that: of classes their methods that nobody calls.
 
     Looking at one may call others, which then are none of them.
     """
     for cls in list(machine.classes):
         methods = _uncalled_methods(machine, cls)
         if methods:
-            yield machine.definition(cls), (cls, *methods), partial(_look_at_class, machine, cls, methods)
+            yield machine.definition(cls), (cls, *methods), _look_at_class
     for node, function in list(machine.functions.items()):
         if node not in machine.called and isinstance(node, cst.FunctionDef):
-            yield node, (function,), partial(_look_at_function, machine, function)
+            yield node, (function,), _look_at_function
 
 
 def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look: Callable[[], None]) -> None:
@@ -92,7 +93,7 @@ def _uncalled_methods(machine: Machine, cls: Class) -> list[Function]:
     return [method for method in methods if method.node not in machine.called]
 
 
-def _look_at_class(machine: Machine, cls: Class, methods: Many[Function]) -> None:
+def _look_at_class(machine: Machine, cls: Class, *methods: Function) -> None:
     with _by_itself(machine):
         instance = _bare_instance(machine, cls)
         for method in methods:

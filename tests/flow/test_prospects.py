@@ -61,7 +61,7 @@ def with_body_uncalled(text: str, form: str) -> str:
 def test_no_finding_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     chosen = findings(folder)
-    monkeypatch.setattr(Prospects, "promises", lambda *_: True)
+    monkeypatch.setattr(Prospects, "promising", lambda _, values: values)
     assert findings(folder) == chosen
 
 
@@ -245,7 +245,7 @@ def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypat
     monkeypatch.setattr(
         uncalled,
         "_look_at_class",
-        lambda machine, cls, methods: (looked.append(cls.name), look_at_class(machine, cls, methods)),
+        lambda machine, cls, *methods: (looked.append(cls.name), look_at_class(machine, cls, *methods)),
     )
     model = """
     from torch import nn

@@ -90,9 +90,9 @@ class Looks:
         self.names: set[str] = set()
         look_at_class, look_at_function = uncalled._look_at_class, uncalled._look_at_function
 
-        def at_class(machine: Machine, cls: Class, methods: list[Function]) -> None:
+        def at_class(machine: Machine, cls: Class, *methods: Function) -> None:
             self.names.add(cls.name)
-            look_at_class(machine, cls, methods)
+            look_at_class(machine, cls, *methods)
 
         def at_function(machine: Machine, function: Function) -> None:
             self.names.add(function.name)
@@ -104,7 +104,7 @@ class Looks:
 
 def looked_at(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> set[str]:
     """The definitions that are looked at when a text, seen twice before, has changed."""
-    patch.setattr(prospects.Prospects, "promises", lambda *_: True)
+    patch.setattr(prospects.Prospects, "promising", lambda _, values: values)
     worker = Worker()
     for _ in range(2):
         analysed(worker, tmp_path / "train.py", text)
@@ -184,7 +184,7 @@ def test_a_keystroke_in_main_looks_at_no_definition_again(tmp_path: Path, monkey
 
 
 def test_only_definitions_of_the_last_text_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prospects.Prospects, "promises", lambda *_: True)
+    monkeypatch.setattr(prospects.Prospects, "promising", lambda _, values: values)
     worker = Worker()
     path = tmp_path / "train.py"
     for text in (MODEL, MODEL, "import torch\n", MODEL.partition("class Net")[0]):
