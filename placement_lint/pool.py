@@ -12,6 +12,8 @@ from placement_lint.checker import Checker
 from placement_lint.results import Checked, Crash, Job
 
 BATCH_BYTES = 2**17
+# So many objects more than there were, and the collector looks for garbage among them: a check leaves none behind.
+_NEWS = 200_000
 Batch = tuple[str, ...]
 
 _checkers: list[Checker] = []  # the one of this worker process
@@ -59,6 +61,7 @@ def _pool(workers: int, job: Job) -> ProcessPoolExecutor:
 def _start_worker(job: Job) -> None:
     _checkers.append(Checker(job))
     gc.freeze()  # what is there now, stays: the collector need not look at it again and again
+    gc.set_threshold(_NEWS)
 
 
 def _check(batch: Batch) -> list[Checked]:
