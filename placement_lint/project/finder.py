@@ -38,7 +38,7 @@ _UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files a process keeps, and of how many letters the statements are that it keeps parsed: forty bytes each.
-_UNITS, _LETTERS = 1024, 2_000_000
+_UNITS, _LETTERS = 1024, 1_000_000
 
 
 def digest(data: bytes) -> str:
