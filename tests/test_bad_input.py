@@ -34,9 +34,12 @@ def check(*arguments: str, form: str = "concise") -> subprocess.CompletedProcess
         ("x = " + "-" * 200_000 + "1\n", "nested too deeply"),
         ("  x = 1\n", "unexpected indent"),
         ("x = '\n", "unterminated string"),
+        ('"""\ncd C:\\Users\n"""\n', "truncated \\UXXXXXXXX escape"),
+        ("x = b'\\x1'\n", "invalid \\x escape"),
+        ("x = b'\u00e9'\n", "bytes can only contain ASCII"),
         ("".join(" " * depth + "if x:\n" for depth in range(150)) + " " * 150 + "pass\n", "too many"),
     ],
-    ids=["syntax", "python2", "null", "brackets", "minuses", "indent", "string", "blocks"],
+    ids=["syntax", "python2", "null", "brackets", "minuses", "indent", "string", "escape", "bytes", "ascii", "blocks"],
 )
 def test_unparsable_text(write: Write, imports: str, text: str, words: str) -> None:
     write("good.py", "x = 1\n")

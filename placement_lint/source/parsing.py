@@ -21,6 +21,8 @@ MOST_NESTED_NODES = 1500
 TOO_DEEP = "an expression is nested too deeply to be analysed"
 _BOM = "\ufeff"
 PLACE = re.compile(r"error at (\d+):(\d+)")
+# What no version of Python takes, and libcst does not look at: the inside of literals.
+_IN_LITERALS = ("(unicode error)", "(value error)", "bytes can only contain ASCII")
 
 
 def read(text: str) -> cst.Module:
@@ -66,12 +68,16 @@ def syntax_error(text: str) -> Unreadable | None:
     try:
         python_tree(text)
     except SyntaxError as error:
-        return Unreadable(f"{error.msg}", error.lineno or 1, max(error.offset or 1, 1))
+        return _refused(error)
     except (RecursionError, MemoryError):
         return Unreadable(TOO_DEEP)
     except ValueError as error:
         return Unreadable(str(error))
     return None
+
+
+def _refused(error: SyntaxError) -> Unreadable:
+    return Unreadable(error.msg, error.lineno or 1, max(error.offset or 1, 1))
 
 
 def python_tree(text: str) -> ast.Module:
@@ -91,9 +97,14 @@ def _tree_within_reach(text: str) -> ast.Module | None:
     """Python's own tree, if it has one; what would take libcst's parser minutes, or its process's stack, is refused."""
     try:
         tree = python_tree(text)
-    except (SyntaxError, ValueError):
+    except SyntaxError as error:
+        if error.msg.startswith(_IN_LITERALS):
+            raise _refused(error) from None
         refuse_nested_brackets(text)
         return None  # the parser will say so, or knows newer syntax than the running Python
+    except ValueError:
+        refuse_nested_brackets(text)
+        return None
     except (RecursionError, MemoryError):
         raise Unreadable(TOO_DEEP) from None
     nesting, node = _deepest(tree)
