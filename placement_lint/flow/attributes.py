@@ -85,8 +85,9 @@ from placement_lint.flow.vocabulary import (
     GRAD_FLAGS,
     ITEM_TYPES,
     MODEL_OUTPUTS,
-    MODULE_ATTRIBUTES,
+    MODULE_METHODS,
     PARTS_OF_MODELS,
+    WRAPPER_FIELDS,
 )
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
@@ -224,7 +225,19 @@ def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Att
     if name == "module" or not wrappers.has_attribute(wrapper, name):
         found = wrappers.read_attribute(machine, wrapper, name, node, machine.text(node.value))
         return found if found is not None else machine.fresh(name)
+    if name == "training":
+        return _mode(machine, node)
+    if name == "device":
+        # ``next(iter(self._module_parameters)).device`` (DistributedDataParallel.__init__)
+        return modules.place_of(machine, wrapper)
+    if name in WRAPPER_FIELDS:
+        return machine.part(wrapper.id, name, node, wrapper)
     return Bound(wrapper, name, node=node)
+
+
+def _mode(machine: Machine, node: cst.Attribute) -> Value:
+    machine.mode = machine.mode or machine.fresh(node, "bool")
+    return machine.mode
 
 
 def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attribute) -> Value:
@@ -235,9 +248,8 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
             return machine.fresh(name)
     if name == "training":
-        machine.mode = machine.mode or machine.fresh(node, "bool")
-        return machine.mode
-    if name in MODULE_ATTRIBUTES - {"module", "device"} or name in CONTAINER_METHODS:
+        return _mode(machine, node)
+    if name in MODULE_METHODS or name in CONTAINER_METHODS:
         return Bound(module, name, node=node)
     if isinstance(module.cls, External) and name in ("weight", "bias"):
         return _weight(machine, module, name)
@@ -312,7 +324,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
             wrapped = machine.wraps_here(owner.id)
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped))
             return machine.fresh(name)
-        if name in MODULE_ATTRIBUTES - {"module", "device"}:
+        if name in MODULE_METHODS:
             return Bound(owner, name, node=node)
     if name in _MODULE_EVIDENCE:
         modules.treat_as_module(machine, owner)

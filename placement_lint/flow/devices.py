@@ -15,6 +15,7 @@ from placement_lint.flow.values import (
     TRUE,
     Const,
     Device,
+    External,
     Place,
     Symbol,
     Tensor,
@@ -53,6 +54,12 @@ def as_place(value: Value) -> Place | None:
         if type(value.value) is int:
             return Device("cuda", value.value)
     return None
+
+
+def target_place(machine: Machine, value: Value) -> Place | None:
+    """The place that something is moved to; unknown where a value names it of which the analysis lost track."""
+    place = as_place(value)
+    return place if place is not None or isinstance(value, (Const, External, Symbol)) else machine.fresh()
 
 
 def used_as_device(machine: Machine, value: Symbol) -> None:

@@ -18,7 +18,7 @@ from placement_lint.flow.arrivals import arrive
 from placement_lint.flow.classes import find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
-from placement_lint.flow.devices import as_place, default_place
+from placement_lint.flow.devices import as_place, default_place, target_place
 from placement_lint.flow.events import Operand, UnregisteredUsed
 from placement_lint.flow.machine import Below, Children, Machine
 from placement_lint.flow.names import spelled
@@ -351,7 +351,7 @@ def move(machine: Machine, module: Object | Symbol, target: Value, note_node: cs
 
 
 def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CSTNode) -> Value:
-    place = as_place(target)
+    place = target_place(machine, target)
     if place is None:
         return NONE
     place = arrive(machine, place, node)

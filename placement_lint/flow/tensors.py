@@ -28,7 +28,7 @@ from placement_lint.flow.arrivals import arrive, meet
 from placement_lint.flow.condition import ALWAYS, MANY_GPUS, ONE_GPU, answered, machines
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
-from placement_lint.flow.devices import as_place, default_place, place_of_default_type, resolve
+from placement_lint.flow.devices import as_place, default_place, place_of_default_type, resolve, target_place
 from placement_lint.flow.events import (
     DevicesMixed,
     GradientOfCopyRead,
@@ -538,7 +538,7 @@ _FIELDS = {"values": "sort", "indices": "argmax"}
 
 def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how: str) -> Value:
     """The tensor on another device: itself where it is there already."""
-    place = as_place(target)
+    place = target_place(machine, target)
     if place is None:
         converted = Lost(".to(dtype)", node, tensor.place, tensor.uid)
         return replace(tensor, lost=converted) if _converts(tensor, target) else tensor

@@ -372,10 +372,16 @@ WRAPPERS = {
     "torch.nn.parallel.DistributedDataParallel": "DistributedDataParallel",
 }
 
-# What reads ``w.name`` on a wrapper without AttributeError: nn.Module's own attributes and the wrapper's.
-MODULE_ATTRIBUTES = {
-    "module", "device_ids", "output_device", "dim", "src_device_obj", "device_type", "training", "forward",
-    "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children",
+# What a wrapper holds beside the module that it wraps (torch/nn/parallel/data_parallel.py, distributed.py).
+WRAPPER_FIELDS = {
+    "device", "device_ids", "output_device", "dim", "src_device_obj", "device_type", "device_mesh", "process_group",
+    "bucket_bytes_cap", "find_unused_parameters", "broadcast_buffers", "require_backward_grad_sync",
+    "require_forward_param_sync", "logger", "reducer", "will_sync_module_buffers", "static_graph",
+    "gradient_as_bucket_view", "is_multi_device_module", "mixed_precision",
+}  # fmt: skip
+# The methods of nn.Module and of the wrappers, and what of nn.Module nobody asks for.
+MODULE_METHODS = {
+    "forward", "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children",
     "named_children", "state_dict", "load_state_dict", "train", "eval", "to", "cuda", "cpu", "xpu", "ipu", "mtia",
     "to_empty", "half", "float", "double", "bfloat16", "type", "zero_grad", "requires_grad_", "apply", "add_module",
     "register_module", "register_parameter", "register_buffer", "get_submodule", "set_submodule", "get_parameter",
@@ -384,12 +390,11 @@ MODULE_ATTRIBUTES = {
     "register_state_dict_post_hook", "register_load_state_dict_pre_hook",
     "register_load_state_dict_post_hook", "share_memory", "extra_repr", "compile", "get_extra_state",
     "set_extra_state", "dump_patches", "call_super_init", "T_destination", "_modules", "_parameters", "_buffers",
-    "replicate", "scatter", "parallel_apply", "gather", "no_sync", "join", "register_comm_hook", "process_group",
-    "bucket_bytes_cap", "find_unused_parameters", "broadcast_buffers", "require_backward_grad_sync",
-    "require_forward_param_sync", "logger", "reducer", "will_sync_module_buffers", "static_graph",
-    "gradient_as_bucket_view", "forward_sync_buffers", "is_multi_device_module", "_set_static_graph",
-    "mixed_precision", "device_mesh", "device",
+    "replicate", "scatter", "parallel_apply", "gather", "no_sync", "join", "register_comm_hook",
+    "forward_sync_buffers", "_set_static_graph",
 }  # fmt: skip
+# What reads ``w.name`` on a wrapper without AttributeError.
+MODULE_ATTRIBUTES = WRAPPER_FIELDS | MODULE_METHODS | {"module", "training"}
 # DistributedDataParallel sets ``self.device``; DataParallel does not.
 MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
 

@@ -323,6 +323,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "parameter_list_of_tensors": {"stray": "cuda"},
         "classmethod_builds": {"stray": "cuda"},
         "grid": {"stray": "cuda"},
+        "wrapper_device": {"stray": "cuda"},
+        "data_parallel_fields": {"stray": "cuda"},
     },
     "optimizer-before-materialize": {
         "built_afterwards": REPAIRED,
