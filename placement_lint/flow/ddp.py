@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import modules, optimizers, outsiders
+from placement_lint.flow import modules, optimizers, outsiders, ranks
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
@@ -62,6 +62,7 @@ def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments
     if ids not in (None, NONE) and modules.place_of(machine, inner) == CPU:
         # The constructor refuses it.
         return
+    ranks.needs_group(machine)
     machine.in_ddp.append(wrapper)
     for name in ("find_unused_parameters", "static_graph"):
         if arguments.keyword(name) not in (None, FALSE):

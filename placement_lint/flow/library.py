@@ -810,6 +810,7 @@ def _handlers() -> dict[str, Handler]:
         "dataclasses.field": _field,
         "torch.cuda.device": _device_context,
         "torch.distributed.init_process_group": ranks.join,
+        "torch.distributed.destroy_process_group": ranks.leave,
         **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, ranks.collective),
         **dict.fromkeys(REDUCTIONS_OVER_RANKS, _reduce_over_ranks),
         **dict.fromkeys(CUDA_INITIALISERS, _touch),

@@ -14,7 +14,7 @@ from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ParallelInGroup, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import name_of, spelled
-from placement_lint.flow.values import TRUE, Const, Device, Object, Symbol, Value
+from placement_lint.flow.values import Const, Device, Object, Symbol, Value
 from placement_lint.rule import Note
 
 
@@ -31,8 +31,7 @@ class Parallel:
 
 
 def is_initialised(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    joined = ranks.joined(machine) is not None
-    return TRUE if joined else machine.part(machine.module_frame, ("call", name), node)
+    return ranks.has_group(machine, machine.part(machine.module_frame, ("call", name), node))
 
 
 def asked(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

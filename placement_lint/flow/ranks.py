@@ -8,18 +8,32 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, Answers, machines
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, Answers, Condition, machines
 from placement_lint.flow.devices import current
 from placement_lint.flow.events import CurrentDeviceUnset, GlobalRankUsed, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import spelled
-from placement_lint.flow.values import NONE, TRUE, Const, Device, Fact, Place, Symbol, Value, alternatives
+from placement_lint.flow.values import (
+    ABSENT,
+    FALSE,
+    NONE,
+    TRUE,
+    Const,
+    Device,
+    Fact,
+    Place,
+    Symbol,
+    Value,
+    alternatives,
+)
 from placement_lint.rule import Note
 
 # A cell of the module frame: the process group of this process.
 _GROUP = "#process group"
 # The same where it is the only process of its group.
 _ALONE = "#alone"
+# Whether the process has a group at all.
+_INITIALISED = "#initialised"
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,7 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     if alone:
         machine.write(machine.module_frame, _ALONE, TRUE)
     backend = arguments.get(0, "backend") or NONE
+    needs_group(machine)
 
     def start(chosen: Value) -> Value:
         if chosen == Const("nccl"):
@@ -60,6 +75,38 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return NONE
 
     return machine.lift(start, backend)
+
+
+def needs_group(machine: Machine) -> None:
+    """Past this point the process has a process group: what runs here makes it, or raises without one."""
+    machine.write(machine.module_frame, _INITIALISED, TRUE)
+
+
+def leave(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dist.destroy_process_group()``"""
+    machine.write(machine.module_frame, _INITIALISED, FALSE)
+    return NONE
+
+
+def has_group(machine: Machine, asked: Symbol) -> Value:
+    """``dist.is_initialized()``: what is ``asked`` here, as long as nothing tells.
+
+    A program that joins a group on some paths has none on the others, unless it joins where it finds none.
+    """
+    seen = machine.store.read(machine.module_frame, _INITIALISED)
+    if seen is None:
+        return asked
+
+    def known(guard: Condition, option: Value) -> Value:
+        if option is not ABSENT:
+            return option
+        return asked if machine.standalone or _hangs_on(guard, asked) else FALSE
+
+    return machine.either([(guard, known(guard, option)) for guard, option in alternatives(seen)])
+
+
+def _hangs_on(condition: Condition, asked: Symbol) -> bool:
+    return any(answer.question.subject == asked for cube in condition.cubes for answer in cube.answers)
 
 
 def is_alone(machine: Machine) -> bool:

@@ -206,6 +206,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "set_elsewhere": {"set_device": True},
     },
     "module-attribute-on-unwrapped": {
+        "asks_for_group": {"wrapper": "DataParallel"},
         "getattr": REPAIRED,
         "implied": {"wrapper": "DataParallel"},
         "list_of_gpus": {"wrapper": "DataParallel"},
