@@ -127,6 +127,7 @@ def test_the_findings_are_those_of_a_tree_with_all_layout() -> None:
         "print(f'{a!r:>{width}} {(b)}' f\"{c['k']}\", d)\n",
         "x = (\n    f'{a} {a}'\n    f'{a.b(c)} {{a}} {a.b}'\n)\n",
         "f'{x=}'; rf'{a}\\d'\n",
+        "f'{a[b, c]}'\n",
     ],
 )
 def test_the_expressions_in_strings_are_worded_as_they_are(text: str) -> None:
@@ -162,6 +163,7 @@ def test_places_count_characters(newline: str) -> None:
     "text",
     [
         "match x:\n    case 1:\n        pass\n",
+        "def f():\n    match x:\n        case 1:\n            pass\n",
         "try:\n    pass\nexcept* E:\n    pass\n",
         "\ufeffx = 1\n",
         f"x = {'9' * 5000}",
@@ -169,6 +171,17 @@ def test_places_count_characters(newline: str) -> None:
 )
 def test_what_is_rare_is_left_to_libcst(text: str) -> None:
     assert not isinstance(read(text), Abstract)
+
+
+def test_a_number_is_read_that_is_too_long_for_decimals() -> None:
+    text = f"x = 0x{'f' * 5000}\n"
+    assert list(pairs(read(text), parse(text)))
+
+
+def test_what_is_in_a_function_is_made_once() -> None:
+    function = read("def f():\n    pass\n").body[0]
+    assert function.body is function.body
+    assert not hasattr(function, "bodies")
 
 
 def test_what_libcst_alone_refuses_is_read_all_the_same() -> None:

@@ -8,7 +8,7 @@ it remembers the node of Python's own tree that it was made of, which has lines 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
@@ -29,6 +29,15 @@ class Abstract:
     origin: ast.AST
     kind: type[cst.CSTNode]
     kept: tuple[str, ...]
+    later: Mapping[str, Callable[[Layout, Any], Any]]
+
+    def __getattr__(self, name: str) -> Any:
+        """The content of a field that nobody has asked for yet."""
+        if name not in self.later:
+            raise AttributeError(name)
+        content = self.later[name](self.layout, self.origin)
+        getattr(self.kind, name).__set__(self, content)
+        return content
 
     def with_changes(self, **changes: Any) -> cst.CSTNode:
         """A node of libcst's own with other content; whatever is abstract in it is written as it was."""
@@ -45,13 +54,14 @@ ABSTRACT: dict[type[cst.CSTNode], type[cst.CSTNode]] = {}
 """The abstract nodes' types, by the kinds of libcst that they are of."""
 
 
-def maker(kind: type[Kind], *kept: str) -> Callable[..., Kind]:
+def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -> Callable[..., Kind]:
     """What makes abstract nodes of a kind, from a layout, an origin, and the content of the fields that are kept.
 
     It fills the slots of a node directly: libcst's constructors check what is known to be right, which takes longer.
+    What a field has ``later`` is made of the layout and the origin when it is first asked for.
     """
-    defaults = {name: value for name, value in _defaults(kind).items() if name not in kept}
-    own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": kept}
+    defaults = {name: value for name, value in _defaults(kind).items() if name not in {*kept, *later}}
+    own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": (*kept, *later), "later": later}
     abstract: Any = type(kind.__name__, (Abstract, kind), {**defaults, **own})
     ABSTRACT[kind] = abstract
     return _compiled(abstract, ("layout", "origin", *kept))

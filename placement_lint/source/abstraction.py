@@ -1,6 +1,7 @@
 """From Python's own tree of a text to the abstract nodes of libcst's kinds.
 
-What is rare has no entry here (``match``, ``except*``, type parameters): libcst reads a text that has it.
+What is rare has no entry here (``match``, ``except*``, type parameters): libcst reads a text that has it. What is in a
+function is made when somebody looks into it: most functions of a text are never run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import libcst as cst
 
 from placement_lint.source.abstract import ABSTRACT, maker
-from placement_lint.source.layout import Layout
+from placement_lint.source.layout import Layout, Unplaced
 
 Handler = TypeVar("Handler")
 
@@ -22,21 +23,14 @@ def by_kind(table: Mapping[type, Handler]) -> dict[type, Handler]:
     return {**table, **{ABSTRACT[kind]: handler for kind, handler in table.items() if kind in ABSTRACT}}
 
 
-class Beyond(Exception):
-    """A text that only libcst reads."""
-
-
 def abstracted(tree: ast.Module, text: str) -> cst.Module:
-    """The abstract tree of a text, from Python's own; raises :class:`Beyond` where that cannot be."""
+    """The abstract tree of a text, from Python's own in which there are no other than these :data:`KINDS`."""
     layout = Layout(text, tree)
     return _MODULE(layout, tree, _lines(layout, tree.body))
 
 
 def _expression(layout: Layout, node: ast.AST) -> Any:
-    make = _EXPRESSIONS.get(type(node))
-    if make is None:
-        raise Beyond
-    return make(layout, node)
+    return _EXPRESSIONS[type(node)](layout, node)
 
 
 def _optional(layout: Layout, node: ast.AST | None) -> Any:
@@ -88,7 +82,7 @@ def _constant(layout: Layout, node: ast.Constant) -> cst.BaseExpression:
     try:
         text = repr(node.value)
     except ValueError:  # a number too long to be written in decimals
-        raise Beyond from None
+        text = format(node.value, "#x")
     return _LITERALS[type(node.value)](layout, node, text.replace(_INFINITE, "1e999") if _is_number(node) else text)
 
 
@@ -107,8 +101,7 @@ def _parts(layout: Layout, node: ast.JoinedStr) -> list[cst.BaseFormattedStringC
 def _part(layout: Layout, node: ast.expr) -> cst.BaseFormattedStringContent:
     if isinstance(node, ast.Constant):
         return _FORMATTED_TEXT(layout, node, node.value)
-    if not isinstance(node, ast.FormattedValue):
-        raise Beyond
+    assert isinstance(node, ast.FormattedValue)
     specification = _parts(layout, node.format_spec) if isinstance(node.format_spec, ast.JoinedStr) else None
     return _FORMATTED_VALUE(layout, node, _expression(layout, node.value), specification)
 
@@ -326,8 +319,11 @@ def _is_one(layout: Layout, node: ast.Tuple) -> bool:
     """Whether a tuple between brackets is in parentheses of its own: ``x[(1, 2)]``, not ``x[1, 2]``."""
     if not node.elts:
         return True
-    begin, _ = layout.span(node)
-    return layout.text[begin] == "(" and layout.grouped(layout.span(node.elts[0]))[0] > begin
+    try:
+        begin, _ = layout.span(node)
+        return layout.text[begin] == "(" and layout.grouped(layout.span(node.elts[0]))[0] > begin
+    except Unplaced:  # in an f-string, where both mean the same
+        return False
 
 
 def _item(layout: Layout, node: ast.expr) -> cst.SubscriptElement:
@@ -390,7 +386,15 @@ _PARAMETERS = maker(cst.Parameters, "params", "star_arg", "kwonly_params", "star
 _PARAMETER = maker(cst.Param, "name", "annotation", "default", "star")
 _ANNOTATION = maker(cst.Annotation, "annotation")
 _BARE_STAR = cst.ParamStar()
-_FUNCTION = maker(cst.FunctionDef, "name", "params", "body", "decorators", "returns", "asynchronous")
+_FUNCTION = maker(
+    cst.FunctionDef,
+    "name",
+    "params",
+    "decorators",
+    "returns",
+    "asynchronous",
+    body=lambda layout, node: _block(layout, node.body),
+)
 _CLASS = maker(cst.ClassDef, "name", "body", "bases", "keywords", "decorators")
 _DECORATOR = maker(cst.Decorator, "decorator")
 
@@ -427,13 +431,11 @@ def _annotation(layout: Layout, node: ast.expr | None) -> cst.Annotation | None:
 
 
 def _function(layout: Layout, node: ast.FunctionDef | ast.AsyncFunctionDef) -> cst.FunctionDef:
-    _refuse_type_parameters(node)
     return _FUNCTION(
         layout,
         node,
         _NAME(layout, node, node.name),
         _parameters(layout, node.args),
-        _block(layout, node.body),
         _decorators(layout, node.decorator_list),
         _annotation(layout, node.returns),
         _asynchronous(isinstance(node, ast.AsyncFunctionDef)),
@@ -441,7 +443,6 @@ def _function(layout: Layout, node: ast.FunctionDef | ast.AsyncFunctionDef) -> c
 
 
 def _class(layout: Layout, node: ast.ClassDef) -> cst.ClassDef:
-    _refuse_type_parameters(node)
     arguments = _arguments(layout, node.bases, node.keywords)
     return _CLASS(
         layout,
@@ -452,11 +453,6 @@ def _class(layout: Layout, node: ast.ClassDef) -> cst.ClassDef:
         [each for each in arguments if each.keyword is not None or each.star == "**"],
         _decorators(layout, node.decorator_list),
     )
-
-
-def _refuse_type_parameters(node: ast.AST) -> None:
-    if getattr(node, "type_params", None):
-        raise Beyond
 
 
 def _decorators(layout: Layout, nodes: Sequence[ast.expr]) -> list[cst.Decorator]:
@@ -496,10 +492,7 @@ def _lines(layout: Layout, body: Sequence[ast.stmt]) -> list[Any]:
 
 
 def _statement(layout: Layout, node: ast.stmt) -> cst.CSTNode:
-    make = _STATEMENTS.get(type(node))
-    if make is None:
-        raise Beyond
-    return make(layout, node)
+    return _STATEMENTS[type(node)](layout, node)
 
 
 _ELSE = maker(cst.Else, "body")
@@ -694,3 +687,21 @@ _STATEMENTS: dict[type[ast.AST], Callable[[Layout, Any], cst.CSTNode]] = {
     ast.Import: _import,
     ast.ImportFrom: _import_from,
 }
+
+KINDS = frozenset(
+    {
+        *_EXPRESSIONS,
+        *_STATEMENTS,
+        ast.ExceptHandler,
+        ast.FormattedValue,
+        ast.Module,
+        ast.Slice,
+        ast.alias,
+        ast.arg,
+        ast.arguments,
+        ast.comprehension,
+        ast.keyword,
+        ast.withitem,
+    }
+)
+"""The kinds of nodes of Python's own trees that are not left to libcst."""

@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_lint.source.scan import Scan, split_lines
@@ -27,16 +28,12 @@ _IN_LITERALS = ("(unicode error)", "(value error)", "bytes can only contain ASCI
 
 def read(text: str) -> cst.Module:
     """The tree of a text in which nothing is layout: abstract where that can be, libcst's own where it cannot."""
-    from placement_lint.source.abstraction import Beyond, abstracted
-    from placement_lint.source.layout import Unplaced
+    from placement_lint.source.abstraction import KINDS, abstracted
 
     tree = _tree_within_reach(text)
-    if tree is None or text.startswith(_BOM):
+    if tree is None or text.startswith(_BOM) or not tree.kinds <= KINDS:
         return _parsed(text)
-    try:
-        return abstracted(tree, text)
-    except (Beyond, Unplaced):
-        return _parsed(text)
+    return abstracted(tree.root, text)
 
 
 def parse(text: str) -> cst.Module:
@@ -93,10 +90,20 @@ def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:
     return Unreadable("Python accepts this line, but libcst cannot parse it", line, column)
 
 
-def _tree_within_reach(text: str) -> ast.Module | None:
+@dataclass(frozen=True)
+class _Tree:
+    """Python's own of a text, with the kinds of nodes in it, its depth, and a node at its bottom."""
+
+    root: ast.Module
+    kinds: set[type[ast.AST]]
+    depth: int
+    bottom: ast.AST
+
+
+def _tree_within_reach(text: str) -> _Tree | None:
     """Python's own tree, if it has one; what would take libcst's parser minutes, or its process's stack, is refused."""
     try:
-        tree = python_tree(text)
+        root = python_tree(text)
     except SyntaxError as error:
         if error.msg.startswith(_IN_LITERALS):
             raise _refused(error) from None
@@ -107,9 +114,9 @@ def _tree_within_reach(text: str) -> ast.Module | None:
         return None
     except (RecursionError, MemoryError):
         raise Unreadable(TOO_DEEP) from None
-    nesting, node = _deepest(tree)
-    if nesting > MOST_NESTED_NODES:
-        raise Unreadable(TOO_DEEP, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+    tree = _surveyed(root)
+    if tree.depth > MOST_NESTED_NODES:
+        raise Unreadable(TOO_DEEP, getattr(tree.bottom, "lineno", 1), getattr(tree.bottom, "col_offset", 0) + 1)
     return tree
 
 
@@ -125,13 +132,15 @@ def refuse_nested_brackets(text: str) -> None:
         )
 
 
-def _deepest(tree: ast.AST) -> tuple[int, ast.AST]:
-    """How deep a tree is, and a node at its bottom."""
-    depth, bottom = 0, tree
-    for level in levels(tree):
+def _surveyed(root: ast.Module) -> _Tree:
+    kinds: set[type[ast.AST]] = set()
+    depth = 0
+    bottom: ast.AST = root
+    for level in levels(root):
+        kinds.update(map(type, level))
         depth += 1
         bottom = next((node for node in level if hasattr(node, "lineno")), bottom)
-    return depth, bottom
+    return _Tree(root, kinds, depth, bottom)
 
 
 def levels(tree: ast.AST) -> Iterator[list[ast.AST]]:
