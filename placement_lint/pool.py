@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import parent_process
+from threading import Thread
 
 from placement_lint.checker import Checker
 from placement_lint.results import Checked, Crash, Job
@@ -59,9 +61,18 @@ def _pool(workers: int, job: Job) -> ProcessPoolExecutor:
 
 
 def _start_worker(job: Job) -> None:
+    Thread(target=_end_with_parent, daemon=True).start()
     _checkers.append(Checker(job))
     gc.freeze()  # what is there now, stays: the collector need not look at it again and again
     gc.set_threshold(_NEWS)
+
+
+def _end_with_parent() -> None:
+    """A run that was killed says nothing to its workers, which would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _check(batch: Batch) -> list[Checked]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,6 +149,27 @@ def test_a_file_that_kills_its_process_costs_only_itself(
     results = sorted(found, key=lambda result: result.path)
     assert [result.path for result in results] == names
     assert [bool(result.crashes) for result in results] == [False, True, False]
+
+
+# A run that dies while its workers wait: its standard output, which they share, is open as long as one of them lives.
+KILLED_RUN = """
+import os
+from pathlib import Path
+from placement_lint.checker import Job
+from placement_lint.config import Settings
+from placement_lint.pool import _check, _pool
+
+pool = _pool(2, Job(Settings(root=Path.cwd())))
+for result in [pool.submit(_check, ()) for _ in range(8)]:
+    result.result()
+print("ready", flush=True)
+os._exit(9)
+"""
+
+
+def test_workers_end_with_a_run_that_is_killed() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED_RUN], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (9, "ready\n", "")
 
 
 def test_the_caller_hears_of_each_file(job: Job, write: Write) -> None:
