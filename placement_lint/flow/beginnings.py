@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from keyword import iskeyword
 
-from placement_lint.flow.texts import Text, attributes_of_self, end_of, outline, without_prose, words_of
+from placement_lint.flow.texts import Text, at_word, attributes_of_self, end_of, outline, without_prose, words_of
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
     CUDA_CONSTRUCTORS,
@@ -53,17 +53,17 @@ _BEGINS_WHERE = {
         "to_empty": r"\.to_empty\(",
         "type": r"\.type\(",
         # What is only asked of CUDA moves nothing.
-        "cuda": r"""\.cuda\(|['"]cuda|\bcuda\.(?!is_available|get_device_capability|is_bf16_supported)
-            |\bcuda\s*[=,)]""",
+        "cuda": rf"""\.cuda\(|'cuda|"cuda|{at_word("cuda")}
+            (?:\.(?!is_available|get_device_capability|is_bf16_supported)|\s*[=,)])""",
         "gpu": r"['\"]gpu['\"]",
         "meta": r"['\"]meta['\"]",
         "mps": r"['\"]mps",
-        "device": r"\bself\.device\s*=(?!=)|\bself\.\w+\s*=.{0,120}\.device\b|\btorch\.device\("
-        r"|\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)",
-        "optim": r"\boptim\b(?!\.(?:Optimizer|optimizer|lr_scheduler)\b)",
-        "load": r"\btorch\.load\b",
-        "save": r"\btorch\.save\b",
-        "load_state_dict": r"(?<!super\(\))\.load_state_dict\(",
+        "device": rf"""{at_word("self")}\.(?:device\s*=(?!=)|\w+\s*=.{{0,120}}\.device\b)|{at_word("torch")}\.device\(
+            |\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)""",
+        "optim": rf"{at_word('optim')}\b(?!\.(?:Optimizer|optimizer|lr_scheduler)\b)",
+        "load": rf"{at_word('torch')}\.load\b",
+        "save": rf"{at_word('torch')}\.save\b",
+        "load_state_dict": r"\.load_state_dict(?<!super\(\)\.load_state_dict)\(",
         "module": r"\.module\b",
         "requires_grad_": r"\.requires_grad_\(",
         **dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG),
@@ -71,17 +71,18 @@ _BEGINS_WHERE = {
 }
 # Something is asked for that is on a GPU: x.is_cuda, x.device.type == "cuda"
 _DEVICE_ASKED = re.compile(r"\.device\.type\s*(?:[=!]=|(?:not\s+)?in\b)\s*(?:[\[({][^\])}]{0,80}[\])}]|['\"]\w+['\"])")
-_KNOWS_OF_GPU = re.compile(r"\.is_cuda\b|\bclass \w+\([^)]*Trainer\b")
+_KNOWS_OF_GPU = re.compile(rf"\.is_cuda\b|{at_word('class')} \w+\([^)]*Trainer\b")
 
 # ``range`` is Python's own, where it is not ``torch.range``; other libraries have names of the same kind.
-_FACTORIES = _last_parts((*FACTORIES, *CUDA_CONSTRUCTORS)) - {"range"}
+_FACTORIES = _last_parts((*FACTORIES, *CUDA_CONSTRUCTORS))
 _FACTORY = re.compile(
-    rf"(?<!\b[nt][pf]\.)(?<!\bjnp\.)(?<!numpy\.)(?<!random\.)\b(?:{_any_of(_FACTORIES)}|(?<=torch\.)range)\("
+    r"(?<!\b[nt][pf]\.)(?<!\bjnp\.)(?<!numpy\.)(?<!random\.)\b"
+    rf"(?:{_any_of(_FACTORIES - {'range'})}|(?<=torch\.)range)\("
 )
 # torch.zeros(3, device=device), not device=x.device
-_PLACES = re.compile(r"\bdevice=(?![\w.\[\]]*\.device\b)")
-_TO_CPU = re.compile(r"\.cpu\(|['\"]cpu|\bGenerator\(")
-_PARAMETER = re.compile(r"\bParameter\(")
+_PLACES = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)")
+_TO_CPU = re.compile(rf"\.cpu\(|'cpu|\"cpu|{at_word('Generator')}\(")
+_PARAMETER = re.compile(rf"{at_word('Parameter')}\(")
 # What is made here is registered at once ...
 _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,(?:\s*\w+=)?)\s*(?:\w+\.)*$")
 # ... or taken apart into numbers: [x.item() for x in torch.linspace(0, rate, depth)]
@@ -99,45 +100,50 @@ _NEAR = 80
 _REGISTERING = {"Sequential", "ModuleList", "ParameterList"}
 _REPEATED = re.compile(r"\]\s*\*(?!\*)|(?<=[\w)\]])\s*\*\s*\[")
 _CALLED = re.compile(r"\b(\w+)\s*\(")
-_ASSIGNED_CALL = re.compile(r"^\s*(\w+)\s*=.*\w\(", re.MULTILINE)
+_ASSIGNED_CALL = re.compile(r"\n\s*(\w+)\s*=.*\w\(")
 _OF_NUMBERS = {
     *("int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor", "range"),
     *("zip", "enumerate", "tuple", "list", "isinstance", "reversed", "sorted", "getattr", "hasattr", "numel", "size"),
 }
 
-# Attributes of other objects are looked after: net.table = x, self.net.table = x.
+# Attributes of other objects are looked after: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
+_OF_OTHERS = re.compile(r"\.(?<!\bself\.)\w+\s*=(?!=)")
 _TENDS = re.compile(
-    r"^[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\w+)*\.\w+\s*=(?!=)|\bsetattr\((?!self\b)", re.MULTILINE
+    r"\n[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\w+)*\.\w+\s*=(?!=)"
+    rf"|{at_word('setattr')}\((?!self\b)"
 )
 # In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
 # self.x.append(…); what it is set to is no constant
 _FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
 _CHANGES = re.compile(
-    r"""\bself(?:\.\w+(?:\[\])?)+[ \t]*(?:[,:][^=\n]{0,80})?
+    rf"""{at_word("self")}(?:\.\w+(?:\[\])?)+[ \t]*(?:[,:][^=\n]{{0,80}})?
         (?:=(?!=)(?![ \t]*(?:True|False|None|[-\d.]+|'\w*'|"\w*")[ \t]*$)|(?:[-+*/|&@%]|//|\*\*)=)
-    | \bself(?:\.\w+(?:\[\])?)+\.(?:append|add|extend|insert|update|setdefault|\w+_)\(""",
+    | {at_word("self")}(?:\.\w+(?:\[\])?)+\.(?:append|add|extend|insert|update|setdefault|\w+_)\(""",
     re.MULTILINE | re.VERBOSE,
 )
 # And with it: nn.Linear(…), Block(…)
 _WITH_PARAMETERS = _last_parts((*PARAMETRIC_LAYERS, *CONTAINERS, *PARAMETER_CONTAINERS)) | {"Parameter"}
 _MAKES = re.compile(
-    rf"""\bsetattr\( | \.(?:{_any_of(PARAMETER_READS)})\( | \bnn\.(?:{_any_of(_WITH_PARAMETERS)})\(
-    | (?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z]\w*\(""",
+    rf"""{at_word("setattr")}\( | \.(?:{_any_of(PARAMETER_READS)})\(
+    | {at_word("nn")}\.(?:{_any_of(_WITH_PARAMETERS)})\(""",
     re.VERBOSE,
+)
+_INSTANTIATES = re.compile(
+    r"[A-Z](?<=(?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z])\w*\("
 )
 # Lists and dicts: self.blocks = [ …, or of a name that stands for one: self.blocks = blocks
 _CONTAINER = r"\s*(?::[^=\n]{0,80})?=\s*(?:\[|\{|\(|(?:list|dict|tuple|\w*[dD]ict)\()"
-_KEPT_CONTAINER = re.compile(rf"\bself\.(\w+){_CONTAINER}")
-_KEPT_NAME = re.compile(r"\bself\.(\w+)\s*(?::[^=\n]{0,80})?=\s*(\w+)[ \t]*$", re.MULTILINE)
-_NAMED_CONTAINER = re.compile(rf"^\s*(\w+){_CONTAINER}", re.MULTILINE)
+_KEPT_CONTAINER = re.compile(rf"{at_word('self')}\.(\w+){_CONTAINER}")
+_KEPT_NAME = re.compile(rf"{at_word('self')}\.(\w+)\s*(?::[^=\n]{{0,80}})?=\s*(\w+)[ \t]*$", re.MULTILINE)
+_NAMED_CONTAINER = re.compile(rf"\n\s*(\w+){_CONTAINER}")
 # blocks.append(…), self.blocks[0] = …, blocks += …
 _FILLED = re.compile(
     r"""\b((?:self\.)?\w+)
         (?:(?:\[[^\]\n]{0,80}\])?\.(?:append|extend|insert|update|setdefault)\(|\[[^\]\n]{1,80}\]\s*=(?!=)|\s*\+=)""",
     re.VERBOSE,
 )
-_INIT = re.compile(r"\bdef __init__\(")
-_SUPER = re.compile(r"\bsuper\(.*?\)\.(\w+)")
+_INIT = re.compile(rf"{at_word('def')} __init__\(")
+_SUPER = re.compile(rf"{at_word('super')}\(.*?\)\.(\w+)")
 _LEAVING = re.compile(
     rf"^.*(?:\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}).*$",
     re.MULTILINE,
@@ -189,12 +195,13 @@ class Said(Text):
     @cached_property
     def makes_tensors(self) -> bool:
         """Whether it makes a tensor that is neither told its device nor registered at once."""
-        return self.has(*_FACTORIES) and any(map(self._is_kept_elsewhere, _FACTORY.finditer(self.code)))
+        return any(map(self._is_kept_elsewhere, self.each(_FACTORY, _FACTORIES)))
 
     @property
     def tends(self) -> bool:
         """Whether it may look after attributes of other objects."""
-        return _TENDS.search(self.code) is not None
+        may_tend = self.has("setattr") or _OF_OTHERS.search(self.code) is not None
+        return may_tend and _TENDS.search(self.code) is not None
 
     @property
     def runs(self) -> bool:
@@ -216,15 +223,14 @@ class Said(Text):
         """Whether a forward may use modules that an instance was given, from a plain list or dict."""
         if not self.runs:
             return False
-        given = "|".join(
-            {word for each in _INIT.finditer(self.code) for word in words_of(self.inside(each))} - {"self"}
-        )
-        hidden = {
-            each[1]
-            for each in _KEPT_CONTAINER.finditer(self.code)
-            if given and re.search(rf"(?:^|[,:])\s*(?:{given})\s*(?:,|$)", self.inside(each))
-        }
+        given = {word for each in _INIT.finditer(self.code) for word in words_of(self.inside(each))} - {"self"}
+        hidden = {each[1] for each in _KEPT_CONTAINER.finditer(self.code) if self._holds_one_of(each, given)}
         return bool(hidden) and not hidden.isdisjoint(self._asked_in_forward)
+
+    def _holds_one_of(self, container: re.Match[str], names: set[str]) -> bool:
+        """Whether one of these names is an item of a list, or a value of a dict."""
+        items = (item.rpartition(":")[2].strip() for item in self.inside(container).split(","))
+        return any(item in names and item.isidentifier() for item in items)
 
     def _is_kept_elsewhere(self, made: re.Match[str]) -> bool:
         arguments = self.inside(made)
@@ -271,9 +277,7 @@ class Said(Text):
         if not self.runs:
             return False
         reached = self.reached_from(_FORWARDS)
-        if any(_MAKES.search(each) is not None or _CHANGES.search(outline(each)) is not None for each in reached):
-            return True
-        return self._asks_plain_container
+        return any(map(_changes, reached)) or self._asks_plain_container
 
     @cached_property
     def _asked_in_forward(self) -> set[str]:
@@ -285,7 +289,8 @@ class Said(Text):
         """Whether a forward makes use of a list or dict of more than numbers, be it that it is filled later."""
         kept = [(f"self.{each[1]}", each) for each in _KEPT_CONTAINER.finditer(self.code) if self._is_asked(each[1])]
         names = {value for attribute, value in _KEPT_NAME.findall(self.code) if self._is_asked(attribute)}
-        kept += [(each[1], each) for each in _NAMED_CONTAINER.finditer(self.code) if each[1] in names]
+        if names:
+            kept += [(each[1], each) for each in _NAMED_CONTAINER.finditer(self.code) if each[1] in names]
         return any(self._holds_made(self.inside(each)) or name in self._filled for name, each in kept)
 
     def _is_asked(self, name: str) -> bool:
@@ -308,3 +313,9 @@ class Said(Text):
             lines = (line[0] for each in self.reached_from(known) for line in _LEAVING.finditer(each))
             self._leaves[known] = "\n".join(lines)
         return self._leaves[known]
+
+
+def _changes(method: str) -> bool:
+    """Whether a method changes its module, or makes one."""
+    makes = _MAKES.search(method) or _INSTANTIATES.search(method)
+    return makes is not None or _CHANGES.search(outline(method)) is not None

@@ -3,42 +3,65 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import string
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
-_WORD = re.compile(r"[^\W\d]\w*")
-_BRACKET = re.compile(r"(?P<open>[(\[{])|[)\]}]")
-_CLASS = re.compile(r"(?:@.*\s+)*class\b")
+# What is between words: a number counts as one.
+_SEPARATORS = str.maketrans(dict.fromkeys(set(string.punctuation) - {"_"}, " "))
+# A search is quick where each match begins with one of a few letters: what is to stand before these is looked at
+# afterwards, and what begins a line is searched with the end of the one before.
+_BRACKET = re.compile(r"[()\[\]{}]")
+_CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 # With its decorators, as far as each of them stands in one line.
-_METHOD = re.compile(
-    r"(?:^[ \t]+@.*\n(?:[ \t]*\n)*)*^(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)", re.MULTILINE
-)
-_OWN = re.compile(r"\bself\.(\w+)")
+_METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 # Comments, docstrings and messages; what is inside an f-string is code.
 _PROSE = re.compile(
-    r"""\#[^\r\n]* | (?P<prefix>\b[a-zA-Z]{1,2})?
-    (?: '''(?:[^'\\]|\\.|'(?!''))*''' | \"\"\"(?:[^"\\]|\\.|"(?!""))*\"\"\"
-    | '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*" )""",
+    r"""\#[^\r\n]*
+    | '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*''' | \"\"\"[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"\"\"
+    | '[^'\\\n]*(?:\\.[^'\\\n]*)*' | "[^"\\\n]*(?:\\.[^"\\\n]*)*\"""",
     re.DOTALL | re.VERBOSE,
 )
+_PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
 
 Kind = TypeVar("Kind", bound="Text")
 
 
+def at_word(name: str) -> str:
+    """The pattern of a name that begins there."""
+    return rf"{name}(?<!\w{name})"
+
+
+_OWN = re.compile(rf"{at_word('self')}\.(\w+)")
+
+
 def without_prose(text: str) -> str:
     """The code of a text."""
-    return _PROSE.sub(lambda found: "" if _is_prose(found) else found[0], text)
+    kept, end = [], 0
+    for found in _PROSE.finditer(text):
+        prefix = _prefix(found)
+        if _is_prose(found[0], prefix):
+            kept.append(text[end : found.start() - len(prefix)])
+            end = found.end()
+    return "".join((*kept, text[end:]))
 
 
-def _is_prose(found: re.Match[str]) -> bool:
-    is_formatted = found["prefix"] is not None and "f" in found["prefix"].lower()
-    return not is_formatted and (found[0].startswith("#") or " " in found[0] or "\n" in found[0])
+def _prefix(found: re.Match[str]) -> str:
+    """The letters before a string."""
+    if found[0].startswith("#"):
+        return ""
+    prefix = _PREFIX.search(found.string, max(0, found.start() - 2), found.start())
+    return prefix[0] if prefix is not None else ""
+
+
+def _is_prose(text: str, prefix: str) -> bool:
+    return "f" not in prefix.lower() and (text.startswith("#") or " " in text or "\n" in text)
 
 
 def words_of(code: str) -> list[str]:
     """All names and keywords, and the words of short strings."""
-    return _WORD.findall(code)
+    return code.translate(_SEPARATORS).split()
 
 
 def attributes_of_self(code: str) -> list[str]:
@@ -50,7 +73,7 @@ def end_of(code: str, opened: re.Match[str]) -> int:
     """Where the brackets end of which a match ends with the first."""
     depth = 1
     for bracket in _BRACKET.finditer(code, opened.end()):
-        depth += 1 if bracket["open"] else -1
+        depth += 1 if bracket[0] in "([{" else -1
         if not depth:
             return bracket.end()
     return len(code)
@@ -60,7 +83,7 @@ def outline(code: str) -> str:
     """The code without what is between brackets."""
     kept, depth, start = [], 0, 0
     for bracket in _BRACKET.finditer(code):
-        if bracket["open"]:
+        if bracket[0] in "([{":
             if not depth:
                 kept.append(code[start : bracket.end()])
             depth += 1
@@ -71,10 +94,10 @@ def outline(code: str) -> str:
 
 
 class Text:
-    """A definition, by its ``code``."""
+    """A definition, by its ``code``: each of its lines begins after a newline."""
 
     def __init__(self, code: str) -> None:
-        self.code = code
+        self.code = f"\n{code}"
 
     @property
     def is_class(self) -> bool:
@@ -87,6 +110,12 @@ class Text:
     def has(self, *words: str) -> bool:
         """Whether one of these words is said."""
         return not self.words.isdisjoint(words)
+
+    def each(self, pattern: re.Pattern[str], words: Iterable[str]) -> Iterator[re.Match[str]]:
+        """Where the text matches a pattern of which each match begins with one of these words."""
+        for word in self.words.intersection(words):
+            found = (pattern.match(self.code, each.start()) for each in re.finditer(word, self.code))
+            yield from filter(None, found)
 
     def inside(self, opened: re.Match[str]) -> str:
         """What is between the brackets of which a match ends with the first: the arguments of a call."""
