@@ -26,6 +26,7 @@ from placement_lint.flow.values import (
     Value,
 )
 from placement_lint.project.relevance import concerns, is_of_tensors
+from placement_lint.source.wording import lines_of
 
 # How deep in lists, dicts and instances something is looked for that decides.
 _DEEPEST = 8
@@ -40,6 +41,16 @@ def is_plain(machine: Machine, function: Function, arguments: Arguments, node: c
         return False
     handed = () if isinstance(node, cst.FunctionDef) else arguments.values()
     return not any(decides(machine, value) for value in handed) and not imports.matters(machine, function)
+
+
+def hands_back(machine: Machine, decorator: Function, node: cst.FunctionDef) -> bool:
+    """Whether a decorator of another file just hands back the function that it is handed: it does not even call it.
+
+    Where it puts that function does not count: what functions of other files change there may be anything.
+    """
+    text, handed = lines_of(decorator.node).rstrip(), [parameter.name.value for parameter in decorator.parameters[:1]]
+    returned = any(text.endswith(f"return {name}") and f"{name}(" not in text for name in handed)
+    return returned and is_plain(machine, decorator, Arguments(), node)
 
 
 def speaks(function: Function) -> bool:

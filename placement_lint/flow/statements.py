@@ -22,6 +22,7 @@ from placement_lint.flow import (
     iteration,
     methods,
     operators,
+    relevance,
     replicas,
     storage,
 )
@@ -493,11 +494,14 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
 
 
 def _decorated(machine: Machine, function: Function, node: cst.FunctionDef) -> Value:
-    """What decorators of the program make of a function; a library's are taken to leave it as it is."""
+    """What decorators of the program make of a function; a library's are taken to leave it as it is.
+
+    So are those that only enter it somewhere, as ``@register_model``: a file may have a hundred functions with one.
+    """
     value: Value = function
     for decorator in reversed(node.decorators):
         maker = expressions.evaluate(machine, decorator.decorator)
-        if isinstance(maker, Function):
+        if isinstance(maker, Function) and not relevance.hands_back(machine, maker, node):
             result = calls.call_function(machine, maker, Arguments((value,)), node)
             machine.dead = False
             value = result if isinstance(result, (Function, Partial)) else value

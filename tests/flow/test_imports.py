@@ -26,6 +26,17 @@ MISMATCH = ["operand-not-moved"]
 
 # Each makes ``a`` and ``b`` of another file known in main.py in another way.
 WAYS: Mapping[str, Mapping[str, str]] = {
+    "after a hundred that are registered": {
+        "names.py": "ALL = {}\ndef enter(fn):\n    ALL[fn.__name__] = fn\n    return fn\ndef first(): return 0\n",
+        "main.py": "import torch\nfrom names import enter, first\n"
+        + "".join(f"@enter\ndef f{number}(): pass\n" for number in range(100))
+        + "both = [torch.ones(3), torch.ones(3).cuda()]\na, b = both[first()], both[1]",
+    },
+    "run by a decorator": {
+        "program.py": "def main(fn):\n    fn()\n    return fn\n",
+        "main.py": "import torch\nfrom program import main\na = torch.ones(3)\n"
+        "@main\ndef start():\n    global b\n    b = torch.ones(3).cuda()",
+    },
     "import": {"values.py": VALUES, "main.py": "import values\na, b = values.a, values.b"},
     "import as": {"values.py": VALUES, "main.py": "import values as v\na, b = v.a, v.b"},
     "from": {"values.py": VALUES, "main.py": "from values import a, b"},
