@@ -39,7 +39,7 @@ from placement_lint.flow.values import (
 from placement_lint.flow.values import Sequence as Items
 from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
 from placement_lint.project.finder import Place, Surroundings, Unit
-from placement_lint.project.index import Binding, Import, Lines
+from placement_lint.project.index import Import, Lines
 from placement_lint.project.relevance import Relevance, Wanted
 
 Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
@@ -66,7 +66,7 @@ class Project:
     units: dict[int, Unit | None] = field(default_factory=dict)
     # names that were run for, and what was run
     loaded: set[tuple[int, str]] = field(default_factory=set)
-    executed: set[tuple[int, str | Lines]] = field(default_factory=set)
+    executed: set[tuple[int, Lines]] = field(default_factory=set)
     resolving: list[tuple[int, str]] = field(default_factory=list)
     # in how many modules names may still be looked for that ``import *`` may bring, and the modules that had some
     searches: int = _SEARCHES
@@ -145,7 +145,11 @@ def library(name: str) -> Value:
 
 def bound(machine: Machine, wanted: Import) -> Value:
     """What an import binds, in the file whose code is running."""
-    module = _find(machine, wanted, machine.root(machine.frame.id))
+    return _bound(machine, wanted, machine.root(machine.frame.id))
+
+
+def _bound(machine: Machine, wanted: Import, frame: int) -> Value:
+    module = _find(machine, wanted, frame)
     if wanted.name is None:
         return module or library(wanted.module.partition(".")[0] if wanted.root else wanted.module)
     name = ".".join(part for part in (wanted.module, wanted.name) if part)
@@ -153,9 +157,8 @@ def bound(machine: Machine, wanted: Import) -> Value:
     return Pending(module, wanted.name, name) if module is not None else library(name)
 
 
-def star(machine: Machine, wanted: Import) -> None:
+def star(machine: Machine, wanted: Import, frame: int) -> None:
     """``from module import *``: its names are looked up there when they are asked for."""
-    frame = machine.root(machine.frame.id)
     machine.stars.setdefault(frame, []).append(wanted)
     if machine.project is not None:
         machine.project.gathered.clear()
@@ -196,11 +199,10 @@ def _module(machine: Machine, project: Project, place: Place, name: str) -> Impo
         project.places[known.frame] = place
         unit = project.surroundings.unit(place.path) if place.is_file else None
         project.units[known.frame] = unit
-        project.executed.add((known.frame, "__name__"))
-        with machine.apart(known.frame):
+        with machine.store.lasting():
             machine.write(known.frame, "__name__", Const(name))
-            for line in unit.index.stars if unit is not None else ():
-                star(machine, line)
+        for line in unit.index.stars if unit is not None else ():
+            star(machine, line, known.frame)
     return known
 
 
@@ -327,20 +329,22 @@ def load(machine: Machine, frame: int, name: str) -> None:
         return
     project.loaded.add((frame, name))
     for binding in unit.index.bindings.get(name, ()):
-        key = (frame, name if isinstance(binding, Import) else binding)
-        if isinstance(binding, Import) or key not in project.executed:
-            project.executed.add(key)
-            _run(machine, project, unit, frame, name, binding)
+        if isinstance(binding, Import):
+            with machine.store.lasting():
+                machine.write(frame, name, _bound(machine, binding, frame))
+        elif (frame, binding) not in project.executed:
+            project.executed.add((frame, binding))
+            _run(machine, project, unit, frame, binding)
     _forget_what_functions_change(machine, unit, frame, name)
 
 
-def _run(machine: Machine, project: Project, unit: Unit, frame: int, name: str, binding: Binding) -> None:
+def _run(machine: Machine, project: Project, unit: Unit, frame: int, lines: Lines) -> None:
+    statement = project.surroundings.statement(unit, lines)
+    if statement is None:
+        return
+    body = statement.tree.body
     with machine.apart(frame), _fuel(machine, project):
-        if isinstance(binding, Import):
-            machine.write(frame, name, bound(machine, binding))
-        elif (statement := project.surroundings.statement(unit, binding)) is not None:
-            body = statement.tree.body
-            machine.scope("module", lambda: project.execute(machine, body))
+        machine.scope("module", lambda: project.execute(machine, body))
 
 
 def matters(machine: Machine, function: Function) -> bool:

@@ -127,7 +127,7 @@ def import_from(machine: Machine, node: cst.ImportFrom) -> None:
     """``from a import b as c``"""
     module, level = _dotted(node.module) if node.module else "", len(node.relative)
     if isinstance(node.names, cst.ImportStar):
-        imports.star(machine, Import(level, module, "*"))
+        imports.star(machine, Import(level, module, "*"), machine.root(machine.frame.id))
         return
     for alias in node.names:
         target = alias.asname.name if alias.asname else alias.name
