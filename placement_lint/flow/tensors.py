@@ -40,6 +40,7 @@ from placement_lint.flow.events import (
     ReplicaLossUsed,
 )
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.flow.names import is_bound_here, value_of
 from placement_lint.flow.values import (
     ARRAY,
@@ -286,14 +287,23 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
             return home
     elif home.tensor.place == CPU and home.tensor.scalar is not False:
         return home
-    if not _blamed_elsewhere(machine, stray.tensor):
-        machine.emit(_mixed(machine, operation, stray, home, node))
-        either = not (machine.in_forward or stray.whole or home.whole)
-        home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either))
+    if not _blamed_elsewhere(machine, stray.tensor) and not (stray.tensor.adrift or home.tensor.adrift):
+        event = _mixed(machine, operation, stray, home, node)
+        machine.emit(event)
+        adrift = _is_adrift(event)
+        either = adrift or not (machine.in_forward or stray.whole or home.whole)
+        home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either, adrift=adrift))
     if (stray.whole and not stray.unregistered) or _keeps_to_the_cpu(stray.tensor, home.tensor):
         # Once the module is where it belongs, its output may be elsewhere as well.
         return Operand(home.source, replace(home.tensor, place=machine.fresh()))
     return home
+
+
+def _is_adrift(event: DevicesMixed) -> bool:
+    """Whether nothing says which of the two is out of place: neither is where a module is, nor to blame by itself."""
+    home = event.home.tensor
+    settled = event.stray.whole or event.home.whole or home.modules or home.place in (OWN, REPLICA)
+    return cause_of(event) is Cause.NOT_MOVED and not settled
 
 
 def _keeps_to_the_cpu(stray: Tensor, home: Tensor) -> bool:
@@ -307,6 +317,8 @@ def _meet_an_option(
     """A tensor on the CPU meets one that is where an option of the command line says."""
     stray, home = (one, other) if one.tensor.place == CPU else (other, one)
     if stray.tensor.place != CPU or stray.tensor.scalar is not False or stray.tensor.assumed or home.tensor.assumed:
+        return
+    if stray.tensor.adrift:
         return
     apart = choices.named_away(machine, home.tensor.place)
     if not machine.path.excludes(apart) and not _blamed_elsewhere(machine, stray.tensor):
@@ -442,6 +454,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
         assumed=all(tensor.assumed for tensor in operands),
         mended=home.mended or any(tensor.mended for tensor in operands),
+        adrift=home.adrift or any(tensor.adrift for tensor in operands),
         scattered=any(tensor.scattered for tensor in operands),
         parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
         reached=cuts.joined(operands),
@@ -484,7 +497,8 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
 
 
 def _may_not_index(tensor: Tensor, index: Tensor) -> bool:
-    certain = not tensor.assumed and not index.assumed and tensor.lost is None and index.scalar is False
+    certain = not (tensor.assumed or tensor.adrift or index.assumed or index.adrift)
+    certain = certain and tensor.lost is None and index.scalar is False
     return certain and tensor.place == CPU and compare(tensor.place, index.place) is Comparison.DIFFERENT
 
 

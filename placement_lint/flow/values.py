@@ -264,6 +264,8 @@ class Tensor:
     assumed: bool = False
     # it comes of two tensors that do not go together: it is there if the stray one is moved, and not the other
     mended: bool = False
+    # ... or the other is moved, and not this: what is said of those two is all that is to be said of it
+    adrift: bool = False
     # the reduction of a vector of per-replica losses that this number comes from
     reduced: cst.CSTNode | None = field(default=None, compare=False)
     # the DDP wrappers through which it was computed, and the calls that went round one (its id, the call)
@@ -292,7 +294,7 @@ class Tensor:
     def at(self, place: Place, note: Note | None = None, source: Source = Source.MOVE) -> Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
-        moved = replace(self, place=place, history=history, source=source, assumed=False, mended=False)
+        moved = replace(self, place=place, history=history, source=source, assumed=False, mended=False, adrift=False)
         moved = replace(moved, memory=None, copied_in_replica=self.memory or self.copied_in_replica)
         return replace(moved, holder=None, left=False, copied=None, unfinished=None, entered=None, uid=0)
 
