@@ -248,7 +248,7 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
             return machine.fresh(name)
     if name == "training":
-        return _mode(machine, node)
+        return TRUE if _is_as_built(machine, module) else _mode(machine, node)
     if name in MODULE_METHODS or name in CONTAINER_METHODS:
         return Bound(module, name, node=node)
     if isinstance(module.cls, External) and name in ("weight", "bias"):
@@ -259,6 +259,12 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
     if isinstance(module.cls, External):
         modules.treat_as_module(machine, part, surely=name in PARTS_OF_MODELS)
     return part
+
+
+def _is_as_built(machine: Machine, module: Object) -> bool:
+    """Whether what runs has itself built a module, and shown it to nobody else who might have called ``eval()``."""
+    beginning = machine.frames[: 1 + machine.standalone][-1]
+    return module.id > beginning.id and module.id not in machine.given_away
 
 
 def _weight(machine: Machine, module: Object, name: str) -> Value:
