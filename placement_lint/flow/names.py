@@ -61,8 +61,11 @@ def _turned(machine: Machine, frame: int, name: str, value: Value) -> Value:
     """What a function of another file reads there: any file may have turned a flag, as in ``cuda.ENABLED = True``."""
     if not isinstance(value, Const) or not isinstance(value.value, bool) or frame == machine.module_frame:
         return value
-    inside = frame == machine.root(machine.frame.id) != machine.frame.id
-    return machine.part(frame, name, name) if inside else value
+    if frame != machine.root(machine.frame.id) or frame == machine.frame.id:
+        return value
+    flag = machine.part(frame, name, name)
+    machine.flags[flag.id] = value.value
+    return flag
 
 
 def is_bound_here(machine: Machine, name: str) -> bool:

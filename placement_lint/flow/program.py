@@ -31,13 +31,16 @@ from placement_lint.flow import (
     wrapper_fields,
     wrappers,
 )
+from placement_lint.flow.condition import Answer
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import (
     CudaInWorker,
+    CudaRequested,
     DeviceNeverEqual,
     DevicesMixed,
     Event,
     FirstDeviceMissed,
+    LoadedWhereSaved,
     SharedTensorChanged,
     WrapperAttributeRead,
 )
@@ -46,7 +49,7 @@ from placement_lint.flow.names import bind
 from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.uncalled import look_at_the_uncalled
-from placement_lint.flow.values import Const
+from placement_lint.flow.values import Const, Symbol
 from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Note
 
@@ -118,6 +121,7 @@ def analyse(
         _settled(machine, event)
         for event in machine.events
         if not _follows_from(machine, event, ignoring, elsewhere)
+        and not _takes_a_turned_flag(machine, event)
         and not (isinstance(event, DevicesMixed) and event.home.tensor.granted in on_cpu)
         and (machine.forks or not isinstance(event, CudaInWorker))
     ]
@@ -152,6 +156,21 @@ def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], el
         return True
     histories = (event.stray.tensor.history, event.home.tensor.history)
     return any(note.node in ignoring for history in histories for note in history)
+
+
+def _takes_a_turned_flag(machine: Machine, event: Event) -> bool:
+    """Whether it only happens where another file's flag is not as it is written there: nobody was seen to turn it.
+
+    Of a choice of device that is what is said: it may fall elsewhere.
+    """
+    if not machine.flags or isinstance(event, (CudaRequested, LoadedWhereSaved)):
+        return False
+    return all(any(_is_turned(machine, answer) for answer in cube.answers) for cube in event.scene.when.cubes)
+
+
+def _is_turned(machine: Machine, answer: Answer) -> bool:
+    flag = answer.question.subject
+    return isinstance(flag, Symbol) and machine.flags.get(flag.id, answer.given) is not answer.given
 
 
 def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:

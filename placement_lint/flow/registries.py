@@ -58,6 +58,8 @@ class Registries:
         # attributes of modules, by the files and names of their classes, that code outside the class looks after
         self.tended: set[tuple[str, str, str]] = set()
         self.optimizers: list[Object] = []
+        # by the id of a flag of another file, which any file may have turned: what is written there
+        self.flags: dict[int, object] = {}
         # unknown values that are used as only modules can be
         self.modules_by_use: set[int] = set()
         # parts of a library's model that are modules by how they are come by, and arguments by their annotation
