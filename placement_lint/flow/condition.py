@@ -260,8 +260,8 @@ class Condition:
         return all(any(theirs.covers(mine) for theirs in other.cubes) for mine in self.cubes)
 
     def given(self, known: Condition) -> Condition:
-        """This condition without what ``known`` says already."""
-        return self if known is ALWAYS or len(known.cubes) != 1 else _without(self, known)
+        """This condition without what ``known`` says already, in each of its cases."""
+        return self if known is ALWAYS or not known.possible else _without(self, known)
 
     def known_before(self, question: Question) -> Condition:
         """What remains where every later question is answered in this condition's favour."""
@@ -351,7 +351,7 @@ def _either(one: Condition, other: Condition) -> Condition:
 
 @lru_cache(_REMEMBERED)
 def _without(condition: Condition, known: Condition) -> Condition:
-    (base,) = known.cubes
+    base = Cube(known.machines, frozenset.intersection(*(cube.answers for cube in known.cubes)))
     rest = (
         Cube(ANY_MACHINE if base.machines & ~cube.machines == 0 else cube.machines, cube.answers - base.answers)
         for cube in condition.cubes
