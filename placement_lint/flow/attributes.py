@@ -84,9 +84,11 @@ from placement_lint.flow.vocabulary import (
     CONTAINERS,
     GRAD_FLAGS,
     ITEM_TYPES,
+    METHODS_OF_TENSORS,
     MODEL_OUTPUTS,
     MODULE_METHODS,
     PARTS_OF_MODELS,
+    VIEWS,
     WRAPPER_FIELDS,
 )
 from placement_lint.rule import Note
@@ -215,6 +217,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     return Bound(owner, name, node=node)
 
 
+# No layer has these.
+_OF_NO_LAYER = VIEWS | METHODS_OF_TENSORS
 # Neither a list nor a dict has these.
 _ONLY_OF_TENSORS = {"shape", "dtype", "device", "ndim", "grad", "requires_grad"}
 _CONTAINER_METHODS = {"step", "scale", "update", "unscale_", "backward"}
@@ -247,6 +251,9 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         if wrapped and not machine.expecting_attribute_errors:
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
             return machine.fresh(name)
+    if name in _OF_NO_LAYER and _is_layer(module) and not machine.expects("AttributeError"):
+        machine.dead = True  # where it goes on, it was no layer: with ``act = nn.ReLU``, ``act(x)`` is one
+        return machine.fresh(name)
     if name == "training":
         return TRUE if _is_as_built(machine, module) else _mode(machine, node)
     if name in MODULE_METHODS or name in CONTAINER_METHODS:
@@ -284,6 +291,10 @@ def _weight(machine: Machine, module: Object, name: str) -> Value:
 def _surely_lacks(module: Object, name: str) -> bool:
     """Whether a module's class is known well enough to say that it has no such attribute."""
     return isinstance(module.cls, External) or not any(isinstance(base, Symbol) for base in foreign_bases(module.cls))
+
+
+def _is_layer(module: Object) -> bool:
+    return isinstance(module.cls, External) and module.cls.name.startswith("torch.nn.")
 
 
 def _method(machine: Machine, owner: Object, function: Function, node: cst.CSTNode) -> Value:
