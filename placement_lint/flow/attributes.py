@@ -735,6 +735,8 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
         if sequence.exact:
             known = -len(sequence.items) <= position < len(sequence.items)
             return sequence.items[position] if known else machine.fresh()
+        if sequence.around is not None:
+            return sequence.items[position] if sequence.has_in_place(position) else machine.fresh()
         return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
     cuts.collected(machine, *sequence.items)
     if key == SLICE:

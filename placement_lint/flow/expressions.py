@@ -146,16 +146,19 @@ def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpressio
 
 def _items(machine: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.BaseElement]) -> Sequence:
     items: list[Value] = []
-    exact = True
+    # how many items there are up to what is unpacked first, or last, of which nobody knows how much it is
+    before, behind = None, 0
     for element in elements:
         value = evaluate(machine, element.value)
         if isinstance(element, cst.StarredElement):
             inner = Sequence((value,), exact=False) if isinstance(value, Parameters) else content(machine, value)
+            exact = inner is not None and inner.exact
+            before = len(items) if before is None and not exact else before
             items.extend(inner.items if inner is not None else ())
-            exact = exact and inner is not None and inner.exact
+            behind = behind if exact else len(items)
         else:
             items.append(value)
-    return Sequence(tuple(items), exact)
+    return Sequence(tuple(items), before is None, None if before is None else (before, len(items) - behind))
 
 
 def _tuple(machine: Machine, node: cst.Tuple) -> Value:
@@ -387,11 +390,13 @@ def _opened(machine: Machine, batch: Value, key: Value, node: cst.CSTNode) -> Va
 
 def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node: cst.CSTNode) -> None:
     starred = next((place for place, target in enumerate(targets) if isinstance(target, cst.StarredElement)), None)
+    # how many items there are, if that shows
+    count = len(targets) if starred is None else 0
     for place, target in enumerate(targets):
         if starred is not None and place >= starred:
             part: Value = machine.fresh()
         else:
-            part = machine.lift(lambda option, place=place: _part(machine, option, place, len(targets), node), value)
+            part = machine.lift(lambda option, place=place: _part(machine, option, place, count, node), value)
             part = lengths.given_back(machine, part, target.value, node)
         assign(machine, target.value, part, node)
 
@@ -401,6 +406,9 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
         kept = value if value.role is Role.BATCH else replace(value, split=None, rows=frozenset(), literal=False)
         return replace(kept, padded=None, uid=machine.new_id())
     items = content(machine, value)
+    if items is not None and items.around is not None:
+        known = next((at for at in (place, place - count) if items.has_in_place(at)), None)
+        return items.items[known] if known is not None else machine.fresh()
     if items is not None and items.items:
         if place < len(items.items):
             return items.items[place]

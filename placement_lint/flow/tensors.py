@@ -211,7 +211,7 @@ def _rows(machine: Machine, shape: Shape, arguments: Arguments) -> frozenset[int
         return frozenset()
     size = arguments.positional[-1 if shape is Shape.LAST_SIZE else 0]
     items = content(machine, size)
-    first = items.items[0] if items is not None and items.items else size
+    first = items.items[0] if items is not None and items.items and items.has_in_place(0) else size
     if isinstance(first, Const) and isinstance(first.value, int):
         return frozenset({first.value})
     return frozenset()

@@ -356,6 +356,13 @@ class Sequence:
 
     items: tuple[Value, ...]
     exact: bool = True
+    # of ``(*unknown, a, b)``: how many items there are before what is unpacked, and how many after it
+    around: tuple[int, int] | None = None
+
+    def has_in_place(self, place: int) -> bool:
+        """Whether an item is where it would be without what is unpacked; a negative place counts from the end."""
+        before, after = self.around or (len(self.items), len(self.items))
+        return place < before if place >= 0 else -place <= after
 
 
 @dataclass(frozen=True)

@@ -309,6 +309,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "moved_in_place": {"stray": "cuda"},
         "option_device": {"stray": "cuda"},
         "tensor_of_tensor": {"stray": "cuda"},
+        "unpacked_shape": {"stray": "cuda"},
         "layer_class": "where the layer is made, the program fails otherwise",
         "training_mode": "a module is built in training mode, and the scale is for the other one",
         "tensor_or_array": {"stray": "cuda"},
