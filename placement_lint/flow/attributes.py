@@ -359,16 +359,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
 
 
 # Only modules have these.
-_MODULE_EVIDENCE = {
-    "state_dict",
-    "named_parameters",
-    "named_modules",
-    "load_state_dict",
-    "named_children",
-} - {
-    "state_dict",
-    "load_state_dict",
-}
+_MODULE_EVIDENCE = {"named_parameters", "named_modules", "named_children"}
 _METHODS_OF_UNKNOWN = {
     "to", "cuda", "cpu", "parameters", "state_dict", "load_state_dict", "train", "eval", "step", "backward",
     "items", "keys", "values", "append", "get", "numpy", "item", "format", "split", "copy",
