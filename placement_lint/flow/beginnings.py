@@ -219,6 +219,11 @@ class Said(Text):
         return self.has("device") and _PLACES.search(self.code) is not None
 
     @cached_property
+    def goes_to_cuda(self) -> bool:
+        """Whether a forward brings something to CUDA, wherever its module is."""
+        return self.has("cuda") and any(map(_BEGINS_WHERE["cuda"].search, self.reached_from(_FORWARDS)))
+
+    @cached_property
     def hides(self) -> bool:
         """Whether a forward may use modules that an instance was given, from a plain list or dict."""
         if not self.runs:

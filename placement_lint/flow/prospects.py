@@ -157,7 +157,7 @@ def _bases(value: Value) -> Iterator[Class]:
 
 def _begins(said: Said, is_module: bool) -> bool:
     """Whether a finding may begin where it is used: a module itself is looked at with all that it may be given."""
-    return said.packs or said.hides if is_module else said.begins
+    return said.packs or said.hides or said.goes_to_cuda if is_module else said.begins
 
 
 def _begins_beside_tensors(said: Said, is_module: bool) -> bool:
