@@ -228,8 +228,9 @@ def _none_of(flags: Condition) -> Condition:
 
 
 _WORDS_FOR_CUDA = ("cuda", "gpu", "device", "accel")
-# That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is.
-_OF_ELSE = re.compile(r"None|\.(?:size|shape)\b")
+# That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is; and ``len(gpus) > 1``
+# says how many there are: where it is false, there may be one.
+_OF_ELSE = re.compile(r"None|\.(?:size|shape)\b|(?:> *1|>= *2)$")
 
 
 def _is_flag(question: Question) -> bool:
@@ -267,8 +268,10 @@ def _chooses(question: Question) -> bool:
 
 def _flag_text(reach: Condition) -> str:
     (cube,) = reach.cubes
-    flags = [answer.question.text for answer in cube.answers if _chooses(answer.question)]
-    return f"under `{flags[0]}`" if flags else "where CUDA is available"
+    flag = next((answer for answer in cube.answers if _chooses(answer.question)), None)
+    if flag is None:
+        return "where CUDA is available"
+    return f"under `{flag.question.text}`" if flag.given else f"where `{flag.question.text}` is false"
 
 
 def resolve(machine: Machine) -> set[cst.CSTNode]:
