@@ -134,20 +134,18 @@ def call_function(
         return machine.fresh()
     if machine.running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
-    plain = relevance.is_plain(machine, function, arguments, node)
-    if not _reaches(machine, function, plain):
+    if not _reaches(machine, function, arguments):
         return foreign(machine, arguments, node)
     frame = Frame(machine.new_frame(function.frame), function, receiver)
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
-    with _running(machine, frame, function, node, plain), machine.without_gradients(gradless):
+    with _running(machine, frame, function, node), machine.without_gradients(gradless):
         _bind_parameters(machine, function.node.params, arguments)
         aliases.enclose(machine, function)
         if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
         result = repetition.unless_idle(machine, function, arguments, partial(_outcome, machine, function.node, node))
-        given_up = machine.gives_up
     machine.leave(frame.id)
-    return foreign(machine, arguments, node) if given_up else result
+    return result
 
 
 def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
@@ -168,16 +166,17 @@ def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst
     return result if yielded is None else machine.new_list(Sequence((yielded,), exact=False), node)
 
 
-def _reaches(machine: Machine, function: Function, plain: bool) -> bool:
-    """Whether a function is looked into: calls are not nested too deep, and there is time for it."""
-    reaches = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function, plain)
-    machine.overlooks = machine.overlooks or not (reaches or plain)
+def _reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
+    """Whether a function is looked into: it may matter, calls are not nested too deep, and there is time for it."""
+    if relevance.is_plain(machine, function, arguments):
+        return False
+    reaches = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
+    machine.overlooks = machine.overlooks or not reaches
     return reaches
 
 
 @contextmanager
-def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode, plain: bool) -> Iterator[None]:
-    machine.plain_calls += plain
+def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode) -> Iterator[None]:
     machine.frames.append(frame)
     machine.running.append(function.node)
     machine.calls.append(node)
@@ -189,7 +188,6 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
         yield
     finally:
         machine.casting = outside
-        machine.plain_calls -= plain
         machine.foreign_calls -= foreign
         machine.calls.pop()
         machine.running.pop()
@@ -283,9 +281,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     """``Net(...)``: the object, after its ``__init__``."""
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
-    if _is_detail(machine) or (
-        isinstance(initialiser, Function) and not _begins(machine, initialiser, arguments, node)
-    ):
+    if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
         schedulers.given_away(machine, arguments.values(), node)
     elif isinstance(initialiser, Function):
@@ -299,10 +295,6 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     else:
         schedulers.given_away(machine, arguments.values(), node)
     return instance
-
-
-def _begins(machine: Machine, initialiser: Function, arguments: Arguments, node: cst.CSTNode) -> bool:
-    return _reaches(machine, initialiser, relevance.is_plain(machine, initialiser, arguments, node))
 
 
 # Of a class that is looked at by itself, the parts' parts are outlines: each has its own turn.

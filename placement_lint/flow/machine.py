@@ -60,8 +60,6 @@ FUEL = 120_000
 # Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
 ABROAD = 5_000
 ABROAD_FOR_UNCALLED = 200
-# What code of other files may cost that has nothing to do with tensors.
-PLAIN = 200
 # Forwards in an editor's text have numbers from multiples of this.
 _ROUND = 256
 
@@ -145,8 +143,6 @@ class Machine(Registries):
         self.ventures = 0
         # how often there was no time to look into one
         self.refused = 0
-        # what may still be spent in code of other files that does not matter
-        self.plain = PLAIN
         self.parents: dict[int, int | None] = {}
         # the frames and classes: through the names there, and only so, code gets hold of what there is already
         self.namespaces: set[int] = set()
@@ -198,9 +194,8 @@ class Machine(Registries):
         # for each running function: the node that called it
         self.calls: list[cst.CSTNode] = []
         self.running: list[cst.CSTNode] = []
-        # how many of them are of other files, and how many have nothing to do with tensors
+        # how many of them are of other files
         self.foreign_calls = 0
-        self.plain_calls = 0
         # the block of the simple statement that is running, and its place there
         self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
         # the tests of the branches that are running, inside each other
@@ -312,7 +307,6 @@ class Machine(Registries):
     def spend(self) -> None:
         """Something is done that costs time."""
         self.fuel -= 1
-        self.plain -= self.plain_calls > 0
         if self.is_abroad:
             self.abroad -= self.path.effort
         else:
@@ -343,19 +337,13 @@ class Machine(Registries):
         """Whether what runs was called by code of another file, or belongs to its import."""
         return self.frames[0].id != self.module_frame or self.foreign_calls > 0
 
-    def affords(self, function: Function, plain: bool) -> bool:
-        """Whether there is time to look into a function; less for one that has nothing to do with tensors."""
+    def affords(self, function: Function) -> bool:
+        """Whether there is time to look into a function."""
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         self.ventures += abroad
-        affordable = self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
-        affords = affordable and not (plain and self.plain <= 0)
+        affords = self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
         self.refused += not affords
         return affords
-
-    @property
-    def gives_up(self) -> bool:
-        """Whether a function that has nothing to do with tensors has cost all that such ones may."""
-        return self.plain <= 0 < self.plain_calls
 
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:

@@ -114,7 +114,6 @@ class _Cost(NamedTuple):
     fuel: int
     spent: int
     abroad: int
-    plain: int
     ventures: int
     refused: int
 
@@ -289,7 +288,7 @@ def _numbers(machine: Machine) -> _Numbers:
 
 
 def _cost(machine: Machine) -> _Cost:
-    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.plain, machine.ventures, machine.refused)
+    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.ventures, machine.refused)
 
 
 def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
@@ -313,7 +312,7 @@ def _scene(machine: Machine) -> object:
     ]
     loops = [(loop.target, loop.iter) for loop in machine.loops]
     scopes = [scope.kind for scope in machine.scopes]
-    return moment, functions, loops, scopes, machine.abroad, machine.plain
+    return moment, functions, loops, scopes, machine.abroad
 
 
 def _around(machine: Machine) -> Many[object]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import libcst as cst
-
 from placement_lint.flow import imports, modules
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.machine import CONTENT_CELLS, Machine
@@ -32,25 +30,21 @@ from placement_lint.source.wording import lines_of
 _DEEPEST = 8
 
 
-def is_plain(machine: Machine, function: Function, arguments: Arguments, node: cst.CSTNode) -> bool:
-    """Whether a function of another file can neither make nor move what decides about placement, nor is handed it.
-
-    What a decorator is handed it hands back, or something that calls it.
-    """
+def is_plain(machine: Machine, function: Function, arguments: Arguments) -> bool:
+    """Whether a function of another file can neither make nor move what decides about placement, nor is handed it."""
     if machine.root(function.frame) == machine.module_frame:
         return False
-    handed = () if isinstance(node, cst.FunctionDef) else arguments.values()
-    return not any(decides(machine, value) for value in handed) and not imports.matters(machine, function)
+    return not any(decides(machine, value) for value in arguments.values()) and not imports.matters(machine, function)
 
 
-def hands_back(machine: Machine, decorator: Function, node: cst.FunctionDef) -> bool:
+def hands_back(machine: Machine, decorator: Function) -> bool:
     """Whether a decorator of another file just hands back the function that it is handed: it does not even call it.
 
     Where it puts that function does not count: what functions of other files change there may be anything.
     """
     text, handed = lines_of(decorator.node).rstrip(), [parameter.name.value for parameter in decorator.parameters[:1]]
     returned = any(text.endswith(f"return {name}") and f"{name}(" not in text for name in handed)
-    return returned and is_plain(machine, decorator, Arguments(), node)
+    return returned and is_plain(machine, decorator, Arguments())
 
 
 def speaks(function: Function) -> bool:

@@ -80,7 +80,7 @@ def _left_behind(machine: Machine) -> object:
     moment = {name: state for name, state in machine.moment().items() if name != "statement"}
     asked = machine.project.asked if machine.project is not None else 0
     sizes = [_size(getattr(machine, name)) for name in _LEFT]
-    return moment, sizes, machine.ventures, machine.abroad, machine.plain, asked
+    return moment, sizes, machine.ventures, machine.abroad, asked
 
 
 # What is noted of nodes, or grows with all that comes up, tells nothing.

@@ -57,8 +57,6 @@ def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
 def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
     outer = machine.block
     for place, line in enumerate(lines):
-        if machine.gives_up:
-            machine.jump("function", machine.fresh())
         if machine.dead:
             break
         if isinstance(line, cst.SimpleStatementLine):
@@ -248,10 +246,6 @@ def _rounds(machine: Machine) -> Iterator[None]:
     machine.again = before
 
 
-# Of what has nothing to do with tensors.
-_MOST_ITEMS = 2
-
-
 def _for(machine: Machine, node: cst.For) -> None:
     with machine.round_by_round():
         iterable = expressions.evaluate(machine, node.iter)
@@ -260,7 +254,7 @@ def _for(machine: Machine, node: cst.For) -> None:
 
         def rounds() -> None:
             if known is not None:
-                for item in known[:_MOST_ITEMS] if machine.plain_calls else known:
+                for item in known:
                     _iteration(machine, node, partial(_same, item))
             else:
                 for _ in _rounds(machine):
@@ -501,7 +495,7 @@ def _decorated(machine: Machine, function: Function, node: cst.FunctionDef) -> V
     value: Value = function
     for decorator in reversed(node.decorators):
         maker = expressions.evaluate(machine, decorator.decorator)
-        if isinstance(maker, Function) and not relevance.hands_back(machine, maker, node):
+        if isinstance(maker, Function) and not relevance.hands_back(machine, maker):
             result = calls.call_function(machine, maker, Arguments((value,)), node)
             machine.dead = False
             value = result if isinstance(result, (Function, Partial)) else value

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TypeGuard
 
 from placement_lint.source.parsing import CHILDREN, levels, python_tree
 
@@ -72,13 +73,18 @@ def read_index(text: str) -> Index:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Index()
     outer = {statement: _Outer(statement) for statement in tree.body}
+    # the part of them that runs
+    running = {
+        statement: _Outer(ast.If(statement.test, [], statement.orelse)) if _is_for_checkers(statement) else own
+        for statement, own in outer.items()
+    }
     inner = {statement: _Inner(statement) for statement in tree.body if isinstance(statement, _DEFINITIONS)}
     changes = {statement.name: found.changed for statement, found in inner.items()}
     statements = dict(_statements(tree))
     bindings: dict[str, list[Binding]] = {}
     stars: list[Import] = []
     imports = [found for each in inner.values() for found in each.imports]
-    variables = frozenset(name for statement in tree.body for name in _variables(statement, outer[statement]))
+    variables = frozenset(name for statement in tree.body for name in _variables(statement, running[statement]))
     for statement in tree.body:
         own = outer[statement].imports
         imports.extend(found for _, found in own)
@@ -88,7 +94,7 @@ def read_index(text: str) -> Index:
                 bindings.setdefault(name, []).append(found)
         elif not _is_for_scripts(statement):
             lines = statements[statement]
-            for name in dict.fromkeys((*outer[statement].bound, *_touched(outer[statement], variables, changes))):
+            for name in dict.fromkeys((*running[statement].bound, *_touched(running[statement], variables, changes))):
                 bindings.setdefault(name, []).append(lines)
     bindings.pop("*", None)
     return Index(
@@ -121,6 +127,13 @@ def _is_for_scripts(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and any(
         isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
     )
+
+
+def _is_for_checkers(statement: ast.stmt) -> TypeGuard[ast.If]:
+    """``if TYPE_CHECKING``: what no run sees."""
+    test = statement.test if isinstance(statement, ast.If) else None
+    name = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
+    return name == "TYPE_CHECKING"
 
 
 # --- imports -----------------------------------------------------------------------------------------------

@@ -26,12 +26,6 @@ MISMATCH = ["operand-not-moved"]
 
 # Each makes ``a`` and ``b`` of another file known in main.py in another way.
 WAYS: Mapping[str, Mapping[str, str]] = {
-    "after a hundred that are registered": {
-        "names.py": "ALL = {}\ndef enter(fn):\n    ALL[fn.__name__] = fn\n    return fn\ndef first(): return 0\n",
-        "main.py": "import torch\nfrom names import enter, first\n"
-        + "".join(f"@enter\ndef f{number}(): pass\n" for number in range(100))
-        + "both = [torch.ones(3), torch.ones(3).cuda()]\na, b = both[first()], both[1]",
-    },
     "run by a decorator": {
         "program.py": "def main(fn):\n    fn()\n    return fn\n",
         "main.py": "import torch\nfrom program import main\na = torch.ones(3)\n"
@@ -350,6 +344,14 @@ other = size + 1
     assert index.bindings["size"] == (Lines(12, 12),)
     assert index.stars == (Import(0, "z", "*"),)
     assert Import(0, "late", root=True) in index.imports
+
+
+@pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"])
+def test_what_only_type_checkers_see_is_not_bound(test: str) -> None:
+    index = read_index(f"if {test}:\n    from a import b\n    from z import *\nelse:\n    c = 1\n")
+    assert index.bindings.keys() == {"c"}
+    assert Import(0, "a", "b") in index.imports
+    assert index.stars == (Import(0, "z", "*"),)
 
 
 def test_the_lines_of_a_binding_are_its_statement() -> None:
