@@ -51,7 +51,7 @@ _BEGINS_WHERE = {
     for word, pattern in {
         "to": rf"\.to\((?!\s*{_LIKE_ANOTHER}\s*(?:,\s*{_LIKE_ANOTHER}\s*)*,?\s*\))",
         "to_empty": r"\.to_empty\(",
-        "type": r"\.type\(",
+        "type": rf"\.type\((?!\s*{_LIKE_ANOTHER}\s*\))",
         # What is only asked of CUDA moves nothing.
         "cuda": rf"""\.cuda\(|'cuda|"cuda|{at_word("cuda")}
             (?:\.(?!is_available|get_device_capability|is_bf16_supported)|\s*[=,)])""",
@@ -84,9 +84,14 @@ _PLACES = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)")
 _TO_CPU = re.compile(rf"\.cpu\(|'cpu|\"cpu|{at_word('Generator')}\(")
 _PARAMETER = re.compile(rf"{at_word('Parameter')}\(")
 # What is made here is registered at once ...
-_REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,(?:\s*\w+=)?)\s*(?:\w+\.)*$")
+_REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,)[^()]*$")
 # ... or taken apart into numbers: [x.item() for x in torch.linspace(0, rate, depth)]
 _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
+# self.table = torch.zeros(3)
+_KEPT_TENSOR = re.compile(rf"{at_word('self')}\.\w+\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
+# The methods that only they run who make an instance.
+_INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weights", "_init_weights"}
+_ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
 # How many texts are remembered, and of how many words what they begin.
 _REMEMBERED = 512
@@ -108,10 +113,8 @@ _OF_NUMBERS = {
 
 # Attributes of other objects are looked after: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
 _OF_OTHERS = re.compile(r"\.(?<!\bself\.)\w+\s*=(?!=)")
-_TENDS = re.compile(
-    r"\n[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\w+)*\.\w+\s*=(?!=)"
-    rf"|{at_word('setattr')}\((?!self\b)"
-)
+_TENDS = re.compile(r"\n[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\w+)*\.(\w+)\s*=(?!=)")
+_SETS = re.compile(rf"{at_word('setattr')}\((?!self\b)")
 # In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
 # self.x.append(…); what it is set to is no constant
 _FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
@@ -197,11 +200,25 @@ class Said(Text):
         """Whether it makes a tensor that is neither told its device nor registered at once."""
         return any(map(self._is_kept_elsewhere, self.each(_FACTORY, _FACTORIES)))
 
-    @property
-    def tends(self) -> bool:
-        """Whether it may look after attributes of other objects."""
-        may_tend = self.has("setattr") or _OF_OTHERS.search(self.code) is not None
-        return may_tend and _TENDS.search(self.code) is not None
+    @cached_property
+    def gives_tensors(self) -> bool:
+        """Whether others may get tensors of a class that it made so: from its methods, or as an attribute."""
+        return self.makes_tensors and any(
+            name not in _INITIALISERS or _KEPT_TENSOR.search(method) is not None
+            for name, method in self.methods.items()
+            if Said(method).makes_tensors
+        )
+
+    @cached_property
+    def tended(self) -> frozenset[str]:
+        """The attributes of other objects after which it may look; ``*`` where they can be any."""
+        if self.has("setattr") and _SETS.search(self.code) is not None:
+            return _ANY
+        return frozenset(_TENDS.findall(self.code) if _OF_OTHERS.search(self.code) is not None else ())
+
+    def may_be_tended(self, names: frozenset[str]) -> bool:
+        """Whether one of these can be an attribute of it."""
+        return names is _ANY or not names.isdisjoint(attributes_of_self(self.code))
 
     @property
     def runs(self) -> bool:

@@ -81,7 +81,7 @@ class Prospects:
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
         begins = _begins_in_module if is_module else _begins_beside_tensors if said.is_of_cpu else _begins
-        return self._uses(others, begins) or (said.tends and self._uses(others, _may_be_tended))
+        return self._uses(others, begins) or (bool(said.tended) and self._uses(others, _may_be_tended(said.tended)))
 
     def _promising_methods(self, said: Said, cls: Class | Function, methods: Many[Class | Function]) -> Many[Function]:
         """All, unless nothing is begun before they run: what others do of them makes no difference then."""
@@ -167,12 +167,17 @@ def _begins_beside_tensors(said: Said, is_module: bool) -> bool:
 
 def _begins_in_module(said: Said, is_module: bool) -> bool:
     """The same in a module, which may be on a GPU: it may give tensors that are on the CPU."""
-    return _begins(said, is_module) or (said.makes_tensors if is_module else said.is_of_cpu)
+    return _begins(said, is_module) or (said.gives_tensors if is_module else said.is_of_cpu)
 
 
-def _may_be_tended(said: Said, is_module: bool) -> bool:
-    """Whether there may be something to be found about it that others refute by what they do with its attributes."""
-    return is_module and said.runs and (said.begins or said.is_of_cpu)
+@cache
+def _may_be_tended(names: frozenset[str]) -> Sought:
+    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+
+    def is_sought(said: Said, is_module: bool) -> bool:
+        return is_module and said.runs and (said.begins or said.is_of_cpu) and said.may_be_tended(names)
+
+    return is_sought
 
 
 @cache

@@ -217,26 +217,59 @@ def test_no_finding_begins_with(text: str) -> None:
         f"class M:\n    def forward(self, x):\n        return self{'.a' * 90_000}",
         f"class M:\n    def forward(self, x):\n        return [{'self.a: b.device, ' * 9_000}]",
         f"class M:\n    def forward(self, x):\n        {'self.a = b; ' * 9_000}",
+        f"class M:\n    def __init__(self):\n        {'self.a = b; ' * 9_000}c = torch.zeros(3)",
         f"class M:\n    def __init__(self):\n        self.font = '{'a' * 200_000}'",
     ],
-    ids=["nested", "repeated", "attributes", "chained", "annotated", "assigned", "data"],
+    ids=["nested", "repeated", "attributes", "chained", "annotated", "assigned", "made", "data"],
 )
 def test_long_lines_are_read_in_a_moment(text: str) -> None:
     """Time that grows with the square of a line's length would be seconds."""
     began = time.process_time()
     said = read(text)
-    assert [said.begins, said.is_of_cpu, said.tends, said.hides, said.leaves_to(said)]
+    assert [said.begins, said.is_of_cpu, said.gives_tensors, said.tended, said.hides, said.leaves_to(said)]
     assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("line", ["net.table = x", "self.net[0].table = x", "setattr(net, name, x)"])
 def test_attributes_of_others_are_looked_after(line: str) -> None:
-    assert read(f"def f(self, net, name, x):\n    {line}").tends
+    tended = read(f"def f(self, net, name, x):\n    {line}").tended
+    assert tended
+    assert read("class M:\n    def forward(self, x): return self.table(x)").may_be_tended(tended)
 
 
 @pytest.mark.parametrize("line", ["self.table = x", "net.table == x", "table = net.x", "setattr(self, name, x)"])
 def test_these_are_not(line: str) -> None:
-    assert not read(f"def f(self, net, name, x):\n    {line}").tends
+    assert not read(f"def f(self, net, name, x):\n    {line}").tended
+
+
+def test_attributes_that_a_class_has_not_are_not_looked_after_there() -> None:
+    tended = read("def f(self, config, x):\n    config.width = x").tended
+    assert not read("class M:\n    def forward(self, x): return self.table(x)").may_be_tended(tended)
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        "def forward(self, x): return torch.arange(3)",
+        "def mask(self): return torch.zeros(3)",
+        "def __init__(self): self.table = torch.zeros(3)",
+    ],
+)
+def test_a_class_gives_tensors(methods: str) -> None:
+    assert read(f"class M:\n    {methods}\n").gives_tensors
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        "def __init__(self): self.register_buffer('table', torch.zeros(3))",
+        "def __init__(self): self.scale = nn.Parameter(value * torch.ones(3))",
+        "def __init__(self):\n        rates = torch.linspace(0, 1, 3)\n        self.steps = [Step(r) for r in rates]",
+        "def reset_parameters(self): self.weight.copy_(torch.eye(3))",
+    ],
+)
+def test_a_class_keeps_what_it_makes(methods: str) -> None:
+    assert not read(f"class M:\n    {methods}\n").gives_tensors
 
 
 def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
