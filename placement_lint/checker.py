@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from placement_lint.files import patterns
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.placing import Spots, findings_of
-from placement_lint.project.finder import Surroundings, digest, read_from_disk
+from placement_lint.project.finder import UNITS, Surroundings, digest, read_from_disk
 from placement_lint.results import Checked, Crash, Job, Provisional
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
@@ -80,6 +81,20 @@ class Reading:
         from placement_lint.source.positions import positions
 
         return positions(module, nodes)
+
+
+class OneMoment(Reading):
+    """Reads other files once: a run sees a project as it was at one moment. Most of what it looks for is not there."""
+
+    def __init__(self) -> None:
+        self._present = lru_cache(UNITS)(read_from_disk)
+        self._absent: set[str] = set()
+
+    def source(self, path: str) -> bytes | None:
+        data = self._present(path) if path not in self._absent else None
+        if data is None:
+            self._absent.add(path)
+        return data
 
 
 class Checker:

@@ -35,8 +35,9 @@ def _last_parts(names: Iterable[str]) -> set[str]:
 
 # Words that begin a finding wherever they are said.
 _BEGINS = re.compile(
-    rf"""^[xnh]pu$ | data_?parallel | parallel$ | ^parallel(?:_apply|_model|i[sz]e\w*)$ | ddp | ^dist$ | distributed
-    | ^spawn | ^fork | ^mp$ | multiprocessing | environ | sampler | set_epoch | share_memory | pin_memory
+    rf"""^[xnh]pu$ | data_?parallel | parallel$ | ^parallel(?:_apply|_model|i[sz]e\w*)$ | ddp | distributed
+    | ^spawn | ^fork(?:server|_rng)?$ | ^mp$ | multiprocessing | (?<!down)(?<!up)(?<!down_)(?<!up_)(?<!re)sampler
+    | set_epoch | share_memory | pin_memory
     | dataloader | random_split | set_default | get_device$ | ^pack_ | ^autocast | custom_fwd
     | ^(?-i:{_any_of(_last_parts(OPTIMIZERS))})$""",
     re.IGNORECASE | re.VERBOSE,
@@ -56,6 +57,8 @@ _BEGINS_WHERE = {
         "cuda": rf"""\.cuda\(|'cuda|"cuda|{at_word("cuda")}
             (?:\.(?!is_available|get_device_capability|is_bf16_supported)|\s*[=,)])""",
         "gpu": r"['\"]gpu['\"]",
+        "dist": rf"(?<!\.){at_word('dist')}\.",
+        "environ": r"\benviron\b(?!\.get\()",
         "meta": r"['\"]meta['\"]",
         "mps": r"['\"]mps",
         "device": rf"""{at_word("self")}\.(?:device\s*=(?!=)|\w+\s*=.{{0,120}}\.device\b)|{at_word("torch")}\.device\(
@@ -105,11 +108,15 @@ _NEAR = 80
 _REGISTERING = {"Sequential", "ModuleList", "ParameterList"}
 _REPEATED = re.compile(r"\]\s*\*(?!\*)|(?<=[\w)\]])\s*\*\s*\[")
 _CALLED = re.compile(r"\b(\w+)\s*\(")
-_ASSIGNED_CALL = re.compile(r"\n\s*(\w+)\s*=.*\w\(")
-_OF_NUMBERS = {
+# Functions that give numbers, and those that give what they were given.
+_NUMBERING = {
     *("int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor", "range"),
-    *("zip", "enumerate", "tuple", "list", "isinstance", "reversed", "sorted", "getattr", "hasattr", "numel", "size"),
+    *("numel", "size", "to_2tuple", "to_3tuple", "to_ntuple", "_single", "_pair", "_triple", "make_divisible"),
 }
+_OF_NUMBERS = _NUMBERING | {
+    *("zip", "enumerate", "tuple", "list", "isinstance", "reversed", "sorted", "getattr", "hasattr"),
+}
+_ASSIGNED_CALL = re.compile(rf"\n\s*(\w+)\s*=(?! *(?:\w+\.)*(?:{_any_of(_NUMBERING)})\().*\w\(")
 
 # Attributes of other objects are looked after: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
 _OF_OTHERS = re.compile(r"\.(?<!\bself\.)\w+\s*=(?!=)")
@@ -131,11 +138,11 @@ _MAKES = re.compile(
     | {at_word("nn")}\.(?:{_any_of(_WITH_PARAMETERS)})\(""",
     re.VERBOSE,
 )
-_INSTANTIATES = re.compile(
-    r"[A-Z](?<=(?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z])\w*\("
+_INSTANTIATED = re.compile(
+    r"[A-Z](?<=(?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z])\w*(?=\()"
 )
 # Lists and dicts: self.blocks = [ …, or of a name that stands for one: self.blocks = blocks
-_CONTAINER = r"\s*(?::[^=\n]{0,80})?=\s*(?:\[|\{|\(|(?:list|dict|tuple|\w*[dD]ict)\()"
+_CONTAINER = r"\s*(?::[^=\n]{0,80})?=\s*(?:\[|\{|(?P<tuple>\()|(?:list|dict|tuple|\w*[dD]ict)\()"
 _KEPT_CONTAINER = re.compile(rf"{at_word('self')}\.(\w+){_CONTAINER}")
 _KEPT_NAME = re.compile(rf"{at_word('self')}\.(\w+)\s*(?::[^=\n]{{0,80}})?=\s*(\w+)[ \t]*$", re.MULTILINE)
 _NAMED_CONTAINER = re.compile(rf"\n\s*(\w+){_CONTAINER}")
@@ -269,6 +276,12 @@ class Said(Text):
         items = self._before(times.start()) if times[0].startswith("]") else self.inside(times)
         return items is None or self._holds_made(items)
 
+    def _keeps_made(self, container: re.Match[str]) -> bool:
+        """Whether a list, dict or tuple, of which a match ends with the bracket, holds more than numbers."""
+        items = self.inside(container)
+        is_container = container["tuple"] is None or "," in outline(items)
+        return is_container and self._holds_made(items)
+
     def _holds_made(self, items: str) -> bool:
         """Whether there is something among these that is more than a number."""
         return not _OF_NUMBERS.issuperset(_CALLED.findall(items)) or not self._made.isdisjoint(words_of(items))
@@ -295,11 +308,14 @@ class Said(Text):
 
     @cached_property
     def changes_in_forward(self) -> bool:
-        """Whether a forward changes its module, makes one, or may use some that only a plain list or dict has."""
-        if not self.runs:
-            return False
-        reached = self.reached_from(_FORWARDS)
-        return any(map(_changes, reached)) or self._asks_plain_container
+        """Whether a forward changes its module, makes a layer, or may use what only a plain list or dict has."""
+        return self.runs and (any(map(_changes, self.reached_from(_FORWARDS))) or self._asks_plain_container)
+
+    @cached_property
+    def made_in_forward(self) -> set[str]:
+        """The classes of which a forward makes instances, by the names that it has for them."""
+        reached = self.reached_from(_FORWARDS) if self.runs else ()
+        return {name for each in reached for name in _INSTANTIATED.findall(each)}
 
     @cached_property
     def _asked_in_forward(self) -> set[str]:
@@ -313,7 +329,7 @@ class Said(Text):
         names = {value for attribute, value in _KEPT_NAME.findall(self.code) if self._is_asked(attribute)}
         if names:
             kept += [(each[1], each) for each in _NAMED_CONTAINER.finditer(self.code) if each[1] in names]
-        return any(self._holds_made(self.inside(each)) or name in self._filled for name, each in kept)
+        return any(self._keeps_made(each) or name in self._filled for name, each in kept)
 
     def _is_asked(self, name: str) -> bool:
         return name in self._asked_in_forward
@@ -338,6 +354,5 @@ class Said(Text):
 
 
 def _changes(method: str) -> bool:
-    """Whether a method changes its module, or makes one."""
-    makes = _MAKES.search(method) or _INSTANTIATES.search(method)
-    return makes is not None or _CHANGES.search(outline(method)) is not None
+    """Whether a method changes its module, or makes a layer."""
+    return _MAKES.search(method) is not None or _CHANGES.search(outline(method)) is not None

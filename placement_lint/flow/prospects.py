@@ -77,16 +77,26 @@ class Prospects:
     def _promises(self, said: Said, value: Class | Function) -> bool:
         """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
         is_module = isinstance(value, Class) and value.module
-        if said.begins or (said.is_of_cpu and (is_module or said.knows_of_gpu)):
+        if said.begins or self._makes_modules(said) or (said.is_of_cpu and (is_module or said.knows_of_gpu)):
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
         begins = _begins_in_module if is_module else _begins_beside_tensors if said.is_of_cpu else _begins
         return self._uses(others, begins) or (bool(said.tended) and self._uses(others, _may_be_tended(said.tended)))
 
+    def _makes_modules(self, said: Said) -> bool:
+        """Whether a forward may make modules."""
+        return any(map(self._may_be_module, said.made_in_forward))
+
+    def _may_be_module(self, name: str) -> bool:
+        """Whether a name may stand for a class of modules: one that is defined here may not if it is none."""
+        values = self._here.get(name, [])
+        known = bool(values) and not self._elsewhere.get(name)
+        return not (known and all(isinstance(value, Class) and not value.module for value in values))
+
     def _promising_methods(self, said: Said, cls: Class | Function, methods: Many[Class | Function]) -> Many[Function]:
         """All, unless nothing is begun before they run: what others do of them makes no difference then."""
         known = [method for method in methods if isinstance(method, Function)]
-        if said.changes_in_forward or self._promises(Said(said.before_methods), cls):
+        if said.changes_in_forward or self._makes_modules(said) or self._promises(Said(said.before_methods), cls):
             return known
         return [each for each in known if self._promises(Said(said.run_by(each.name)), cls)] or known
 

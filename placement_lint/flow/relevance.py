@@ -18,6 +18,7 @@ from placement_lint.flow.values import (
     Kind,
     Mapping,
     Object,
+    Partial,
     Pending,
     Sequence,
     Symbol,
@@ -80,6 +81,8 @@ def inside(machine: Machine, value: Value) -> list[Value] | None:
     """What a value holds; None where that is not known, or it is something of its own."""
     if isinstance(value, Choice):
         return [option for _, option in value.alternatives]
+    if isinstance(value, Partial):
+        return [value.function, *value.positional, *(item for _, item in value.keywords)]
     if isinstance(value, Sequence):
         return list(value.items)
     if isinstance(value, Mapping):

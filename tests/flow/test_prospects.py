@@ -78,6 +78,10 @@ def test_no_finding_is_lost_where_nobody_calls_it(
     "text",
     [
         "def f(x): return x.to(d)",
+        "def f(x): return x.type(kind)",
+        "def f(): os.environ['CUDA_VISIBLE_DEVICES'] = '1'",
+        "def f(x): dist.all_reduce(x)",
+        "def f(data): return Sampler(data)",
         "def f(x): x.cuda()",
         "def f(x): return g(x, device='cuda:1')",
         "def f(m): return nn.DataParallel(m)",
@@ -179,6 +183,9 @@ def test_none_are_made_on_the_cpu(text: str) -> None:
         "def f(x, y): return x.to(y.device, torch.float32)",
         "def f(x, n): return x.to(dtype=n).to(x.dtype)",
         "def f(x): return x.shape if x.device.type == 'cuda' else 0",
+        "def f(x, y): return x.type(y.dtype) + x.type(torch.float32)",
+        "def f(x): return x if os.environ.get('FORK_LAST') else fork_feat(x)",
+        "class M:\n    def __init__(self, dist):\n        self.dist = dist\n        self.down_sampler = Resampler()",
         "def f(p): return p.grad if p.requires_grad else None",
         "def f(n): return nn.Sequential(*[Block(i) for i in range(n)])",
         "class Lamb(torch.optim.Optimizer):\n    def step(self):\n        pass",
@@ -186,6 +193,26 @@ def test_none_are_made_on_the_cpu(text: str) -> None:
         "class M:\n    def forward(self, x):\n        return nn.ReLU()(x) if self.a == x else x",
         "class M:\n    def forward(self, x):\n        self.fused = True\n        return x",
         "class M:\n    def __init__(self, n):\n        self.s = (n, 2)\n    def forward(self, x): return self.s",
+        """
+        class M:
+            def __init__(self, n):
+                self.act = (
+                    nn.ReLU() if n else None
+                )
+
+            def forward(self, x):
+                return self.act(x)
+        """,
+        """
+        class M:
+            def __init__(self, n):
+                n = int(n * 2)
+                s = to_2tuple(n)
+                self.sizes = [n, s]
+
+            def forward(self, x):
+                return x.split(self.sizes)
+        """,
         """
         class M:
             def reset(self, classes):
@@ -295,6 +322,18 @@ def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypat
         def forward(self, x):
             return super().forward(x).cuda()
 
+    class Rows:
+        def __init__(self, x):
+            self.x = x
+
+    class Rowwise(Block):
+        def forward(self, x):
+            return Rows(super().forward(x))
+
+    class Layerwise(Block):
+        def forward(self, x):
+            return Block(len(x))(x)
+
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -308,4 +347,4 @@ def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypat
     path = tmp_path / "model.py"
     path.write_text(dedent(model))
     findings(tmp_path)
-    assert looked == ["Masked"]
+    assert looked == ["Masked", "Layerwise"]
