@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from placement_lint.files import patterns
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.placing import Spots, findings_of
-from placement_lint.project.finder import UNITS, Surroundings, digest, read_from_disk
+from placement_lint.project.finder import Surroundings, digest, read_from_disk
 from placement_lint.results import Checked, Crash, Job, Provisional
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
@@ -83,15 +82,14 @@ class Reading:
         return positions(module, nodes)
 
 
-class OneMoment(Reading):
-    """Reads other files once: a run sees a project as it was at one moment. Most of what it looks for is not there."""
+class OneRun(Reading):
+    """Looks only once for a file that is not there: of all that an import may mean, most is not."""
 
     def __init__(self) -> None:
-        self._present = lru_cache(UNITS)(read_from_disk)
         self._absent: set[str] = set()
 
     def source(self, path: str) -> bytes | None:
-        data = self._present(path) if path not in self._absent else None
+        data = read_from_disk(path) if path not in self._absent else None
         if data is None:
             self._absent.add(path)
         return data

@@ -85,9 +85,9 @@ def _checked(paths: Sequence[str], job: Job, jobs: int | None, executor: str) ->
     """The results, in any order."""
     if not paths:
         return
-    from placement_lint.checker import Checker, OneMoment
+    from placement_lint.checker import Checker, OneRun
 
-    checker = Checker(job, OneMoment())  # imports what processes then share, and refuses rules that do not exist
+    checker = Checker(job, OneRun())  # imports what processes then share, and refuses rules that do not exist
     workers = min(jobs or _default_jobs(len(paths)), len(paths))
     if executor != PROCESSES:
         from placement_lint.cluster import check_on_cluster

@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import parent_process
 from threading import Thread
 
-from placement_lint.checker import Checker, OneMoment
+from placement_lint.checker import Checker, OneRun
 from placement_lint.results import Checked, Crash, Job
 
 BATCH_BYTES = 2**17
@@ -62,7 +62,7 @@ def _pool(workers: int, job: Job) -> ProcessPoolExecutor:
 
 def _start_worker(job: Job) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
-    _checkers.append(Checker(job, OneMoment()))
+    _checkers.append(Checker(job, OneRun()))
     gc.freeze()  # what is there now, stays: the collector need not look at it again and again
     gc.set_threshold(_NEWS)
 

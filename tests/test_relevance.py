@@ -34,6 +34,7 @@ def matters(folder: Path, name: str, **files: str) -> bool:
         "return nn.Linear(3, 3)",
         "import torch\n    return torch.zeros(3)",
         "return DataParallel(x)",
+        "return x.distributed",
     ],
 )
 def test_words_of_devices_and_libraries_for_tensors_matter(tmp_path: Path, body: str) -> None:

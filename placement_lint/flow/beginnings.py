@@ -23,6 +23,7 @@ from placement_lint.flow.vocabulary import (
     PARAMETER_READS,
     PARAMETRIC_LAYERS,
 )
+from placement_lint.project.shelf import Shelf
 
 
 def _any_of(names: Iterable[str]) -> str:
@@ -37,8 +38,8 @@ def _last_parts(names: Iterable[str]) -> set[str]:
 _BEGINS = re.compile(
     rf"""^[xnh]pu$ | data_?parallel | parallel$ | ^parallel(?:_apply|_model|i[sz]e\w*)$ | ddp | distributed
     | ^spawn | ^fork(?:server|_rng)?$ | ^mp$ | multiprocessing | (?<!down)(?<!up)(?<!down_)(?<!up_)(?<!re)sampler
-    | set_epoch | share_memory | pin_memory
-    | dataloader | random_split | set_default | get_device$ | ^pack_ | ^autocast | custom_fwd
+    | set_epoch | share_memory | pin_memory | dataloader | random_split | set_default | get_device$ | ^pack_
+    | ^autocast | custom_fwd
     | ^(?-i:{_any_of(_last_parts(OPTIMIZERS))})$""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -96,8 +97,8 @@ _KEPT_TENSOR = re.compile(rf"{at_word('self')}\.\w+\s*=(?!=)[^\n]{{0,80}}?{_FACT
 _INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weights", "_init_weights"}
 _ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
-# How many texts are remembered, and of how many words what they begin.
-_REMEMBERED = 512
+# Of how many letters the texts are that are remembered, and of how many words what they begin.
+_LETTERS = 600_000
 _WORDS_REMEMBERED = 32_768
 # How far back a list is read that is multiplied.
 _LONGEST_LIST = 1_000
@@ -165,9 +166,15 @@ def _always_begins(word: str) -> bool:
     return _BEGINS.search(word) is not None
 
 
-@lru_cache(_REMEMBERED)
+_texts = Shelf[str, "Said"](_LETTERS)
+
+
 def read(text: str) -> Said:
     """What a text says. Most of an editor's text is what it was a keystroke ago."""
+    return _texts.get(text, len(text), lambda: _read(text))
+
+
+def _read(text: str) -> Said:
     code = _DEVICE_ASKED.sub(".is_cuda", without_prose(text))
     while "() for " in code and (numbers := _NUMBERS.search(code)) is not None:
         code = code[: numbers.start()] + code[end_of(code, numbers) :]

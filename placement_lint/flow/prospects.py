@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Set
 from collections.abc import Sequence as Many
-from functools import cache
+from functools import lru_cache
 from typing import TypeAlias
 
 import libcst as cst
@@ -28,6 +28,8 @@ Sought: TypeAlias = Callable[[Said, bool], bool]
 
 # How deep in lists and dicts of the module something is looked for.
 _DEEPEST = 3
+# For how many sets of attributes, and the like, it is remembered what is looked for.
+_REMEMBERED = 256
 
 
 class Prospects:
@@ -180,7 +182,7 @@ def _begins_in_module(said: Said, is_module: bool) -> bool:
     return _begins(said, is_module) or (said.gives_tensors if is_module else said.is_of_cpu)
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def _may_be_tended(names: frozenset[str]) -> Sought:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
@@ -190,7 +192,7 @@ def _may_be_tended(names: frozenset[str]) -> Sought:
     return is_sought
 
 
-@cache
+@lru_cache(_REMEMBERED)
 def _in_statement(sought: Sought) -> Wanted:
     """The same of what a statement of another file defines, of which any class may be a module.
 

@@ -38,7 +38,7 @@ _UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files a process keeps, and of how many letters the statements are that it keeps parsed: forty bytes each.
-UNITS, _LETTERS = 1024, 1_000_000
+_UNITS, _LETTERS = 1024, 1_000_000
 
 
 def digest(data: bytes) -> str:
@@ -141,7 +141,7 @@ class Statement:
         return found
 
 
-@lru_cache(UNITS)
+@lru_cache(_UNITS)
 def _index(content: bytes) -> Index:
     return read_index(content.decode(*_UTF_8))
 
@@ -154,7 +154,7 @@ class Seen:
     unit: Unit | None = field(compare=False)
 
 
-@lru_cache(UNITS)
+@lru_cache(_UNITS)
 def _seen(path: str, data: bytes) -> Seen:
     try:
         content = decode(data).encode(*_UTF_8)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # Words of devices, of tensors, and of the processes that share them.
 _CONCERNING = re.compile(
-    r"cuda|[cg]pu|device|tensor|parallel|grad|optim|world|fork|spawn|worker|(^|[_-])rank([_\d-]|$)|^to$", re.IGNORECASE
+    r"cuda|[cg]pu|device|tensor|parallel|distribut|ddp|grad|optim|world|fork|spawn|worker|(^|[_-])rank([_\d-]|$)|^to$",
+    re.IGNORECASE,
 )
 # What has such a word in it, but names another library for tensors or a package: ``tf_device``, ``faiss-gpu``.
 _OTHERS = re.compile(r"tensorflow|(^|[_-])(tf|flax|jax)([_-]|$)|^\w+-[cg]pu$", re.IGNORECASE)
