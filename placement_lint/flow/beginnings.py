@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from keyword import iskeyword
 
-from placement_lint.flow.texts import Text, at_word, attributes_of_self, end_of, outline, without_prose, words_of
+from placement_lint.flow.texts import Text, at_word, attributes_of_self, end_of, outline, without_prose
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
     CUDA_CONSTRUCTORS,
@@ -24,6 +24,7 @@ from placement_lint.flow.vocabulary import (
     PARAMETRIC_LAYERS,
 )
 from placement_lint.project.shelf import Shelf
+from placement_lint.source.scan import words_of
 
 
 def _any_of(names: Iterable[str]) -> str:

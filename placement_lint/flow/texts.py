@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
-# What is between words: a number counts as one.
-_SEPARATORS = str.maketrans(dict.fromkeys(set(string.punctuation) - {"_"}, " "))
+from placement_lint.source.scan import STRING_OR_COMMENT, words_of
+
 # A search is quick where each match begins with one of a few letters: what is to stand before these is looked at
 # afterwards, and what begins a line is searched with the end of the one before.
 _BRACKET = re.compile(r"[()\[\]{}]")
 _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 # With its decorators, as far as each of them stands in one line.
 _METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
-# Comments, docstrings and messages; what is inside an f-string is code.
-_PROSE = re.compile(
-    r"""\#[^\r\n]*
-    | '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*''' | \"\"\"[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"\"\"
-    | '[^'\\\n]*(?:\\.[^'\\\n]*)*' | "[^"\\\n]*(?:\\.[^"\\\n]*)*\"""",
-    re.DOTALL | re.VERBOSE,
-)
 _PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
 
 Kind = TypeVar("Kind", bound="Text")
@@ -37,9 +29,9 @@ _OWN = re.compile(rf"{at_word('self')}\.(\w+)")
 
 
 def without_prose(text: str) -> str:
-    """The code of a text."""
+    """The code of a text: without comments, docstrings and messages; what is inside an f-string is code."""
     kept, end = [], 0
-    for found in _PROSE.finditer(text):
+    for found in STRING_OR_COMMENT.finditer(text):
         prefix = _prefix(found)
         if _is_prose(found[0], prefix):
             kept.append(text[end : found.start() - len(prefix)])
@@ -57,11 +49,6 @@ def _prefix(found: re.Match[str]) -> str:
 
 def _is_prose(text: str, prefix: str) -> bool:
     return "f" not in prefix.lower() and (text.startswith("#") or " " in text or "\n" in text)
-
-
-def words_of(code: str) -> list[str]:
-    """All names and keywords, and the words of short strings."""
-    return code.translate(_SEPARATORS).split()
 
 
 def attributes_of_self(code: str) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_lint.files import EXCLUDED_FOLDERS
-from placement_lint.project.index import Import, Index, Lines, read_index
+from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
 from placement_lint.project.relevance import Mentions, read_mentions
 from placement_lint.project.shelf import Shelf
 from placement_lint.source.parsing import read
@@ -70,6 +70,11 @@ class Unit:
     @cached_property
     def index(self) -> Index:
         return _index(self.content)
+
+    @property
+    def imports(self) -> tuple[Import, ...]:
+        """Those of the whole file, functions included."""
+        return _imports(self.content)
 
     def may_bind(self, name: str) -> bool:
         """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
@@ -146,6 +151,11 @@ def _index(content: bytes) -> Index:
     return read_index(content.decode(*_UTF_8))
 
 
+@lru_cache(_UNITS)
+def _imports(content: bytes) -> tuple[Import, ...]:
+    return read_imports(content.decode(*_UTF_8))
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a file was when it was looked at; without a unit if it cannot be read as Python."""
@@ -169,6 +179,7 @@ _statements = Shelf[tuple[Unit, Lines], Statement](_LETTERS)
 def forget() -> None:
     """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
     _index.cache_clear()
+    _imports.cache_clear()
     _seen.cache_clear()
     _statements.clear()
 
@@ -220,7 +231,7 @@ class Surroundings:
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
         """Whether the imports of the file itself, whose text is given, lead to one that matters."""
-        waiting = [(self.path, found) for found in _index(text.encode(*_UTF_8)).imports]
+        waiting = [(self.path, found) for found in _imports(text.encode(*_UTF_8))]
         seen: set[str] = set()
         while waiting:
             importer, wanted = waiting.pop()
@@ -229,7 +240,7 @@ class Surroundings:
                     seen.add(unit.path)
                     if matters(unit.text):
                         return True
-                    waiting.extend((unit.path, found) for found in unit.index.imports)
+                    waiting.extend((unit.path, found) for found in unit.imports)
         return False
 
     def _imported(self, wanted: Import, importer: str) -> Iterator[Unit]:

@@ -1,17 +1,22 @@
 """What the top level of a file binds, and the lines that do: all that is needed to run a part of it.
 
-An index is plain data, made from Python's own parser at a tenth of what a libcst tree costs.
+An index is plain data. Python's own parser reads what stands between definitions, and of these only what may change
+something around them.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeGuard
 
-from placement_lint.source.parsing import CHILDREN, levels, python_tree
+from placement_lint.source.outline import Definition, Outline, code_of, outlined
+from placement_lint.source.parsing import BOM, CHILDREN, levels, python_tree
+from placement_lint.source.scan import words_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,6 @@ class Index:
 
     ``bindings`` are, for each name, the statements that bind it or change what it holds. ``exports`` is a literal
     ``__all__``. ``rebound`` and ``changed`` are the names that functions of the file assign to, or change in place.
-    ``imports`` are those of the whole file, functions included.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
@@ -52,7 +56,6 @@ class Index:
     exports: tuple[str, ...] | None = None
     rebound: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
-    imports: tuple[Import, ...] = ()
 
     @property
     def offers(self) -> tuple[str, ...]:
@@ -68,26 +71,30 @@ class Index:
 
 def read_index(text: str) -> Index:
     """The index of a text; empty where Python cannot parse it, which is reported where the file itself is checked."""
+    outline = outlined(text.removeprefix(BOM))
     try:
-        tree = python_tree(text)
+        return _index(outline, python_tree(outline.text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Index()
+
+
+def _index(outline: Outline, tree: ast.Module) -> Index:
     outer = {statement: _Outer(statement) for statement in tree.body}
     # the part of them that runs
     running = {
         statement: _Outer(ast.If(statement.test, [], statement.orelse)) if _is_for_checkers(statement) else own
         for statement, own in outer.items()
     }
-    inner = {statement: _Inner(statement) for statement in tree.body if isinstance(statement, _DEFINITIONS)}
-    changes = {statement.name: found.changed for statement, found in inner.items()}
-    statements = dict(_statements(tree))
+    variables = frozenset(name for statement in tree.body for name in _variables(statement, running[statement]))
+    taken = (name for own in outer.values() for name, found in own.imports if _may_be_variable(found))
+    changeable = variables.union(taken)
+    inner = {each.name: _Inner(each, changeable) for each in outline.definitions.values()}
+    changes = {name: found.changed for name, found in inner.items()}
+    statements = dict(_statements(tree, outline.definitions))
     bindings: dict[str, list[Binding]] = {}
     stars: list[Import] = []
-    imports = [found for each in inner.values() for found in each.imports]
-    variables = frozenset(name for statement in tree.body for name in _variables(statement, running[statement]))
     for statement in tree.body:
         own = outer[statement].imports
-        imports.extend(found for _, found in own)
         stars.extend(found for name, found in own if name == "*")
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             for name, found in own:
@@ -103,17 +110,17 @@ def read_index(text: str) -> Index:
         exports=_exports(outer),
         rebound=frozenset(name for each in inner.values() for name in each.rebound),
         changed=frozenset(name for names in changes.values() for name in names),
-        imports=tuple(imports),
     )
 
 
-def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, Lines]]:
+def _statements(tree: ast.Module, definitions: Mapping[int, Definition]) -> Iterator[tuple[ast.stmt, Lines]]:
     """The statements of the top level with their lines; those that share a line have the same."""
     sharing: list[ast.stmt] = []
     lines = Lines(0, 0)
     for statement in tree.body:
         first = min(part.lineno for part in (statement, *getattr(statement, "decorator_list", [])))
-        last = statement.end_lineno or statement.lineno
+        emptied = definitions.get(statement.lineno)
+        last = emptied.last if emptied is not None else statement.end_lineno or statement.lineno
         if first > lines.last:
             yield from ((each, lines) for each in sharing)
             sharing, lines = [], Lines(first, last)
@@ -150,6 +157,21 @@ def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
     elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
+
+
+# In code without the contents of strings, wherever a statement can begin.
+_IMPORT = re.compile(
+    r"(?:^|[;:])[ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^)]*\)|(?:[^;\\\n]|\\\n)*))", re.MULTILINE
+)
+
+
+def read_imports(text: str) -> tuple[Import, ...]:
+    """All imports of a text, also those inside functions; none where one of them is not Python."""
+    try:
+        tree = python_tree("\n".join(_IMPORT.findall(code_of(text))))
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(found for statement in tree.body for _, found in imported(statement))
 
 
 def _exports(outer: Mapping[ast.stmt, _Outer]) -> tuple[str, ...] | None:
@@ -200,6 +222,10 @@ def _children(node: ast.AST) -> list[ast.AST]:
     return found[::-1]
 
 
+# What is never in a project.
+_ELSEWHERE = sys.stdlib_module_names | {"torch"}
+
+
 class _Outer:
     """What a statement of the top level imports, binds and touches; an import in a branch is taken to be one that runs.
 
@@ -229,6 +255,11 @@ class _Outer:
                 found = [*imported(node)]
                 self.imports.extend(found)
                 self.bound.extend(name for name, _ in found)
+
+
+def _may_be_variable(taken: Import) -> bool:
+    """Whether an import may take a variable from another file of the project."""
+    return taken.name is not None and taken.module.partition(".")[0] not in _ELSEWHERE
 
 
 def _variables(statement: ast.stmt, own: _Outer) -> Iterable[str]:
@@ -267,16 +298,23 @@ def _root(node: ast.AST) -> str:
 # Methods that change a list, dict or set in place.
 _MUTATORS = {"append", "extend", "insert", "update", "setdefault", "add", "pop", "remove", "clear", "discard"}
 
+# How code goes on behind a name where it changes what that holds: NAME.append(x), NAME[0].x += 1, NAME.x, y = z ...
+_LINK = r"(?:\.\w+|\[(?:[^\[\]\n]|\[[^\[\]\n]*\])*\]|\((?:[^()\n]|\([^()\n]*\))*\))"
+_CHANGING = re.compile(
+    rf"{_LINK}*\.(?:{'|'.join(sorted(_MUTATORS))})\b|{_LINK}+\s*(?:[-+*/%&|^@]|//|\*\*|<<|>>|[,:][^=\n]*)?=(?!=)"
+)
+# ... and how a line begins that may do so: for NAME.x in y
+_TAKING = re.compile(r"\s*(?:for|async|with|del)\b")
+
 
 class _Inner:
-    """What the body of a function or class imports, declares global, and changes of what is outside it."""
+    """What the body of a function or class declares global, and which variables around it it changes."""
 
-    def __init__(self, definition: ast.stmt) -> None:
-        self.imports: list[Import] = []
+    def __init__(self, definition: Definition, variables: frozenset[str]) -> None:
         self.rebound: set[str] = set()
         own: set[str] = set()
         changed: set[str] = set()
-        for node in walk(definition):
+        for node in walk(python_tree(definition.code)) if _may_change(definition.code, variables) else ():
             if isinstance(node, ast.Name):
                 if isinstance(node.ctx, ast.Store):
                     own.add(node.id)
@@ -286,9 +324,24 @@ class _Inner:
                 own.add(node.arg)
             elif isinstance(node, ast.Global):
                 self.rebound.update(node.names)
-            elif isinstance(node, (ast.Import, ast.ImportFrom)):
-                self.imports.extend(found for _, found in imported(node))
-        self.changed = frozenset(changed - own - {""} | self.rebound)
+        self.changed = frozenset((changed - own) & variables | self.rebound)
+
+
+def _may_change(code: str, variables: frozenset[str]) -> bool:
+    words = words_of(code)
+    return "global" in words or any(_may_be_changed(name, code) for name in variables.intersection(words))
+
+
+def _may_be_changed(name: str, code: str) -> bool:
+    begin = code.find(name)
+    while begin >= 0:
+        end = begin + len(name)
+        if code.startswith((".", "[", "("), end) and (
+            _CHANGING.match(code, end) or _TAKING.match(code, code.rfind("\n", 0, begin) + 1)
+        ):
+            return True
+        begin = code.find(name, end)
+    return False
 
 
 def _changed_by(node: ast.AST) -> str:

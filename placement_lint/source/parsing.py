@@ -20,7 +20,7 @@ MOST_NESTED_BRACKETS = 200
 # libcst's time grows faster than the square of an expression's depth: seconds at 3,000, minutes at 10,000.
 MOST_NESTED_NODES = 1500
 TOO_DEEP = "an expression is nested too deeply to be analysed"
-_BOM = "\ufeff"
+BOM = "\ufeff"
 PLACE = re.compile(r"error at (\d+):(\d+)")
 # What no version of Python takes, and libcst does not look at: the inside of literals.
 _IN_LITERALS = ("(unicode error)", "(value error)", "bytes can only contain ASCII")
@@ -31,7 +31,7 @@ def read(text: str) -> cst.Module:
     from placement_lint.source.abstraction import KINDS, abstracted
 
     tree = _tree_within_reach(text)
-    if tree is None or text.startswith(_BOM) or not tree.kinds <= KINDS:
+    if tree is None or text.startswith(BOM) or not tree.kinds <= KINDS:
         return _parsed(text)
     return abstracted(tree.root, text)
 
@@ -80,7 +80,7 @@ def _refused(error: SyntaxError) -> Unreadable:
 def python_tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text.removeprefix(_BOM))
+        return ast.parse(text.removeprefix(BOM))
 
 
 def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:

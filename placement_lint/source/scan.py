@@ -7,6 +7,7 @@ one. It works on any text, broken code and other Python versions' syntax include
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,15 @@ LEXEME = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 NEWLINE = re.compile(r"\r\n|\r|\n")
+# What is between quotes, without the letters before them, and comments.
+STRING_OR_COMMENT = re.compile(
+    r"""\#[^\r\n]*
+    | '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*''' | \"\"\"[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"\"\"
+    | '[^'\\\n]*(?:\\.[^'\\\n]*)*' | "[^"\\\n]*(?:\\.[^"\\\n]*)*\"""",
+    re.DOTALL | re.VERBOSE,
+)
+# What is between words: a number counts as one.
+_SEPARATORS = str.maketrans(dict.fromkeys(set(string.punctuation) - {"_"}, " "))
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,11 @@ def lines_with_ends(text: str) -> list[str]:
     """The same lines, each with the characters that end it; nothing follows the last end."""
     ends = [0, *(newline.end() for newline in NEWLINE.finditer(text)), len(text)]
     return [text[start:end] for start, end in pairwise(ends) if start < end]
+
+
+def words_of(code: str) -> list[str]:
+    """All names and keywords, and the words of short strings."""
+    return code.translate(_SEPARATORS).split()
 
 
 class Scan:

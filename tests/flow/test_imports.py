@@ -16,7 +16,7 @@ from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Finding
 from placement_lint.project.finder import Surroundings
-from placement_lint.project.index import Import, Lines, read_index
+from placement_lint.project.index import Import, Lines, read_imports, read_index
 from placement_lint.report.formats import FORMATS, render
 
 Write = Callable[..., Path]
@@ -343,15 +343,94 @@ other = size + 1
     assert index.bindings["table"] == (Lines(7, 7), Lines(8, 8), Lines(9, 11))
     assert index.bindings["size"] == (Lines(12, 12),)
     assert index.stars == (Import(0, "z", "*"),)
-    assert Import(0, "late", root=True) in index.imports
+    assert [found.name or found.module for found in read_imports(text)] == ["torch", "b", "late", "*"]
 
 
 @pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"])
 def test_what_only_type_checkers_see_is_not_bound(test: str) -> None:
     index = read_index(f"if {test}:\n    from a import b\n    from z import *\nelse:\n    c = 1\n")
     assert index.bindings.keys() == {"c"}
-    assert Import(0, "a", "b") in index.imports
     assert index.stars == (Import(0, "z", "*"),)
+
+
+def test_imports_are_found_however_they_are_written() -> None:
+    text = """\
+def f():
+    "import nothing"  # import nothing
+    if f: import a, b as c; from d \\
+        import (
+            e,
+            g as h,
+        )
+    from .. import i
+    important = 1; from_ = "from x import y"
+"""
+    found = [(line.level, line.module, line.name) for line in read_imports(text)]
+    assert found == [(0, "a", None), (0, "b", None), (0, "d", "e"), (0, "d", "g"), (2, "", "i")]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_the_top_level_is_cut_where_python_cuts_it(newline: str) -> None:
+    text = '''\
+"""A docstring:
+def no(): no
+"""
+# def no():
+@decorated(
+1)
+class C:
+    """
+@no
+"""
+
+    def f(self):
+        return (
+1)
+
+# a comment
+    # another
+
+x = {
+"def no()": """
+class no:
+""",
+}; y = 1
+if x:
+    def inner(): ...
+else:
+    z = 1
+async  def g(): return "' # \\" \"""
+w = 1 + \\
+2
+def last(a="""
+"""): pass'''
+    lines = {
+        name: (statement.lineno - len(getattr(statement, "decorator_list", "")) * 2, statement.end_lineno)
+        for statement in ast.parse(text).body[1:]
+        for name in _bound_by(statement)
+    }
+    lines["y"] = lines["x"]
+    bindings = read_index(text.replace("\n", newline)).bindings
+    assert bindings == {name: (Lines(first, last),) for name, (first, last) in lines.items()}
+    assert bindings.keys() == {"C", "x", "y", "inner", "z", "g", "w", "last"}
+
+
+def _bound_by(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return [statement.name]
+    inside = [
+        name for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt) for name in _bound_by(each)
+    ]
+    return inside or [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id in "xyzw"]
+
+
+@pytest.mark.parametrize(
+    "change", ["global table", "table.append(1)", "table[0].x += 1", "del table[0]", "a, table.x = 1, 2"]
+)
+def test_an_index_tells_what_functions_change(change: str) -> None:
+    text = "table = make()\ndef f(a):\n    a.table.append(1)\n    print(table.x, a.table == 1)\n    {}\n"
+    assert not read_index(text.format("pass")).changed
+    assert read_index(text.format(change)).changed == {"table"}
 
 
 def test_the_lines_of_a_binding_are_its_statement() -> None:

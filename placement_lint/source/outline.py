@@ -1,0 +1,81 @@
+"""The top level of a text, told by its letters alone: where its definitions are, and all the rest as it is written.
+
+What a definition has inside costs most of what Python's parser costs, and is of no concern to who wants to know what a
+file binds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from placement_lint.source.scan import STRING_OR_COMMENT
+
+# What is written in the first column begins a statement, or goes on with one.
+_START = re.compile(r"^[^\s)\]}]", re.MULTILINE)
+_GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
+_DEFINITION = re.compile(r"^(?P<kind>(?:async[ \t]+)?def|class)[ \t]+(?P<name>\w+)", re.MULTILINE)
+_EMPTY = {"def": "def {}(): ...", "class": "class {}: ..."}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function or class of the top level: its first line, decorators included, its last, and its code."""
+
+    name: str
+    first: int
+    last: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A text with its definitions emptied, and all else where it was; and these, by the lines of their names."""
+
+    text: str
+    definitions: Mapping[int, Definition]
+
+
+def outlined(text: str) -> Outline:
+    """The outline of a text; one that Python cannot parse may have any."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
+    definitions: dict[int, Definition] = {}
+    for first, code in _statements(code_of(text)):
+        found = _DEFINITION.search(code)
+        if found is not None and (code.startswith("@") or not found.start()):
+            line = first + code.count("\n", 0, found.start())
+            last = first + code.rstrip().count("\n")
+            empty = _EMPTY[found["kind"].split()[-1]].format(found["name"])
+            lines[line - 1 : last] = [empty, *[""] * (last - line)]
+            definitions[line] = Definition(found["name"], first, last, code)
+    return Outline("\n".join(lines), definitions)
+
+
+def code_of(text: str) -> str:
+    """The text without comments, and with nothing in its strings; each line is the line that it was."""
+    return STRING_OR_COMMENT.sub(_emptied, text)
+
+
+def _emptied(found: re.Match[str]) -> str:
+    literal = found[0]
+    if literal[0] == "#":
+        return ""
+    # The line in which a string ends is none that begins a statement.
+    return '""' if "\n" not in literal else '"""' + "\n" * literal.count("\n") + ' """'
+
+
+def _statements(code: str) -> Iterator[tuple[int, str]]:
+    """The statements of the top level, each from its first line on to the next one."""
+    bounds = [*(found.start() for found in _START.finditer(code)), len(code)]
+    begin, depth = bounds[0], 0
+    line = 1 + code.count("\n", 0, begin)
+    for start, end in pairwise(bounds):
+        part = code[start:end]
+        depth += sum(map(part.count, "([{")) - sum(map(part.count, ")]}"))
+        if not depth and part[0] != "@" and part.rstrip()[-1] != "\\" and not _GOES_ON.match(code, end):
+            yield line, code[begin:end]
+            line += code.count("\n", begin, end)
+            begin = end
