@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from placement_lint.files import patterns
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.placing import Spots, findings_of
-from placement_lint.project.finder import Surroundings, digest, read_from_disk
+from placement_lint.project.finder import UNITS, Answers, Surroundings, digest, read_from_disk
 from placement_lint.results import Checked, Crash, Job, Provisional
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
@@ -52,6 +53,12 @@ class Terms:
 class Reading:
     """How a text becomes a tree, the tree what rules say of it, and nodes places; a language server does it its way."""
 
+    def may_tell(self, text: str, surroundings: Surroundings) -> bool:
+        """Whether a text that speaks of tensors is to be read at all."""
+        from placement_lint.flow.glance import may_tell
+
+        return may_tell(text, surroundings)
+
     def read(self, text: str) -> cst.Module:
         return read(text)
 
@@ -76,6 +83,10 @@ class Reading:
         """The content of another file, by its absolute path; None where there is none."""
         return read_from_disk(path)
 
+    def answers(self) -> Answers:
+        """What is known of other files when the next one is looked at."""
+        return {}
+
     def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
         from placement_lint.source.positions import positions
 
@@ -83,16 +94,22 @@ class Reading:
 
 
 class OneRun(Reading):
-    """Looks only once for a file that is not there: of all that an import may mean, most is not."""
+    """While nothing changes: what was found of a file, and that it is not there, is known of it for the next one."""
 
     def __init__(self) -> None:
+        self._present = lru_cache(UNITS)(read_from_disk)
+        # Of all that an import may mean, most is not there.
         self._absent: set[str] = set()
+        self._answers: Answers = {}
 
     def source(self, path: str) -> bytes | None:
-        data = read_from_disk(path) if path not in self._absent else None
+        data = self._present(path) if path not in self._absent else None
         if data is None:
             self._absent.add(path)
         return data
+
+    def answers(self) -> Answers:
+        return self._answers
 
 
 class Checker:
@@ -176,9 +193,9 @@ class Checker:
         if suppressions.skip_file:
             return Checked(path, skipped=True)
         rules = self.rules_for(path)
-        surroundings = Surroundings(self.job.absolute(path), self.roots, self.reading.source)
+        surroundings = Surroundings(self.job.absolute(path), self.roots, self.reading.source, self.reading.answers())
         heard = _Heard()
-        if TRIGGER.search(text) or surroundings.lead_to(text, _may_matter):
+        if self._may_matter(text, surroundings):
             heard = self._heard(text, path, notebook, surroundings)
         else:
             check_syntax(text)
@@ -201,6 +218,11 @@ class Checker:
             uses=heard.uses,
             reads=surroundings.reads,
         )
+
+    def _may_matter(self, text: str, surroundings: Surroundings) -> bool:
+        """Whether anything can come of a text: it has to do with tensors, and there is something to begin with."""
+        speaks = TRIGGER.search(text) is not None or surroundings.lead_to(text, _speaks_of_tensors)
+        return speaks and self.reading.may_tell(text, surroundings)
 
     def _heard(self, text: str, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
         """What the analysis says of a text; with all its layout where that tells the place of what it says."""
@@ -301,7 +323,7 @@ def _anchored(finding: Finding, terms: Mapping[str, Terms]) -> Finding:
     return replace(finding, anchor=terms[finding.path].anchors.at(finding.range.line))
 
 
-def _may_matter(text: str) -> bool:
+def _speaks_of_tensors(text: str) -> bool:
     return TRIGGER.search(text) is not None
 
 

@@ -13,7 +13,7 @@ import libcst as cst
 import pytest
 
 from placement_lint import registry
-from placement_lint.checker import Job
+from placement_lint.checker import Job, Reading
 from placement_lint.config import Settings
 from placement_lint.finding import Applicability, Severity
 from placement_lint.flow.program import Account
@@ -80,6 +80,7 @@ def fake_rules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
     listen = ModuleType("placement_lint.listen")
     listen.problems_in = hear_calls  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "placement_lint.listen", listen)
+    monkeypatch.setattr(Reading, "may_tell", lambda *_: True)
     monkeypatch.setattr(registry, "all_rules", lambda: (*OWN_RULES, BAD, WORSE, ADVICE))
     return FAKES
 

@@ -98,9 +98,11 @@ _KEPT_TENSOR = re.compile(rf"{at_word('self')}\.\w+\s*=(?!=)[^\n]{{0,80}}?{_FACT
 _INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weights", "_init_weights"}
 _ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
-# Of how many letters the texts are that are remembered, and of how many words what they begin.
+# Of how many letters the texts are that are remembered, of how many words what they begin, and of how many methods what
+# they leave.
 _LETTERS = 600_000
 _WORDS_REMEMBERED = 32_768
+_METHODS_REMEMBERED = 256
 # How far back a list is read that is multiplied.
 _LONGEST_LIST = 1_000
 # How far before a call what it is an argument of is looked for.
@@ -156,9 +158,9 @@ _FILLED = re.compile(
 )
 _INIT = re.compile(rf"{at_word('def')} __init__\(")
 _SUPER = re.compile(rf"{at_word('super')}\(.*?\)\.(\w+)")
+# A line that leaves or gives something.
 _LEAVING = re.compile(
-    rf"^.*(?:\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}).*$",
-    re.MULTILINE,
+    rf"\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}"
 )
 
 
@@ -356,9 +358,14 @@ class Said(Text):
         """The lines in which methods of a class leave or give something to a class that derives from it."""
         known = frozenset(user._inherits & self.methods.keys())
         if known not in self._leaves:
-            lines = (line[0] for each in self.reached_from(known) for line in _LEAVING.finditer(each))
-            self._leaves[known] = "\n".join(lines)
+            self._leaves[known] = "\n".join(filter(None, map(_left_by, self.reached_from(known))))
         return self._leaves[known]
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _left_by(method: str) -> str:
+    """The lines of a method that leave or give something."""
+    return "\n".join(line for line in method.split("\n") if _LEAVING.search(line) is not None)
 
 
 def _changes(method: str) -> bool:

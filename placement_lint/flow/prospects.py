@@ -9,27 +9,27 @@ tensors on the CPU something is found only in a module, which may be on a GPU, o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
-from functools import lru_cache
-from typing import TypeAlias
 
 import libcst as cst
 
 from placement_lint.flow import imports, relevance
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.machine import Machine
+from placement_lint.flow.sought import (
+    Sought,
+    begins,
+    begins_beside_tensors,
+    begins_in_module,
+    in_statement,
+    may_be_tended,
+)
 from placement_lint.flow.values import Class, Const, External, Function, Imported, Pending, Value, alternatives
-from placement_lint.project.relevance import Wanted
 from placement_lint.source.wording import lines_of
-
-Sought: TypeAlias = Callable[[Said, bool], bool]
-"""Whether something is looked for, by what it says, and by whether it is a module."""
 
 # How deep in lists and dicts of the module something is looked for.
 _DEEPEST = 3
-# For how many sets of attributes, and the like, it is remembered what is looked for.
-_REMEMBERED = 256
 
 
 class Prospects:
@@ -82,8 +82,8 @@ class Prospects:
         if said.begins or self._makes_modules(said) or (said.is_of_cpu and (is_module or said.knows_of_gpu)):
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
-        begins = _begins_in_module if is_module else _begins_beside_tensors if said.is_of_cpu else _begins
-        return self._uses(others, begins) or (bool(said.tended) and self._uses(others, _may_be_tended(said.tended)))
+        sought = begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
+        return self._uses(others, sought) or (bool(said.tended) and self._uses(others, may_be_tended(said.tended)))
 
     def _makes_modules(self, said: Said) -> bool:
         """Whether a forward may make modules."""
@@ -114,9 +114,9 @@ class Prospects:
 
     def _uses_one_of_elsewhere(self, words: Set[str], sought: Sought) -> bool:
         imported = (value for name in words & self._elsewhere.keys() for value in self._elsewhere[name])
-        if any(imports.leads_to(self.machine, value, words, _in_statement(sought)) for value in imported):
+        if any(imports.leads_to(self.machine, value, words, in_statement(sought)) for value in imported):
             return True
-        return imports.stars_lead_to(self.machine, words - self._here.keys(), _in_statement(sought))
+        return imports.stars_lead_to(self.machine, words - self._here.keys(), in_statement(sought))
 
     # --- the names of the module ---------------------------------------------------------------------------
 
@@ -162,45 +162,3 @@ def _bases(value: Value) -> Iterator[Class]:
         if isinstance(base, Class):
             yield base
             yield from _bases(base)
-
-
-# --- what is looked for --------------------------------------------------------------------------------------------
-
-
-def _begins(said: Said, is_module: bool) -> bool:
-    """Whether a finding may begin where it is used: a module itself is looked at with all that it may be given."""
-    return said.packs or said.hides or said.goes_to_cuda if is_module else said.begins
-
-
-def _begins_beside_tensors(said: Said, is_module: bool) -> bool:
-    """The same where there are tensors on the CPU: it may meet them with others."""
-    return _begins(said, is_module) or (said.places and not is_module)
-
-
-def _begins_in_module(said: Said, is_module: bool) -> bool:
-    """The same in a module, which may be on a GPU: it may give tensors that are on the CPU."""
-    return _begins(said, is_module) or (said.gives_tensors if is_module else said.is_of_cpu)
-
-
-@lru_cache(_REMEMBERED)
-def _may_be_tended(names: frozenset[str]) -> Sought:
-    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
-
-    def is_sought(said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and (said.begins or said.is_of_cpu) and said.may_be_tended(names)
-
-    return is_sought
-
-
-@lru_cache(_REMEMBERED)
-def _in_statement(sought: Sought) -> Wanted:
-    """The same of what a statement of another file defines, of which any class may be a module.
-
-    A function that makes tensors on the CPU may meet them with others in one that it calls.
-    """
-
-    def is_wanted(statement: str) -> bool | None:
-        said = read(statement)
-        return sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
-
-    return is_wanted

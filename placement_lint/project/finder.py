@@ -10,16 +10,17 @@ import os
 import re
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
 from placement_lint.project.relevance import Mentions, read_mentions
 from placement_lint.project.shelf import Shelf
+from placement_lint.source.outline import code_of
 from placement_lint.source.parsing import read
 from placement_lint.source.scan import NEWLINE
 from placement_lint.source.text import Unreadable, decode
@@ -38,7 +39,7 @@ _UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files a process keeps, and of how many letters the statements are that it keeps parsed: forty bytes each.
-_UNITS, _LETTERS = 1024, 1_000_000
+UNITS, _LETTERS = 1024, 1_000_000
 
 
 def digest(data: bytes) -> str:
@@ -70,11 +71,6 @@ class Unit:
     @cached_property
     def index(self) -> Index:
         return _index(self.content)
-
-    @property
-    def imports(self) -> tuple[Import, ...]:
-        """Those of the whole file, functions included."""
-        return _imports(self.content)
 
     def may_bind(self, name: str) -> bool:
         """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
@@ -146,14 +142,14 @@ class Statement:
         return found
 
 
-@lru_cache(_UNITS)
+@lru_cache(UNITS)
 def _index(content: bytes) -> Index:
     return read_index(content.decode(*_UTF_8))
 
 
-@lru_cache(_UNITS)
-def _imports(content: bytes) -> tuple[Import, ...]:
-    return read_imports(content.decode(*_UTF_8))
+@lru_cache(UNITS)
+def _imports(content: bytes) -> tuple[tuple[str, Import], ...]:
+    return read_imports(code_of(content.decode(*_UTF_8)))
 
 
 @dataclass(frozen=True)
@@ -164,7 +160,7 @@ class Seen:
     unit: Unit | None = field(compare=False)
 
 
-@lru_cache(_UNITS)
+@lru_cache(UNITS)
 def _seen(path: str, data: bytes) -> Seen:
     try:
         content = decode(data).encode(*_UTF_8)
@@ -200,22 +196,28 @@ class Place:
         return folder if name == INIT else None
 
 
+Answers: TypeAlias = dict[Hashable, tuple[bool, Mapping[str, "Seen | None"]]]
+"""What was answered of files, with all that was looked at for it."""
+
+
 @dataclass
 class Surroundings:
     """The files around the one at ``path``, absolute; ``roots`` are the folders that a project is imported from.
 
     ``looked_at`` is what was read, and what was looked for and not found, with None: as long as all that is the same,
-    so is what the file's imports mean.
+    so is what the file's imports mean. While no file changes, all files' surroundings may share their ``answers``.
     """
 
     path: str
     roots: Sequence[str] = ()
     sources: Sources = read_from_disk
+    answers: Answers = field(default_factory=dict)
     looked_at: dict[str, Seen | None] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     # packages without a file of their own
     folders: set[str] = field(default_factory=set)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
+    _asked: dict[Hashable, bool] = field(default_factory=dict)
 
     def unit(self, path: str) -> Unit | None:
         seen = self._look_at(path)
@@ -231,7 +233,7 @@ class Surroundings:
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
         """Whether the imports of the file itself, whose text is given, lead to one that matters."""
-        waiting = [(self.path, found) for found in _imports(text.encode(*_UTF_8))]
+        waiting = [(self.path, found) for _, found in read_imports(code_of(text))]
         seen: set[str] = set()
         while waiting:
             importer, wanted = waiting.pop()
@@ -240,7 +242,7 @@ class Surroundings:
                     seen.add(unit.path)
                     if matters(unit.text):
                         return True
-                    waiting.extend((unit.path, found) for found in unit.imports)
+                    waiting.extend((unit.path, found) for _, found in _imports(unit.content))
         return False
 
     def _imported(self, wanted: Import, importer: str) -> Iterator[Unit]:
@@ -251,6 +253,16 @@ class Surroundings:
             if place.is_file and place.path != self.path and (unit := self.unit(place.path)) is not None:
                 yield unit
             place = self.submodule(place, below.pop(0)) if below else None
+
+    def answer(self, question: Hashable, ask: Callable[[Surroundings], bool]) -> bool:
+        """The answer to a question about other files: what is around this one does not count, nor who asks first."""
+        if question not in self._asked:
+            if question not in self.answers:
+                around = Surroundings("", self.roots, self.sources, answers=self.answers)
+                self.answers[question] = ask(around), around.looked_at
+            self._asked[question], looked_at = self.answers[question]
+            self.looked_at.update(looked_at)
+        return self._asked[question]
 
     def are_as_before(self, looked_at: Mapping[str, Seen | None]) -> bool:
         """Whether all that was looked at then is now what it was."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeGuard
 
-from placement_lint.source.outline import Definition, Outline, code_of, outlined
+from placement_lint.source.outline import Definition, Outline, outlined
 from placement_lint.source.parsing import BOM, CHILDREN, levels, python_tree
 from placement_lint.source.scan import words_of
 
@@ -88,8 +88,8 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
     variables = frozenset(name for statement in tree.body for name in _variables(statement, running[statement]))
     taken = (name for own in outer.values() for name, found in own.imports if _may_be_variable(found))
     changeable = variables.union(taken)
-    inner = {each.name: _Inner(each, changeable) for each in outline.definitions.values()}
-    changes = {name: found.changed for name, found in inner.items()}
+    inner = [(each.name, _Inner(each, changeable)) for each in outline.definitions.values()]
+    changes = {name: found.changed for name, found in inner}
     statements = dict(_statements(tree, outline.definitions))
     bindings: dict[str, list[Binding]] = {}
     stars: list[Import] = []
@@ -108,8 +108,8 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
         bindings={name: tuple(found) for name, found in bindings.items()},
         stars=tuple(stars),
         exports=_exports(outer),
-        rebound=frozenset(name for each in inner.values() for name in each.rebound),
-        changed=frozenset(name for names in changes.values() for name in names),
+        rebound=frozenset(name for _, each in inner for name in each.rebound),
+        changed=frozenset(name for _, each in inner for name in each.changed),
     )
 
 
@@ -161,17 +161,17 @@ def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
 
 # In code without the contents of strings, wherever a statement can begin.
 _IMPORT = re.compile(
-    r"(?:^|[;:])[ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^)]*\)|(?:[^;\\\n]|\\\n)*))", re.MULTILINE
+    r"(?:^|[;:])[ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))", re.MULTILINE
 )
 
 
-def read_imports(text: str) -> tuple[Import, ...]:
-    """All imports of a text, also those inside functions; none where one of them is not Python."""
+def read_imports(code: str) -> tuple[tuple[str, Import], ...]:
+    """All imports of a code, also those inside functions, with the names they bind; none where one is not Python."""
     try:
-        tree = python_tree("\n".join(_IMPORT.findall(code_of(text))))
+        tree = python_tree("\n".join(_IMPORT.findall(code)))
     except (SyntaxError, ValueError):
         return ()
-    return tuple(found for statement in tree.body for _, found in imported(statement))
+    return tuple(found for statement in tree.body for found in imported(statement))
 
 
 def _exports(outer: Mapping[ast.stmt, _Outer]) -> tuple[str, ...] | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from placement_lint.project.index import Import, Lines, imported, walk
+from placement_lint.source.outline import bases_of
 from placement_lint.source.parsing import python_tree
 
 if TYPE_CHECKING:
@@ -80,18 +81,12 @@ class Relevance:
     """What is known of the definitions around one file."""
 
     surroundings: Surroundings
-    _known: dict[Definition, bool] = field(default_factory=dict)
-    _wanted: dict[tuple[Definition, Wanted], bool | None] = field(default_factory=dict)
 
     def matters(self, unit: Unit, lines: Lines) -> bool:
         """Whether the statement, or something that its names lead to, speaks of devices, tensors or processes."""
-        definition = (unit, lines)
-        if definition not in self._known:
-            search = _Search(self.surroundings, self._known)
-            matters = search.meets_concern(definition)
-            # What is reached from a definition that does not matter does not matter either.
-            self._known.update(dict.fromkeys((definition,) if matters else search.definitions, matters))
-        return self._known[definition]
+        return self.surroundings.answer(
+            ("matters", unit, lines), lambda around: _Search(around).meets_concern((unit, lines))
+        )
 
     def leads_to(self, place: Place, name: str | None, words: frozenset[str], wanted: Wanted) -> bool:
         """Whether a statement is wanted, by its text, that a name of a module leads to, or of the module itself.
@@ -99,10 +94,10 @@ class Relevance:
         ``words`` are those of who uses it: what of a module they may be. What leads to a library for tensors, or to all
         that is below a package, is taken to be wanted.
         """
-        search = _Search(self.surroundings, {})
+        search = _Search(self.surroundings)
         if search.leads_from(place, name, Mentions(False, attributes=words)):
             return True
-        return any(self._is_wanted(definition, wanted, search) for definition in search.each())
+        return any(self._is_wanted(definition, wanted) for definition in search.definitions)
 
     def stars_lead_to(self, places: Iterable[Place], words: frozenset[str], wanted: Wanted) -> bool:
         """The same of those words that are names which ``from module import *`` brings from modules."""
@@ -113,14 +108,20 @@ class Relevance:
             for name in words & unit.index.bindings.keys()
         )
 
-    def _is_wanted(self, definition: Definition, wanted: Wanted, search: _Search) -> bool:
-        if (definition, wanted) not in self._wanted:
-            unit, lines = definition
-            self._wanted[definition, wanted] = wanted(unit.source(lines))
-        answer = self._wanted[definition, wanted]
-        if answer is None:
-            search.follow(definition)
-        return answer or False
+    def lineage(self, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]) -> Iterable[Definition] | None:
+        """The statements that define classes, given as names of modules, and all that these derive from.
+
+        ``words`` are those that name the classes. None where it is not clear what they are.
+        """
+        search = _Lineage(self.surroundings)
+        said = Mentions(False, attributes=words)
+        if any(search.leads_from(place, name, said) for place, name in bases):
+            return None
+        return None if any(map(search.is_unclear_from, search.each())) else search.definitions
+
+    def _is_wanted(self, definition: Definition, wanted: Wanted) -> bool:
+        """Whether it is, or uses what is, where it is not known by its own text."""
+        return self.surroundings.answer((wanted, definition), lambda around: _Search(around).meets(wanted, definition))
 
 
 def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place, Unit]:
@@ -140,9 +141,8 @@ def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place
 class _Search:
     """Goes from one definition to all that its names lead to, each once."""
 
-    def __init__(self, surroundings: Surroundings, known: Mapping[Definition, bool]) -> None:
+    def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
-        self.known = known
         self.definitions: set[Definition] = set()
         # What a name means may depend on what the definition that has it asks for: of a module, say.
         self.asked: set[tuple[str, str, frozenset[str]]] = set()
@@ -154,29 +154,36 @@ class _Search:
         while self.waiting:
             yield self.waiting.pop()
 
-    def follow(self, definition: Definition) -> None:
-        """Go on to what a definition's names lead to."""
+    def meets(self, wanted: Wanted, first: Definition) -> bool:
+        """Whether a definition is wanted, or one that it uses."""
+        self._found(first)
+        for definition in self.each():
+            unit, lines = definition
+            answer = wanted(unit.source(lines))
+            if answer:
+                return True
+            if answer is None:
+                self._follow(definition)
+        return self._leads_too_far
+
+    def _follow(self, definition: Definition) -> bool:
+        """Go on to what a definition's names lead to; True where one is of a library that matters."""
         unit, lines = definition
         said = unit.mentions(lines)
-        for name in said.names:
-            self._is_concern(unit, name, said)
-        for line in said.imports:
-            self._leads_to_concern(unit, line, said)
+        names = [self._is_concern(unit, name, said) for name in said.names]
+        imports = [self._leads_to_concern(unit, line, said) for line in said.imports]
+        return any(names) or any(imports)
 
     def meets_concern(self, first: Definition) -> bool:
+        """Whether a definition, or one that it uses, speaks of what matters."""
         self._found(first)
-        while self.waiting:
-            definition = self.waiting.pop()
+        for definition in self.each():
             unit, lines = definition
-            said = unit.mentions(lines)
-            if self.known.get(definition) or said.concerning or self._leads_too_far():
+            if unit.mentions(lines).concerning or self._follow(definition):
                 return True
-            names = (self._is_concern(unit, name, said) for name in said.names)
-            imports = (self._leads_to_concern(unit, line, said) for line in said.imports)
-            if definition not in self.known and (any(names) or any(imports)):
-                return True
-        return self._leads_too_far()
+        return self._leads_too_far
 
+    @property
     def _leads_too_far(self) -> bool:
         return len(self.asked) > _MOST_NAMES or len(self.files) > _MOST_FILES
 
@@ -222,8 +229,24 @@ class _Search:
 
     def _unit(self, place: Place, name: str) -> Unit | None:
         """The file of a module, if it can have that name at its top level."""
-        unit = self.surroundings.unit(place.path) if place.is_file and not self._leads_too_far() else None
+        unit = self.surroundings.unit(place.path) if place.is_file and not self._leads_too_far else None
         if unit is None or not unit.may_bind(name):
             return None
         self.files.add(unit.path)
         return unit
+
+
+class _Lineage(_Search):
+    """Goes from one class to those that it derives from."""
+
+    def is_unclear_from(self, definition: Definition) -> bool:
+        """Go on to what a class derives from; True where it is not clear what that is."""
+        unit, lines = definition
+        bases = bases_of(unit.source(lines))
+        said = Mentions(False, attributes=bases)
+        return any(self._is_concern(unit, name, said) for name in bases)
+
+    def _leads_to_concern(self, unit: Unit, wanted: Import, said: Mentions) -> bool:
+        place = self.surroundings.find(wanted, unit.path)
+        # What a library defines is known without its text.
+        return place is not None and self.leads_from(place, wanted.name, said)

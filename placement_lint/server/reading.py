@@ -78,6 +78,10 @@ class LiveReading(AmongOpenTexts):
         self.places: Places = {}
         self.reported: set[cst.CSTNode] = set()
 
+    def may_tell(self, text: str, surroundings: Surroundings) -> bool:
+        """Of an open document there is more to tell than findings: where everything is."""
+        return True
+
     def read(self, text: str) -> cst.Module:
         return self.parse(text)
 

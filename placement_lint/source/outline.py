@@ -11,31 +11,42 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from placement_lint.source.scan import STRING_OR_COMMENT
+from placement_lint.source.scan import STRING_OR_COMMENT, words_of
 
 # What is written in the first column begins a statement, or goes on with one.
 _START = re.compile(r"^[^\s)\]}]", re.MULTILINE)
 _GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
 _DEFINITION = re.compile(r"^(?P<kind>(?:async[ \t]+)?def|class)[ \t]+(?P<name>\w+)", re.MULTILINE)
+_BASES = re.compile(r"^class[ \t]+\w+[ \t]*\((?P<bases>[^:]*)\)[ \t]*:", re.MULTILINE)
+_IMPORT = re.compile(r"(?:from|import)\b")
 _EMPTY = {"def": "def {}(): ...", "class": "class {}: ..."}
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A function or class of the top level: its first line, decorators included, its last, and its code."""
+    """A function or class of the top level: its first line and its last, its text and its code.
+
+    The lines and the code are with its decorators, the text is not.
+    """
 
     name: str
     first: int
     last: int
+    text: str
     code: str
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A text with its definitions emptied, and all else where it was; and these, by the lines of their names."""
+    """A text with its definitions emptied, and all else where it was; and these, by the lines of their names.
+
+    ``rest`` is what is neither a definition nor an import: what else runs when the file does. ``code`` is that of all.
+    """
 
     text: str
+    code: str
     definitions: Mapping[int, Definition]
+    rest: str
 
 
 def outlined(text: str) -> Outline:
@@ -43,15 +54,27 @@ def outlined(text: str) -> Outline:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     definitions: dict[int, Definition] = {}
-    for first, code in _statements(code_of(text)):
+    rest: list[str] = []
+    whole = code_of(text)
+    for first, code in _statements(whole):
+        last = first + code.rstrip().count("\n")
         found = _DEFINITION.search(code)
-        if found is not None and (code.startswith("@") or not found.start()):
+        if found is not None and (code[0] == "@" or not found.start()):
             line = first + code.count("\n", 0, found.start())
-            last = first + code.rstrip().count("\n")
+            rest += lines[first - 1 : line - 1]
+            own = "\n".join(lines[line - 1 : last])
+            definitions[line] = Definition(found["name"], first, last, own, code)
             empty = _EMPTY[found["kind"].split()[-1]].format(found["name"])
             lines[line - 1 : last] = [empty, *[""] * (last - line)]
-            definitions[line] = Definition(found["name"], first, last, code)
-    return Outline("\n".join(lines), definitions)
+        elif not _IMPORT.match(code):
+            rest += lines[first - 1 : last]
+    return Outline("\n".join(lines), whole, definitions, "\n".join(rest))
+
+
+def bases_of(definition: str) -> frozenset[str]:
+    """All names in what a class says that it derives from; of what is no class, none."""
+    found = _BASES.search(definition)
+    return frozenset(words_of(found["bases"])) if found is not None else frozenset()
 
 
 def code_of(text: str) -> str:

@@ -18,6 +18,7 @@ from placement_lint.finding import Finding
 from placement_lint.project.finder import Surroundings
 from placement_lint.project.index import Import, Lines, read_imports, read_index
 from placement_lint.report.formats import FORMATS, render
+from placement_lint.source.outline import code_of
 
 Write = Callable[..., Path]
 
@@ -343,7 +344,7 @@ other = size + 1
     assert index.bindings["table"] == (Lines(7, 7), Lines(8, 8), Lines(9, 11))
     assert index.bindings["size"] == (Lines(12, 12),)
     assert index.stars == (Import(0, "z", "*"),)
-    assert [found.name or found.module for found in read_imports(text)] == ["torch", "b", "late", "*"]
+    assert [found.name or found.module for _, found in read_imports(code_of(text))] == ["torch", "b", "late", "*"]
 
 
 @pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"])
@@ -365,7 +366,7 @@ def f():
     from .. import i
     important = 1; from_ = "from x import y"
 """
-    found = [(line.level, line.module, line.name) for line in read_imports(text)]
+    found = [(line.level, line.module, line.name) for _, line in read_imports(code_of(text))]
     assert found == [(0, "a", None), (0, "b", None), (0, "d", "e"), (0, "d", "g"), (2, "", "i")]
 
 

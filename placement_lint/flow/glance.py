@@ -1,0 +1,122 @@
+"""A glance at a file: whether anything can come of it, by its text and those of what it uses, before it is parsed.
+
+Most files of a project only define what begins nothing, as configurations, tokenizers and layers do: they need not run.
+It is coarser than what the prospects of each definition are, once they have run, and never more hopeless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+from itertools import chain
+
+from placement_lint.flow.beginnings import Said, read
+from placement_lint.flow.sought import begins, begins_in_module, in_statement, may_be_tended, while_it_runs
+from placement_lint.project.finder import Place, Surroundings
+from placement_lint.project.index import read_imports
+from placement_lint.project.relevance import Relevance, Wanted, concerns
+from placement_lint.source.outline import bases_of, outlined
+
+_SHORT_STRING = re.compile(r"""['"]([^'"\s]*)['"]""")
+# Functions that give modules whose names are texts.
+_ASKING_BY_NAME = ("import_module", "__import__")
+
+
+def may_tell(text: str, surroundings: Surroundings) -> bool:
+    """Whether there may be a finding in a file, or something that refutes one in another file."""
+    return _Glance(text, surroundings).may_tell
+
+
+class _Glance:
+    def __init__(self, text: str, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings
+        self.relevance = Relevance(surroundings)
+        self.outline = outlined(text)
+        self.definitions = defaultdict[str, list[str]](list)
+        for each in self.outline.definitions.values():
+            self.definitions[each.name].append(each.text)
+        self._lineages: dict[frozenset[str], Sequence[str] | None] = {}
+
+    @property
+    def may_tell(self) -> bool:
+        rest = self.outline.rest
+        texts = [rest, *chain.from_iterable(self.definitions.values())]
+        return (
+            any(map(concerns, _SHORT_STRING.findall(read(rest).code)))
+            or any(_may_begin(read(text)) for text in texts)
+            or self._uses(read(rest).words, while_it_runs)
+            or any(map(self._may_tell, texts))
+        )
+
+    @cached_property
+    def _imports(self) -> Mapping[str, Sequence[tuple[Place | None, str | None]]]:
+        """Where what it imports is to be found, by the names that it has here: in no place if a library has it."""
+        imports = defaultdict[str, list[tuple[Place | None, str | None]]](list)
+        for name, found in read_imports(self.outline.code):
+            imports[name].append((self.surroundings.find(found, self.surroundings.path), found.name))
+        return imports
+
+    def _places(self, names: Set[str]) -> Iterator[tuple[Place, str | None]]:
+        """Where those of these names are to be found that other files of the project define."""
+        for name in names & self._imports.keys():
+            yield from ((place, below) for place, below in self._imports[name] if place is not None)
+
+    def _may_tell(self, text: str) -> bool:
+        """Whether it may, with what it inherits and uses."""
+        own, bases = read(text), bases_of(text)
+        inherited = self._inherited(bases)
+        if inherited is None:
+            return True
+        left = [each for each in (read(base).leaves_to(own) for base in inherited) if each]
+        said = Said("\n".join((*left, own.code))) if left else own
+        words = said.words - {base for base in bases if f"{base}." not in own.code}
+        return (
+            (bool(left) and _may_begin(said))
+            or self._uses(words, in_statement(begins_in_module if own.is_class else begins))
+            or (bool(said.tended) and self._uses(words, in_statement(may_be_tended(said.tended))))
+        )
+
+    def _inherited(self, bases: frozenset[str]) -> Sequence[str] | None:
+        """The texts of all classes that one with these bases derives from; None where that is not clear."""
+        if bases not in self._lineages:
+            here = self._above(bases)
+            words = bases.union(*map(bases_of, here))
+            elsewhere = self.relevance.lineage(self._places(words), words)
+            # A name that is neither defined nor imported may be one that is gathered.
+            if elsewhere is None or (self._gathered and words - self.definitions.keys() - self._imports.keys()):
+                self._lineages[bases] = None
+            else:
+                self._lineages[bases] = [*here, *(unit.source(lines) for unit, lines in elsewhere)]
+        return self._lineages[bases]
+
+    def _above(self, bases: Iterable[str]) -> Sequence[str]:
+        """The texts of those that this file defines."""
+        waiting, known = list(bases), set[str]()
+        found: list[str] = []
+        while waiting:
+            name = waiting.pop()
+            if name not in known and name in self.definitions:
+                known.add(name)
+                found += self.definitions[name]
+                waiting += chain.from_iterable(map(bases_of, self.definitions[name]))
+        return found
+
+    @property
+    def _gathered(self) -> Sequence[Place]:
+        """The modules of which it takes all names."""
+        return [place for place, _ in self._places({"*"})]
+
+    def _uses(self, words: Set[str], wanted: Wanted) -> bool:
+        """Whether one of these words leads to a statement of another file that is wanted."""
+        said = frozenset(words)
+        if any(self.relevance.leads_to(place, name, said, wanted) for place, name in self._places(said)):
+            return True
+        gathered = self._gathered
+        return bool(gathered) and self.relevance.stars_lead_to(gathered, said.difference(self.definitions), wanted)
+
+
+def _may_begin(said: Said) -> bool:
+    """Whether something may begin with it by itself, wherever it is used."""
+    return said.begins or said.is_of_cpu or said.hides or bool(said.made_in_forward) or said.has(*_ASKING_BY_NAME)

@@ -1,0 +1,61 @@
+"""What is looked for in the texts of what a definition uses: that with which a finding may begin there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+from placement_lint.flow.beginnings import Said, read
+from placement_lint.project.relevance import Wanted
+
+Sought: TypeAlias = Callable[[Said, bool], bool]
+"""Whether something is looked for, by what it says, and by whether it is a module."""
+
+# For how many sets of attributes, and the like, it is remembered what is looked for.
+_REMEMBERED = 256
+
+
+def begins(said: Said, is_module: bool) -> bool:
+    """Whether a finding may begin where it is used: a module itself is looked at with all that it may be given."""
+    return said.packs or said.hides or said.goes_to_cuda if is_module else said.begins
+
+
+def begins_beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU: it may meet them with others."""
+    return begins(said, is_module) or (said.places and not is_module)
+
+
+def begins_in_module(said: Said, is_module: bool) -> bool:
+    """The same in a module, which may be on a GPU: it may give tensors that are on the CPU."""
+    return begins(said, is_module) or (said.gives_tensors if is_module else said.is_of_cpu)
+
+
+@lru_cache(_REMEMBERED)
+def may_be_tended(names: frozenset[str]) -> Sought:
+    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+
+    def is_sought(said: Said, is_module: bool) -> bool:
+        return is_module and said.runs and (said.begins or said.is_of_cpu) and said.may_be_tended(names)
+
+    return is_sought
+
+
+@lru_cache(_REMEMBERED)
+def in_statement(sought: Sought) -> Wanted:
+    """The same of what a statement of another file defines, of which any class may be a module.
+
+    A function that makes tensors on the CPU may meet them with others in one that it calls.
+    """
+
+    def is_wanted(statement: str) -> bool | None:
+        said = read(statement)
+        return sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
+
+    return is_wanted
+
+
+def while_it_runs(statement: str) -> bool | None:
+    """Whether something may begin with a statement of another file where that runs, or with what it uses."""
+    said = read(statement)
+    return begins_in_module(said, said.is_class) or said.is_of_cpu or None

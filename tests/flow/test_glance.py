@@ -1,0 +1,134 @@
+"""Which files are not even parsed, for nothing can come of them; that nothing is lost is in ``test_prospects``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from placement_lint.flow.glance import may_tell
+from placement_lint.project.finder import Surroundings
+from placement_lint.project.index import read_index
+
+NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+WARM = "import torch\ndef warm(x): return x.cuda()\n"
+TABLE = "import torch\nclass Base(torch.nn.Module):\n    def __init__(self):\n        self.table = torch.zeros(3)\n"
+ADDS = "\n    def forward(self, x): return x + self.table\n"
+
+TELLING: Mapping[str, Mapping[str, str]] = {
+    "by itself": {"main.py": "def f(x): return x.cuda()"},
+    "where it runs": {"main.py": "size = 3\nmodel.cuda()"},
+    "by a setting": {"main.py": "DEVICE = 'cuda:1'"},
+    "by a tensor": {"main.py": "import torch\ntable = torch.zeros(3)"},
+    "by what it takes": {"main.py": "from a import warm\ndef f(x): return warm(x)", "a.py": WARM},
+    "by what it asks of a module": {"main.py": "import a\ndef f(x): return a.warm(x)", "a.py": WARM},
+    "by what it gathers": {"main.py": "from a import *\ndef f(x): return warm(x)", "a.py": WARM},
+    "by what is gathered": {"main.py": "from b import warm\nwarm(x)", "b.py": "from a import *", "a.py": WARM},
+    "by what it takes inside": {"main.py": "def f(x):\n    from a import warm\n    return warm(x)", "a.py": WARM},
+    "by what it takes if it can": {"main.py": "try:\n    from a import warm\nexcept: pass\nwarm(x)", "a.py": WARM},
+    "by what that uses": {
+        "main.py": "from b import run\nrun(x)",
+        "b.py": "from a import warm\ndef run(x): return warm(x)",
+        "a.py": WARM,
+    },
+    "by a module's name": {"main.py": "import importlib\nimportlib.import_module('a').warm(x)", "a.py": WARM},
+    "by what it inherits": {"main.py": f"from a import Base\nclass Net(Base):{ADDS}", "a.py": TABLE},
+    "by what that inherits": {
+        "main.py": f"import b\nclass Net(b.Middle):{ADDS}",
+        "b.py": "from a import Base\nclass Middle(Base): pass",
+        "a.py": TABLE,
+    },
+    "by a class between": {
+        "main.py": f"from a import Base\nclass Middle(Base): pass\nclass Net(Middle):{ADDS}",
+        "a.py": TABLE,
+    },
+    "by what it may inherit": {"main.py": f"from a import *\nclass Net(Base):{ADDS}", "a.py": TABLE},
+    "by a base of a package": {
+        "main.py": f"import p.a\nclass Net(p.a.Base):{ADDS}",
+        "p/__init__.py": "",
+        "p/a.py": TABLE,
+    },
+    "by looking after others": {
+        "main.py": "from a import Kept\ndef f(x):\n    net = Kept()\n    net.table = x",
+        "a.py": "class Kept(Module):\n    def forward(self, x):\n        self.table = x + torch.ones(3)",
+    },
+}
+SILENT: Mapping[str, Mapping[str, str]] = {
+    "nothing at all": {"main.py": ""},
+    "a model": {"main.py": NET},
+    "settings": {"main.py": "WIDTH = {'small': 32, 'large': 64}\nNAMES = ['patch_embed.proj', 'head']"},
+    "a registered model": {
+        "main.py": f"from a import register\n{NET}@register\ndef small(): return Net()",
+        "a.py": "known = {}\ndef register(f):\n    known[f.__name__] = f\n    return f",
+    },
+    "a layer of another file": {
+        "main.py": "from a import Net\nclass Two(Net):\n    def forward(self, x): return super().forward(x)",
+        "a.py": NET,
+    },
+    "what only others do": {
+        "main.py": "from a import width\ndef f(x): return width(x)",
+        "a.py": f"{WARM}def width(x): return 3",
+    },
+    "what only the base does": {
+        "main.py": "from a import Base\nclass Net(Base):\n    def forward(self, x): return x",
+        "a.py": f"{WARM}class Base(torch.nn.Module):\n    def move(self): return self.half().cuda()",
+    },
+    "what it says of it": {"main.py": "'''Moves x.cuda().'''\n# x.cuda()\ndef f(x): return x"},
+}
+
+
+def told(files: Mapping[str, str], folder: Path) -> bool:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return may_tell(files["main.py"], Surroundings(str(folder / "main.py"), (str(folder),)))
+
+
+@pytest.mark.parametrize("files", TELLING.values(), ids=TELLING)
+def test_a_file_may_tell_something(files: Mapping[str, str], tmp_path: Path) -> None:
+    assert told(files, tmp_path)
+
+
+@pytest.mark.parametrize("files", SILENT.values(), ids=SILENT)
+def test_a_file_is_passed_over(files: Mapping[str, str], tmp_path: Path) -> None:
+    assert not told(files, tmp_path)
+
+
+def test_who_is_passed_over_hangs_on_what_was_read_for_it(tmp_path: Path) -> None:
+    """Not on what another file's surroundings have read already."""
+    files = TELLING["by what that uses"] | {"other.py": "import b\nb.run(x)"}
+    assert told(files, tmp_path)
+    answers, reads = {}, []
+    for name in ("main.py", "other.py"):
+        surroundings = Surroundings(str(tmp_path / name), (str(tmp_path),), answers=answers)
+        assert may_tell(files[name], surroundings)
+        reads.append({path for path, digest in surroundings.reads if digest is not None})
+    assert reads == [{str(tmp_path / "a.py"), str(tmp_path / "b.py")}] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"x = {'[' * 150}{']' * 150}",
+        f"x = [{'a.b[c](d), ' * 9_000}]",
+        f"table = make()\ndef f(): {'table.a[0](1)' * 9_000}",
+        f"table = make()\ndef f(): return table{'.a' * 90_000}",
+        f"table = make()\ndef f(): return table{'[' * 90_000}",
+        f"x = '''{'a' * 200_000}",
+        "@a\n" * 9_000,
+        "x = (\n" * 9_000,
+        "import a, " * 9_000,
+        "from a import (b,\n" * 9_000,
+    ],
+    ids=["nested", "data", "calls", "chained", "open", "unclosed", "decorators", "brackets", "imports", "listed"],
+)
+def test_odd_texts_are_passed_over_in_a_moment(text: str, tmp_path: Path) -> None:
+    """Time that grows with the square of a text's length would be seconds."""
+    began = time.process_time()
+    read_index(text)
+    told({"main.py": dedent(text)}, tmp_path)
+    assert time.process_time() - began < 1
