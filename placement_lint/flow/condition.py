@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
-from itertools import takewhile
+from itertools import combinations, groupby, starmap, takewhile
 from operator import or_
 from typing import NamedTuple
 
@@ -159,17 +159,6 @@ class Cube(NamedTuple):
     machines: int
     answers: Answers
 
-    def meet(self, other: Cube) -> Cube | None:
-        """Both at once, or None where they exclude each other."""
-        machines = self.machines & other.machines
-        if not machines:
-            return None
-        if self.answers >= other.answers:
-            return self if machines == self.machines else Cube(machines, self.answers)
-        if self.answers <= other.answers:
-            return other if machines == other.machines else Cube(machines, other.answers)
-        return Cube(machines, self.answers | other.answers) if self._agrees(other) else None
-
     def excludes(self, other: Cube) -> bool:
         """Whether both cannot be at once."""
         return not self.machines & other.machines or not self._agrees(other)
@@ -214,7 +203,7 @@ def _bear(some: tuple[Answer, ...], others: tuple[Answer, ...]) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Condition:
     """A disjunction of cubes; no cube at all is the condition that never holds.
 
@@ -335,8 +324,23 @@ def of(cubes: frozenset[Cube], widened: bool = False) -> Condition:
 @lru_cache(_REMEMBERED)
 def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
-    met = (mine.meet(theirs) for mine in one.cubes for theirs in other.cubes)
-    return _simplified((cube for cube in met if cube is not None), one.widened or other.widened)
+    return _simplified(_met(one.cubes, other.cubes), one.widened or other.widened)
+
+
+def _met(some: Iterable[Cube], others: Iterable[Cube]) -> Iterator[Cube]:
+    """Each of some cubes together with each of others, where they do not exclude each other."""
+    known = [(*cube, _opposites(cube.answers), _competing(cube.answers)) for cube in others]
+    for cube in some:
+        bits, answers = cube
+        competing = _competing(answers)
+        for others_bits, theirs, opposites, rivals in known:
+            both = bits & others_bits
+            # Of hundreds of answers and a few, only the few are looked at.
+            if both and answers.isdisjoint(opposites) and not (competing and rivals and not _bear(competing, rivals)):
+                if answers >= theirs:
+                    yield cube if both == bits else Cube(both, answers)
+                else:
+                    yield Cube(both, theirs if answers <= theirs else answers | theirs)
 
 
 @lru_cache(_REMEMBERED)
@@ -407,9 +411,8 @@ def _forget() -> None:
     for each in (_asked, _asked_before, said):
         each.clear()
     _likeness.forget()
-    for key, condition in list(_made.items()):
-        if any(cube.answers for cube in condition.cubes):
-            del _made[key]
+    _made.clear()
+    _made.update(_lasting)
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
@@ -436,37 +439,47 @@ def _negated(cube: Cube) -> Condition:
 
 def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
     """Merge what differs in one respect only and drop what another cube covers, until nothing changes."""
-    kept: list[Cube] = []
-    waiting = list(cubes)
-    if len(waiting) == 1:
-        kept, waiting = waiting, kept
-    # The widest first, so that only what was merged can cover any before it.
-    waiting.sort(key=_narrowness, reverse=True)
-    merged = False
-    while waiting:
-        cube = waiting.pop()
-        partner, union = None, None
-        bits, answers = cube
-        size = len(answers)
-        for other in kept:
-            others_bits, others = other
-            if bits & others_bits == bits and others <= answers:
-                break
-            # Most differ in more than one respect, which is seen before anything is made of them.
-            if union is None and (others == answers if others_bits != bits else len(others) == size):
-                partner, union = other, _union(cube, other)
-        else:
-            if partner is not None and union is not None:
-                kept.remove(partner)
-                waiting.append(union)
-                merged = True
-            else:
-                if merged:
-                    kept = [other for other in kept if not cube.covers(other)]
-                kept.append(cube)
+    kept = _widest(cubes)
+    if any(any(starmap(_union, combinations(alike, 2))) for _, alike in groupby(kept, key=_count)):
+        kept = _merged(kept)
     if len(kept) > MAX_CUBES:
         kept, widened = [_widened(kept)], True
     return of(frozenset(kept), widened)
+
+
+def _widest(cubes: Iterable[Cube]) -> list[Cube]:
+    """Those that no other one covers, the widest first."""
+    kept: list[Cube] = []
+    for cube in sorted(cubes, key=_count):
+        bits, answers = cube
+        for others_bits, others in kept:
+            if bits & others_bits == bits and others <= answers:
+                break
+        else:
+            kept.append(cube)
+    return kept
+
+
+def _count(cube: Cube) -> int:
+    return len(cube.answers)
+
+
+def _merged(cubes: list[Cube]) -> list[Cube]:
+    """The same where some can be merged: in the same order whatever numbers their questions have."""
+    kept: list[Cube] = []
+    # The widest first, so that only what was merged can cover any before it.
+    waiting = sorted(cubes, key=_narrowness, reverse=True)
+    while waiting:
+        cube = waiting.pop()
+        if any(other.covers(cube) for other in kept):
+            continue
+        partner = next((other for other in kept if _union(cube, other) is not None), None)
+        if partner is not None and (union := _union(cube, partner)) is not None:
+            kept.remove(partner)
+            waiting.append(union)
+        else:
+            kept = [*(other for other in kept if not cube.covers(other)), cube]
+    return kept
 
 
 def _narrowness(cube: Cube) -> tuple[int, tuple[int, ...], int]:
@@ -480,14 +493,15 @@ def _in_order(answers: Answers) -> tuple[int, ...]:
 
 
 def _union(one: Cube, other: Cube) -> Cube | None:
-    """The single cube equal to both together, where there is one; they differ in their machines or in their answers."""
-    mine = one.answers - other.answers
-    if not mine:
-        return Cube(one.machines | other.machines, one.answers)
-    if len(mine) > 1:
+    """The single cube equal to both together, where there is one: they differ in their machines, or in one answer."""
+    bits, answers = one
+    others_bits, others = other
+    if bits != others_bits:
+        return Cube(bits | others_bits, answers) if answers == others else None
+    if len(answers) != len(others) or len(mine := answers - others) != 1:
         return None
     (answer,) = mine
-    return Cube(one.machines, one.answers & other.answers) if answer.opposite in other.answers else None
+    return Cube(bits, answers & others) if answer.opposite in others else None
 
 
 def _widened(cubes: list[Cube]) -> Cube:
@@ -501,3 +515,7 @@ def _widened(cubes: list[Cube]) -> Cube:
 _EVERYTHING = Cube(ANY_MACHINE, frozenset())
 ALWAYS = of(frozenset({_EVERYTHING}))
 NEVER = of(frozenset())
+# Those that ask nothing are the same for all programs.
+for _bits in MACHINES:
+    machines(_bits)
+_lasting = dict(_made)
