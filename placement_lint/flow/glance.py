@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.sought import begins, begins_in_module, in_statement, may_be_tended, while_it_runs
 from placement_lint.project.finder import Place, Surroundings
-from placement_lint.project.index import read_imports
-from placement_lint.project.relevance import Relevance, Wanted, concerns
-from placement_lint.source.outline import bases_of, outlined
+from placement_lint.project.index import Import, read_imports
+from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, concerns, is_of_tensors
+from placement_lint.source.outline import bases_of, defines_class, outlined
 
 _SHORT_STRING = re.compile(r"""['"]([^'"\s]*)['"]""")
 # Functions that give modules whose names are texts.
@@ -29,6 +30,14 @@ def may_tell(text: str, surroundings: Surroundings) -> bool:
     return _Glance(text, surroundings).may_tell
 
 
+@dataclass(frozen=True)
+class _Ancestors:
+    """The texts of the classes that one derives from, and whether it may be a module."""
+
+    texts: Sequence[str]
+    of_tensors: bool
+
+
 class _Glance:
     def __init__(self, text: str, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
@@ -37,7 +46,7 @@ class _Glance:
         self.definitions = defaultdict[str, list[str]](list)
         for each in self.outline.definitions.values():
             self.definitions[each.name].append(each.text)
-        self._lineages: dict[frozenset[str], Sequence[str] | None] = {}
+        self._known: dict[frozenset[str], _Ancestors | None] = {}
 
     @property
     def may_tell(self) -> bool:
@@ -51,45 +60,51 @@ class _Glance:
         )
 
     @cached_property
-    def _imports(self) -> Mapping[str, Sequence[tuple[Place | None, str | None]]]:
-        """Where what it imports is to be found, by the names that it has here: in no place if a library has it."""
-        imports = defaultdict[str, list[tuple[Place | None, str | None]]](list)
+    def _imports(self) -> Mapping[str, Sequence[tuple[Import, Place | None]]]:
+        """Its imports by the names that they bind, with where that is to be found; in no place if a library has it."""
+        imports = defaultdict[str, list[tuple[Import, Place | None]]](list)
         for name, found in read_imports(self.outline.code):
-            imports[name].append((self.surroundings.find(found, self.surroundings.path), found.name))
+            imports[name].append((found, self.surroundings.find(found, self.surroundings.path)))
         return imports
 
     def _places(self, names: Set[str]) -> Iterator[tuple[Place, str | None]]:
         """Where those of these names are to be found that other files of the project define."""
         for name in names & self._imports.keys():
-            yield from ((place, below) for place, below in self._imports[name] if place is not None)
+            yield from ((place, found.name) for found, place in self._imports[name] if place is not None)
 
     def _may_tell(self, text: str) -> bool:
         """Whether it may, with what it inherits and uses."""
         own, bases = read(text), bases_of(text)
-        inherited = self._inherited(bases)
-        if inherited is None:
+        ancestors = self._ancestors(bases)
+        if ancestors is None:
             return True
-        left = [each for each in (read(base).leaves_to(own) for base in inherited) if each]
+        left = [each for each in (read(base).leaves_to(own) for base in ancestors.texts) if each]
         said = Said("\n".join((*left, own.code))) if left else own
         words = said.words - {base for base in bases if f"{base}." not in own.code}
         return (
             (bool(left) and _may_begin(said))
-            or self._uses(words, in_statement(begins_in_module if own.is_class else begins))
+            or self._uses(words, in_statement(begins_in_module if ancestors.of_tensors else begins))
             or (bool(said.tended) and self._uses(words, in_statement(may_be_tended(said.tended))))
         )
 
-    def _inherited(self, bases: frozenset[str]) -> Sequence[str] | None:
-        """The texts of all classes that one with these bases derives from; None where that is not clear."""
-        if bases not in self._lineages:
+    def _ancestors(self, bases: frozenset[str]) -> _Ancestors | None:
+        """What a class with these bases derives from; None where that is not clear."""
+        if bases not in self._known:
             here = self._above(bases)
             words = bases.union(*map(bases_of, here))
             elsewhere = self.relevance.lineage(self._places(words), words)
-            # A name that is neither defined nor imported may be one that is gathered.
-            if elsewhere is None or (self._gathered and words - self.definitions.keys() - self._imports.keys()):
-                self._lineages[bases] = None
+            unknown = words - self.definitions.keys() - self._imports.keys() - NO_MODULES
+            # What is not known may be something that is gathered.
+            if elsewhere is None or (unknown and self._gathered):
+                self._known[bases] = None
             else:
-                self._lineages[bases] = [*here, *(unit.source(lines) for unit, lines in elsewhere)]
-        return self._lineages[bases]
+                libraries = [found for word in words for found, place in self._imports.get(word, ()) if place is None]
+                of_tensors = any(is_of_tensors(found.module or found.name or "") for found in libraries)
+                self._known[bases] = _Ancestors(
+                    [*here, *(unit.source(lines) for unit, lines in elsewhere.definitions)],
+                    of_tensors or elsewhere.of_tensors or bool(unknown) or not all(map(defines_class, here)),
+                )
+        return self._known[bases]
 
     def _above(self, bases: Iterable[str]) -> Sequence[str]:
         """The texts of those that this file defines."""

@@ -7,13 +7,14 @@ devices, of tensors or of a library for them can neither make nor move any, unle
 from __future__ import annotations
 
 import ast
+import builtins
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from placement_lint.project.index import Import, Lines, imported, walk
-from placement_lint.source.outline import bases_of
+from placement_lint.source.outline import bases_of, defines_class
 from placement_lint.source.parsing import python_tree
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ def is_of_tensors(library: str) -> bool:
     """Whether a name of a library, with the dots before it, belongs to one for tensors."""
     return _LIBRARIES.search(library) is not None
 
+
+# Names that lead to no module, though nobody binds them.
+NO_MODULES = vars(builtins).keys() | {"metaclass"}
 
 Definition = tuple["Unit", Lines]
 Wanted: TypeAlias = Callable[[str], "bool | None"]
@@ -76,6 +80,14 @@ def read_mentions(text: str) -> Mentions:
     return Mentions(concerning, frozenset(names), frozenset(attributes), tuple(imports))
 
 
+@dataclass(frozen=True)
+class Lineage:
+    """The statements that define what a class derives from, and whether that may lead to a library for tensors."""
+
+    definitions: Collection[Definition] = ()
+    of_tensors: bool = False
+
+
 @dataclass
 class Relevance:
     """What is known of the definitions around one file."""
@@ -108,16 +120,18 @@ class Relevance:
             for name in words & unit.index.bindings.keys()
         )
 
-    def lineage(self, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]) -> Iterable[Definition] | None:
-        """The statements that define classes, given as names of modules, and all that these derive from.
+    def lineage(self, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]) -> Lineage | None:
+        """What classes are and derive from that are given as names of modules; None where that is not clear.
 
-        ``words`` are those that name the classes. None where it is not clear what they are.
+        ``words`` are those that name the classes.
         """
-        search = _Lineage(self.surroundings)
+        search = _Ancestors(self.surroundings)
         said = Mentions(False, attributes=words)
         if any(search.leads_from(place, name, said) for place, name in bases):
             return None
-        return None if any(map(search.is_unclear_from, search.each())) else search.definitions
+        if any(map(search.is_unclear_from, search.each())):
+            return None
+        return Lineage(search.definitions, search.of_tensors)
 
     def _is_wanted(self, definition: Definition, wanted: Wanted) -> bool:
         """Whether it is, or uses what is, where it is not known by its own text."""
@@ -236,17 +250,24 @@ class _Search:
         return unit
 
 
-class _Lineage(_Search):
+class _Ancestors(_Search):
     """Goes from one class to those that it derives from."""
+
+    of_tensors = False
 
     def is_unclear_from(self, definition: Definition) -> bool:
         """Go on to what a class derives from; True where it is not clear what that is."""
         unit, lines = definition
-        bases = bases_of(unit.source(lines))
+        text = unit.source(lines)
+        bases = bases_of(text)
+        self.of_tensors |= not defines_class(text) or not bases <= unit.index.bindings.keys() | NO_MODULES
         said = Mentions(False, attributes=bases)
         return any(self._is_concern(unit, name, said) for name in bases)
 
     def _leads_to_concern(self, unit: Unit, wanted: Import, said: Mentions) -> bool:
         place = self.surroundings.find(wanted, unit.path)
-        # What a library defines is known without its text.
-        return place is not None and self.leads_from(place, wanted.name, said)
+        if place is None:
+            # What a library defines is known without its text.
+            self.of_tensors |= is_of_tensors(wanted.module or wanted.name or "")
+            return False
+        return self.leads_from(place, wanted.name, said)

@@ -17,6 +17,7 @@ from placement_lint.source.scan import STRING_OR_COMMENT, words_of
 _START = re.compile(r"^[^\s)\]}]", re.MULTILINE)
 _GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
 _DEFINITION = re.compile(r"^(?P<kind>(?:async[ \t]+)?def|class)[ \t]+(?P<name>\w+)", re.MULTILINE)
+_CLASS = re.compile(r"^class\b", re.MULTILINE)
 _BASES = re.compile(r"^class[ \t]+\w+[ \t]*\((?P<bases>[^:]*)\)[ \t]*:", re.MULTILINE)
 _IMPORT = re.compile(r"(?:from|import)\b")
 _EMPTY = {"def": "def {}(): ...", "class": "class {}: ..."}
@@ -69,6 +70,10 @@ def outlined(text: str) -> Outline:
         elif not _IMPORT.match(code):
             rest += lines[first - 1 : last]
     return Outline("\n".join(lines), whole, definitions, "\n".join(rest))
+
+
+def defines_class(statement: str) -> bool:
+    return _CLASS.search(statement) is not None
 
 
 def bases_of(definition: str) -> frozenset[str]:

@@ -16,6 +16,8 @@ from placement_lint.project.index import read_index
 NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
 WARM = "import torch\ndef warm(x): return x.cuda()\n"
 TABLE = "import torch\nclass Base(torch.nn.Module):\n    def __init__(self):\n        self.table = torch.zeros(3)\n"
+TAKES = "from a import Encoding\nfrom b import Base\nclass Taker(Base):\n    def run(self, x): return Encoding(x)"
+GIVES = "class Encoding(dict):\n    def tensors(self): return torch.tensor(self)\n"
 ADDS = "\n    def forward(self, x): return x + self.table\n"
 
 TELLING: Mapping[str, Mapping[str, str]] = {
@@ -51,6 +53,16 @@ TELLING: Mapping[str, Mapping[str, str]] = {
         "p/__init__.py": "",
         "p/a.py": TABLE,
     },
+    "by what a module takes": {
+        "main.py": TAKES,
+        "a.py": GIVES,
+        "b.py": "from torch.nn import Module as Base",
+    },
+    "by what may be a module takes": {
+        "main.py": TAKES,
+        "a.py": GIVES,
+        "b.py": "from torch import nn\nBase = nn.Module",
+    },
     "by looking after others": {
         "main.py": "from a import Kept\ndef f(x):\n    net = Kept()\n    net.table = x",
         "a.py": "class Kept(Module):\n    def forward(self, x):\n        self.table = x + torch.ones(3)",
@@ -75,6 +87,11 @@ SILENT: Mapping[str, Mapping[str, str]] = {
     "what only the base does": {
         "main.py": "from a import Base\nclass Net(Base):\n    def forward(self, x): return x",
         "a.py": f"{WARM}class Base(torch.nn.Module):\n    def move(self): return self.half().cuda()",
+    },
+    "what takes tensors and is no module": {
+        "main.py": TAKES,
+        "a.py": GIVES,
+        "b.py": "from collections import UserDict\nclass Base(UserDict, metaclass=type): pass",
     },
     "what it says of it": {"main.py": "'''Moves x.cuda().'''\n# x.cuda()\ndef f(x): return x"},
 }
