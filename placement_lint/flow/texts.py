@@ -32,23 +32,13 @@ def without_prose(text: str) -> str:
     """The code of a text: without comments, docstrings and messages; what is inside an f-string is code."""
     kept, end = [], 0
     for found in STRING_OR_COMMENT.finditer(text):
-        prefix = _prefix(found)
-        if _is_prose(found[0], prefix):
-            kept.append(text[end : found.start() - len(prefix)])
-            end = found.end()
+        literal = found[0]
+        if literal[0] == "#" or " " in literal or "\n" in literal:
+            prefix = _PREFIX.search(text, max(0, found.start() - 2), found.start()) if literal[0] != "#" else None
+            if prefix is None or "f" not in prefix[0].lower():
+                kept.append(text[end : prefix.start() if prefix is not None else found.start()])
+                end = found.end()
     return "".join((*kept, text[end:]))
-
-
-def _prefix(found: re.Match[str]) -> str:
-    """The letters before a string."""
-    if found[0].startswith("#"):
-        return ""
-    prefix = _PREFIX.search(found.string, max(0, found.start() - 2), found.start())
-    return prefix[0] if prefix is not None else ""
-
-
-def _is_prose(text: str, prefix: str) -> bool:
-    return "f" not in prefix.lower() and (text.startswith("#") or " " in text or "\n" in text)
 
 
 def attributes_of_self(code: str) -> list[str]:

@@ -33,7 +33,7 @@ Sources = Callable[[str], "bytes | None"]
 
 INIT = "__init__.py"
 _STAR = re.compile(rb"\bimport[\s(\\]*\*")
-_NEWLINE = re.compile(NEWLINE.pattern.encode())
+_NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 # A text may have halves of characters, which nothing else can encode.
 _UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
@@ -83,7 +83,8 @@ class Unit:
     @cached_property
     def _ends(self) -> array[int]:
         """Where each line ends, after a beginning."""
-        return array("L", (0, *(newline.end() for newline in _NEWLINE.finditer(self.content)), len(self.content)))
+        newline = _NEWLINE if b"\r" in self.content else _LINE_FEED
+        return array("L", (0, *(found.end() for found in newline.finditer(self.content)), len(self.content)))
 
     def source(self, lines: Lines) -> str:
         return self.content[self._part(lines)].decode(*_UTF_8)

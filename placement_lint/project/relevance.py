@@ -10,7 +10,7 @@ import ast
 import builtins
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from placement_lint.project.index import Import, Lines, imported, walk
@@ -93,6 +93,8 @@ class Relevance:
     """What is known of the definitions around one file."""
 
     surroundings: Surroundings
+    # where names lead to that do so whoever asks
+    _led: dict[tuple[Place, str | None], tuple[bool, Collection[Definition]]] = field(default_factory=dict)
 
     def matters(self, unit: Unit, lines: Lines) -> bool:
         """Whether the statement, or something that its names lead to, speaks of devices, tensors or processes."""
@@ -106,10 +108,16 @@ class Relevance:
         ``words`` are those of who uses it: what of a module they may be. What leads to a library for tensors, or to all
         that is below a package, is taken to be wanted.
         """
+        matters, definitions = self._led.get((place, name)) or self._lead(place, name, words)
+        return matters or any(self._is_wanted(definition, wanted) for definition in definitions)
+
+    def _lead(self, place: Place, name: str | None, words: frozenset[str]) -> tuple[bool, Collection[Definition]]:
+        """Whether a name leads to a library that matters, and else to which statements."""
         search = _Search(self.surroundings)
-        if search.leads_from(place, name, Mentions(False, attributes=words)):
-            return True
-        return any(self._is_wanted(definition, wanted) for definition in search.definitions)
+        led = search.leads_from(place, name, Mentions(False, attributes=words)), search.definitions
+        if not search.asks_module:
+            self._led[place, name] = led
+        return led
 
     def stars_lead_to(self, places: Iterable[Place], words: frozenset[str], wanted: Wanted) -> bool:
         """The same of those words that are names which ``from module import *`` brings from modules."""
@@ -162,6 +170,8 @@ class _Search:
         self.asked: set[tuple[str, str, frozenset[str]]] = set()
         self.files: set[str] = set()
         self.waiting: list[Definition] = []
+        # What a name leads to hangs on who asks for it where that is a module.
+        self.asks_module = False
 
     def each(self) -> Iterator[Definition]:
         """The definitions that were found, and those that are while one looks at them."""
@@ -235,6 +245,7 @@ class _Search:
         inner = self.surroundings.submodule(place, name) if name is not None else place
         if inner is None:
             return module is not None and self._is_concern(module, name or "", said)
+        self.asks_module = True
         asked = self._unit(inner, "")
         # Through a package a definition may ask for all that is below it.
         if asked is None or inner.folder is not None:

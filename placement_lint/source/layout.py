@@ -11,7 +11,7 @@ from functools import cached_property
 from keyword import kwlist
 
 from placement_lint.finding import Range
-from placement_lint.source.scan import LEXEME, NEWLINE
+from placement_lint.source.scan import LEXEME, newlines, split_lines
 
 Span = tuple[int, int]
 """The offsets of the first character of a piece, and of the one that follows its last."""
@@ -41,11 +41,11 @@ class Layout:
 
     @cached_property
     def lines(self) -> list[str]:
-        return NEWLINE.split(self.text)
+        return split_lines(self.text)
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(newline.end() for newline in NEWLINE.finditer(self.text))]
+        return [0, *(newline.end() for newline in newlines(self.text))]
 
     def offset(self, line: int, column: int) -> int:
         """Of a place as Python's trees have it: lines from 1, columns in bytes from 0."""

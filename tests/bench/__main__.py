@@ -11,7 +11,7 @@ import click
 from tests.bench.measure import Costs, cost_of
 from tests.bench.packages import PINNED, size, unpacked
 from tests.bench.stages import stages
-from tests.bench.tools import OURS, Tool, installed
+from tests.bench.tools import OURS, Tool, compile_ours, installed
 
 
 @click.command()
@@ -50,6 +50,7 @@ def compared(tools: list[Tool], place: Path, rounds: int) -> dict[str, Costs]:
     costs = {tool.name: Costs() for tool in tools}
     with tempfile.TemporaryDirectory() as cache:
         environment = {"XDG_CACHE_HOME": cache}
+        compile_ours()
         for tool in tools:  # fill the caches
             if tool.name.endswith("warm"):
                 cost_of(tool.on(place, Path(cache)), environment)

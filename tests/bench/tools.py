@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 OURS = "placement-lint"
@@ -31,6 +33,17 @@ class Tool:
 
     def on(self, sources: Path, cache: Path) -> list[str]:
         return [part.format(sources=sources, cache=cache) for part in self.command]
+
+
+def compile_ours() -> None:
+    """Write the bytecode that pip writes where it installs the peers, and not for an editable install.
+
+    Python would write it in the first run; where it may not (``PYTHONDONTWRITEBYTECODE``), each process compiles anew.
+    """
+    for package in ("placement_lint", "placement_lint.rules"):
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+            compileall.compile_dir(folder, quiet=1)
 
 
 def installed(search: str | None) -> Iterator[Tool]:
