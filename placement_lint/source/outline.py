@@ -18,7 +18,9 @@ _START = re.compile(r"^[^\s)\]}]", re.MULTILINE)
 _GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
 _DEFINITION = re.compile(r"^(?P<kind>(?:async[ \t]+)?def|class)[ \t]+(?P<name>\w+)", re.MULTILINE)
 _CLASS = re.compile(r"^class\b", re.MULTILINE)
-_BASES = re.compile(r"^class[ \t]+\w+[ \t]*\((?P<bases>[^:]*)\)[ \t]*:", re.MULTILINE)
+_BASES = re.compile(
+    r"^class[ \t]+\w+[ \t]*(?:\[[^\]]*\][ \t]*)?\((?P<bases>(?:[^:#]|\#[^\n]*)*)\)[ \t]*:", re.MULTILINE
+)
 _IMPORT = re.compile(r"(?:from|import)\b")
 _EMPTY = {"def": "def {}(): ...", "class": "class {}: ..."}
 
@@ -52,7 +54,8 @@ class Outline:
 
 def outlined(text: str) -> Outline:
     """The outline of a text; one that Python cannot parse may have any."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # A form feed at the beginning of a line is no indentation.
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
     lines = text.split("\n")
     definitions: dict[int, Definition] = {}
     rest: list[str] = []

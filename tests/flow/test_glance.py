@@ -43,6 +43,10 @@ TELLING: Mapping[str, Mapping[str, str]] = {
         "b.py": "from a import Base\nclass Middle(Base): pass",
         "a.py": TABLE,
     },
+    "by what it inherits, with a remark": {
+        "main.py": f"from a import Base\nclass Net[T](\n    Base,  # type: ignore (of T: any)\n):{ADDS}",
+        "a.py": TABLE,
+    },
     "by a class between": {
         "main.py": f"from a import Base\nclass Middle(Base): pass\nclass Net(Middle):{ADDS}",
         "a.py": TABLE,

@@ -390,8 +390,8 @@ class C:
 
 # a comment
     # another
-
-x = {
+\f
+\fx = {
 "def no()": """
 class no:
 """,
