@@ -17,7 +17,7 @@ from placement_lint.files import patterns
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.placing import Spots, findings_of
-from placement_lint.project.finder import UNITS, Answers, Surroundings, digest, read_from_disk
+from placement_lint.project.finder import Answers, Surroundings, digest, read_from_disk
 from placement_lint.results import Checked, Crash, Job, Provisional
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
 """For a node that the program runs and its text lacks: the node of the text."""
+
+# How many other files' contents a run keeps at hand.
+_KEPT = 1024
 
 # A file that names none of these holds no tensor, module or optimizer that the analysis could know.
 TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers")
@@ -97,16 +100,19 @@ class OneRun(Reading):
     """While nothing changes: what was found of a file, and that it is not there, is known of it for the next one."""
 
     def __init__(self) -> None:
-        self._present = lru_cache(UNITS)(read_from_disk)
+        self._present = lru_cache(_KEPT)(lambda path: Path(path).read_bytes())
         # Of all that an import may mean, most is not there.
         self._absent: set[str] = set()
         self._answers: Answers = {}
 
     def source(self, path: str) -> bytes | None:
-        data = self._present(path) if path not in self._absent else None
-        if data is None:
+        if path in self._absent:
+            return None
+        try:
+            return self._present(path)
+        except OSError:
             self._absent.add(path)
-        return data
+            return None
 
     def answers(self) -> Answers:
         return self._answers

@@ -39,7 +39,9 @@ _UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files a process keeps, and of how many letters the statements are that it keeps parsed: forty bytes each.
-UNITS, _LETTERS = 1024, 1_000_000
+_UNITS, _LETTERS = 1024, 600_000
+# How many answers are kept: each keeps the file that it is about.
+_ANSWERS = 2048
 
 
 def digest(data: bytes) -> str:
@@ -143,12 +145,12 @@ class Statement:
         return found
 
 
-@lru_cache(UNITS)
+@lru_cache(_UNITS)
 def _index(content: bytes) -> Index:
     return read_index(content.decode(*_UTF_8))
 
 
-@lru_cache(UNITS)
+@lru_cache(_UNITS)
 def _imports(content: bytes) -> tuple[tuple[str, Import], ...]:
     return read_imports(code_of(content.decode(*_UTF_8)))
 
@@ -161,7 +163,7 @@ class Seen:
     unit: Unit | None = field(compare=False)
 
 
-@lru_cache(UNITS)
+@lru_cache(_UNITS)
 def _seen(path: str, data: bytes) -> Seen:
     try:
         content = decode(data).encode(*_UTF_8)
@@ -259,6 +261,8 @@ class Surroundings:
         """The answer to a question about other files: what is around this one does not count, nor who asks first."""
         if question not in self._asked:
             if question not in self.answers:
+                if len(self.answers) >= _ANSWERS:
+                    self.answers.clear()
                 around = Surroundings("", self.roots, self.sources, answers=self.answers)
                 self.answers[question] = ask(around), around.looked_at
             self._asked[question], looked_at = self.answers[question]
