@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -187,23 +188,22 @@ class _Search:
             if answer:
                 return True
             if answer is None:
-                self._follow(definition)
+                deque(self._leads(definition), maxlen=0)
         return self._leads_too_far
 
-    def _follow(self, definition: Definition) -> bool:
-        """Go on to what a definition's names lead to; True where one is of a library that matters."""
+    def _leads(self, definition: Definition) -> Iterator[bool]:
+        """Go on to what a definition's names lead to, one by one: each time, whether to a library that matters."""
         unit, lines = definition
         said = unit.mentions(lines)
-        names = [self._is_concern(unit, name, said) for name in said.names]
-        imports = [self._leads_to_concern(unit, line, said) for line in said.imports]
-        return any(names) or any(imports)
+        yield from (self._is_concern(unit, name, said) for name in said.names)
+        yield from (self._leads_to_concern(unit, line, said) for line in said.imports)
 
     def meets_concern(self, first: Definition) -> bool:
         """Whether a definition, or one that it uses, speaks of what matters."""
         self._found(first)
         for definition in self.each():
             unit, lines = definition
-            if unit.mentions(lines).concerning or self._follow(definition):
+            if unit.mentions(lines).concerning or any(self._leads(definition)):
                 return True
         return self._leads_too_far
 
