@@ -14,15 +14,27 @@ from functools import cached_property
 from itertools import chain
 
 from placement_lint.flow.beginnings import Said, read
-from placement_lint.flow.sought import begins, begins_in_module, in_statement, may_be_tended, while_it_runs
+from placement_lint.flow.sought import (
+    begins,
+    begins_beside_tensors,
+    begins_in_module,
+    in_statement,
+    may_be_tended,
+    while_it_runs,
+)
+from placement_lint.flow.texts import without_strings
 from placement_lint.project.finder import Place, Surroundings
-from placement_lint.project.index import Import, read_imports
+from placement_lint.project.index import Import, read_imports, without_imports
 from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, concerns, is_of_tensors
 from placement_lint.source.outline import bases_of, defines_class, outlined
+from placement_lint.source.scan import words_of
 
 _SHORT_STRING = re.compile(r"""['"]([^'"\s]*)['"]""")
-# Functions that give modules whose names are texts.
+# A name that is given a value, and so not asked for.
+_GIVEN_VALUE = re.compile(r"^[ \t]*\w+[ \t]*=(?!=)", re.MULTILINE)
+# Functions that give modules whose names are texts, and what gives something of a module so.
 _ASKING_BY_NAME = ("import_module", "__import__")
+_ASKING_A_MODULE_BY_NAME = ("getattr", "__dict__")
 
 
 def may_tell(text: str, surroundings: Surroundings) -> bool:
@@ -50,14 +62,32 @@ class _Glance:
 
     @property
     def may_tell(self) -> bool:
-        rest = self.outline.rest
-        texts = [rest, *chain.from_iterable(self.definitions.values())]
+        rest = read(self.outline.rest)
         return (
-            any(map(concerns, _SHORT_STRING.findall(read(rest).code)))
-            or any(_may_begin(read(text)) for text in texts)
-            or self._uses(read(rest).words, while_it_runs)
-            or any(map(self._may_tell, texts))
+            any(map(concerns, _SHORT_STRING.findall(rest.code)))
+            or any(map(_may_begin, self._all_said))
+            or (self._makes_tensors and self._tells_device)
+            or self._may_tell_as_it_runs(rest)
+            or any(map(self._may_tell, chain.from_iterable(self.definitions.values())))
         )
+
+    @cached_property
+    def _all_said(self) -> Sequence[Said]:
+        return [*map(read, (self.outline.rest, *chain.from_iterable(self.definitions.values())))]
+
+    @cached_property
+    def _makes_tensors(self) -> bool:
+        """Whether there are tensors on the CPU: something is found of them in a module, or beside what is elsewhere."""
+        return any(said.is_of_cpu for said in self._all_said)
+
+    @property
+    def _tells_device(self) -> bool:
+        """Whether something is told where to be, or that there is a GPU."""
+        return any(said.places or said.knows_of_gpu for said in self._all_said)
+
+    def _may_tell_as_it_runs(self, rest: Said) -> bool:
+        """Whether its own statements may."""
+        return self._uses(_asked_for(rest), while_it_runs) or self._looks_after_others(rest, rest.words)
 
     @cached_property
     def _imports(self) -> Mapping[str, Sequence[tuple[Import, Place | None]]]:
@@ -73,7 +103,7 @@ class _Glance:
             yield from ((place, found.name) for found, place in self._imports[name] if place is not None)
 
     def _may_tell(self, text: str) -> bool:
-        """Whether it may, with what it inherits and uses."""
+        """Whether a definition may, with what it inherits and uses."""
         own, bases = read(text), bases_of(text)
         ancestors = self._ancestors(bases)
         if ancestors is None:
@@ -81,11 +111,19 @@ class _Glance:
         left = [each for each in (read(base).leaves_to(own) for base in ancestors.texts) if each]
         said = Said("\n".join((*left, own.code))) if left else own
         words = said.words - {base for base in bases if f"{base}." not in own.code}
+        if ancestors.of_tensors:
+            sought, meets_tensors = begins_in_module, self._makes_tensors or said.is_of_cpu
+        else:
+            sought, meets_tensors = begins_beside_tensors if said.is_of_cpu else begins, False
         return (
-            (bool(left) and _may_begin(said))
-            or self._uses(words, in_statement(begins_in_module if ancestors.of_tensors else begins))
-            or (bool(said.tended) and self._uses(words, in_statement(may_be_tended(said.tended))))
+            meets_tensors
+            or (bool(left) and _may_begin(said))
+            or self._uses(words, in_statement(sought))
+            or self._looks_after_others(said, words)
         )
+
+    def _looks_after_others(self, said: Said, words: Set[str]) -> bool:
+        return bool(said.tended) and self._uses(words, in_statement(may_be_tended(said.tended)))
 
     def _ancestors(self, bases: frozenset[str]) -> _Ancestors | None:
         """What a class with these bases derives from; None where that is not clear."""
@@ -134,4 +172,10 @@ class _Glance:
 
 def _may_begin(said: Said) -> bool:
     """Whether something may begin with it by itself, wherever it is used."""
-    return said.begins or said.is_of_cpu or said.hides or bool(said.made_in_forward) or said.has(*_ASKING_BY_NAME)
+    return said.begins or said.hides or bool(said.made_in_forward) or said.has(*_ASKING_BY_NAME)
+
+
+def _asked_for(rest: Said) -> set[str]:
+    """The words of what runs that may lead to other files: not what is only imported, or given a value."""
+    code = rest.code if rest.has(*_ASKING_A_MODULE_BY_NAME) else without_strings(rest.code)
+    return set(words_of(_GIVEN_VALUE.sub("", without_imports(code))))

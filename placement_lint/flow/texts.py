@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
@@ -30,10 +30,19 @@ _OWN = re.compile(rf"{at_word('self')}\.(\w+)")
 
 def without_prose(text: str) -> str:
     """The code of a text: without comments, docstrings and messages; what is inside an f-string is code."""
+    return _without(text, lambda literal: " " in literal or "\n" in literal)
+
+
+def without_strings(text: str) -> str:
+    """The same without any string."""
+    return _without(text, lambda _: True)
+
+
+def _without(text: str, is_prose: Callable[[str], bool]) -> str:
     kept, end = [], 0
     for found in STRING_OR_COMMENT.finditer(text):
         literal = found[0]
-        if literal[0] == "#" or " " in literal or "\n" in literal:
+        if literal[0] == "#" or is_prose(literal):
             prefix = _PREFIX.search(text, max(0, found.start() - 2), found.start()) if literal[0] != "#" else None
             if prefix is None or "f" not in prefix[0].lower():
                 kept.append(text[end : prefix.start() if prefix is not None else found.start()])

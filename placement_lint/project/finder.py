@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from array import array
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -33,6 +33,12 @@ Sources = Callable[[str], "bytes | None"]
 
 INIT = "__init__.py"
 _STAR = re.compile(rb"\bimport[\s(\\]*\*")
+# The list of names, which is all that the statement says, where nothing else in the file speaks of it.
+_ALL = b"__all__"
+_ALL_NAMES = re.compile(
+    rb"__all__(?<![^\n]__all__)[ \t]*=[ \t]*[\[(]([^\[\]()]*)[\])][ \t]*(?:\#[^\r\n]*)?(?=[\r\n]|\Z)"
+)
+_QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
 _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 # A text may have halves of characters, which nothing else can encode.
 _UTF_8 = ("utf-8", "surrogatepass")
@@ -77,6 +83,22 @@ class Unit:
     def may_bind(self, name: str) -> bool:
         """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
         return name.encode(*_UTF_8) in self.content or self._gathers
+
+    def brings(self, words: Set[str]) -> Set[str]:
+        """Those of these words that ``import *`` takes from it; nothing is parsed where its ``__all__`` tells."""
+        taken = words if self._listed is None else words & self._listed
+        return taken & self.index.bindings.keys() if taken else taken
+
+    @property
+    def stars(self) -> Sequence[Import]:
+        """The modules of which it takes all names."""
+        return self.index.stars if self._gathers else ()
+
+    @cached_property
+    def _listed(self) -> Set[str] | None:
+        """The names in an ``__all__`` that is a plain list; None where there is none."""
+        found = _ALL_NAMES.search(self.content) if self.content.count(_ALL) == 1 else None
+        return {name.decode(*_UTF_8) for name in _QUOTED.findall(found[1])} if found is not None else None
 
     @cached_property
     def _gathers(self) -> bool:

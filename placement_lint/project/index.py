@@ -165,6 +165,10 @@ _IMPORT = re.compile(
 )
 
 
+def without_imports(code: str) -> str:
+    return _IMPORT.sub("", code)
+
+
 def read_imports(code: str) -> tuple[tuple[str, Import], ...]:
     """All imports of a code, also those inside functions, with the names they bind; none where one is not Python."""
     try:

@@ -124,9 +124,7 @@ class Relevance:
         """The same of those words that are names which ``from module import *`` brings from modules."""
         gathered = _gathered(self.surroundings, places)
         return any(
-            self.leads_to(place, name, words, wanted)
-            for place, unit in gathered.items()
-            for name in words & unit.index.bindings.keys()
+            self.leads_to(place, name, words, wanted) for place, unit in gathered.items() for name in unit.brings(words)
         )
 
     def lineage(self, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]) -> Lineage | None:
@@ -156,7 +154,7 @@ def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place
         unit = surroundings.unit(place.path) if place.is_file and place not in gathered else None
         if unit is not None:
             gathered[place] = unit
-            inner = (surroundings.find(line, unit.path) for line in unit.index.stars)
+            inner = (surroundings.find(line, unit.path) for line in unit.stars)
             waiting += [each for each in inner if each is not None]
     return gathered
 

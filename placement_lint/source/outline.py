@@ -43,7 +43,8 @@ class Definition:
 class Outline:
     """A text with its definitions emptied, and all else where it was; and these, by the lines of their names.
 
-    ``rest`` is what is neither a definition nor an import: what else runs when the file does. ``code`` is that of all.
+    ``rest`` is what is neither a definition nor an import: what else runs when the file does, with the decorators of
+    functions, but not those of classes. ``code`` is that of all.
     """
 
     text: str
@@ -65,7 +66,7 @@ def outlined(text: str) -> Outline:
         found = _DEFINITION.search(code)
         if found is not None and (code[0] == "@" or not found.start()):
             line = first + code.count("\n", 0, found.start())
-            rest += lines[first - 1 : line - 1]
+            rest += lines[first - 1 : line - 1] if found["kind"] != "class" else []
             own = "\n".join(lines[line - 1 : last])
             definitions[line] = Definition(found["name"], first, last, own, code)
             empty = _EMPTY[found["kind"].split()[-1]].format(found["name"])

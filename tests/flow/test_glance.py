@@ -24,16 +24,52 @@ TELLING: Mapping[str, Mapping[str, str]] = {
     "by itself": {"main.py": "def f(x): return x.cuda()"},
     "where it runs": {"main.py": "size = 3\nmodel.cuda()"},
     "by a setting": {"main.py": "DEVICE = 'cuda:1'"},
-    "by a tensor": {"main.py": "import torch\ntable = torch.zeros(3)"},
+    "by a tensor beside what is told a device": {
+        "main.py": "import torch\ntable = torch.zeros(3)\ndef f(d): return table + torch.ones(3, device=d)"
+    },
+    "by a tensor beside what others tell a device": {
+        "main.py": "import torch\nfrom a import g\ndef f(x): return torch.zeros(3) + g(x)",
+        "a.py": "import torch\ndef g(d): return torch.ones(3, device=d)",
+    },
+    "by a tensor beside what asks for a GPU": {
+        "main.py": "import torch\ndef f(x): return torch.zeros(3) + x if x.is_cuda else x"
+    },
+    "by a tensor beside a module": {"main.py": f"{NET}\ndef f(): return torch.zeros(3)"},
     "by what it takes": {"main.py": "from a import warm\ndef f(x): return warm(x)", "a.py": WARM},
     "by what it asks of a module": {"main.py": "import a\ndef f(x): return a.warm(x)", "a.py": WARM},
     "by what it gathers": {"main.py": "from a import *\ndef f(x): return warm(x)", "a.py": WARM},
+    "by what it gathers from a list of names": {
+        "main.py": "from a import *\nwarm(x)",
+        "a.py": f"{WARM}__all__ = ['warm']  # all of it",
+    },
+    "by what more than a list has it gather": {
+        "main.py": "from a import *\nwarm(x)",
+        "a.py": f"{WARM}NAMES = ['warm']\n__all__ = ['f'] + NAMES",
+    },
+    "by a listed name of other letters": {
+        "main.py": "from a import *\nwärm(x)",
+        "a.py": f"{WARM.replace('warm', 'wärm')}__all__ = ['wärm']  # all",
+    },
+    "by what is gathered twice": {
+        "main.py": "from b import *\nwarm(x)",
+        "b.py": "from a import *\n__all__ = ['warm']",
+        "a.py": WARM,
+    },
     "by what is gathered": {"main.py": "from b import warm\nwarm(x)", "b.py": "from a import *", "a.py": WARM},
     "by what it takes inside": {"main.py": "def f(x):\n    from a import warm\n    return warm(x)", "a.py": WARM},
     "by what it takes if it can": {"main.py": "try:\n    from a import warm\nexcept: pass\nwarm(x)", "a.py": WARM},
     "by what that uses": {
         "main.py": "from b import run\nrun(x)",
         "b.py": "from a import warm\ndef run(x): return warm(x)",
+        "a.py": WARM,
+    },
+    "by a decorator": {
+        "main.py": "from a import warmed\n@warmed\ndef f(x): return x",
+        "a.py": "def warmed(f):\n    f(x.cuda())\n    return f",
+    },
+    "by a setting that another file makes": {"main.py": "from a import warm\nwarmed = warm(x)", "a.py": WARM},
+    "by what it asks of a module by name": {
+        "main.py": "import a\nrun = getattr(a, 'warm')\nrun(x)",
         "a.py": WARM,
     },
     "by a module's name": {"main.py": "import importlib\nimportlib.import_module('a').warm(x)", "a.py": WARM},
@@ -76,6 +112,19 @@ SILENT: Mapping[str, Mapping[str, str]] = {
     "nothing at all": {"main.py": ""},
     "a model": {"main.py": NET},
     "settings": {"main.py": "WIDTH = {'small': 32, 'large': 64}\nNAMES = ['patch_embed.proj', 'head']"},
+    "a tensor on the CPU": {"main.py": "import torch\nf(torch.zeros(3))\ndef f(x): return x + torch.ones(3)"},
+    "what it only imports": {
+        "main.py": "if known:\n    from a import warm\nelse:\n    warm = None\nsize = 3\n__all__ = ['warm']",
+        "a.py": WARM,
+    },
+    "what a class is decorated with": {
+        "main.py": "from a import warm\n@warm('x')\nclass Net:\n    def forward(self, x): return x",
+        "a.py": WARM,
+    },
+    "what it does not gather": {
+        "main.py": "from a import *\ndef f(x): return warm(x)",
+        "a.py": f"{WARM}__all__ = [\n    'cool',\n    'cold',\n]",
+    },
     "a registered model": {
         "main.py": f"from a import register\n{NET}@register\ndef small(): return Net()",
         "a.py": "known = {}\ndef register(f):\n    known[f.__name__] = f\n    return f",
