@@ -39,7 +39,8 @@ def _last_parts(names: Iterable[str]) -> set[str]:
 _BEGINS = re.compile(
     rf"""^[xnh]pu$ | data_?parallel | parallel$ | ^parallel(?:_apply|_model|i[sz]e\w*)$ | ddp | distributed
     | ^spawn | ^fork(?:server|_rng)?$ | ^mp$ | multiprocessing | (?<!down)(?<!up)(?<!down_)(?<!up_)(?<!re)sampler
-    | set_epoch | share_memory | pin_memory | dataloader | random_split | set_default | get_device$ | ^pack_
+    | set_epoch | share_memory | pin_memory | dataloader | random_split | set_default(?!s$) | (?<!tar)get_device$
+    | ^pack_(?:padded_)?sequence$
     | ^autocast | custom_fwd
     | ^(?-i:{_any_of(_last_parts(OPTIMIZERS))})$""",
     re.IGNORECASE | re.VERBOSE,
@@ -69,8 +70,6 @@ _BEGINS_WHERE = {
         "load": rf"{at_word('torch')}\.load\b",
         "save": rf"{at_word('torch')}\.save\b",
         "load_state_dict": r"\.load_state_dict(?<!super\(\)\.load_state_dict)\(",
-        "module": r"\.module\b",
-        "requires_grad_": r"\.requires_grad_\(",
         **dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG),
     }.items()
 }

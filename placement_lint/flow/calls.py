@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -231,7 +231,7 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
     """
     known = machine.takes_tensors.get(function.node)
     if known is None:
-        others = {name for name, attribute in _attributes_read(function.node) if attribute not in TENSOR_ATTRIBUTES}
+        others = _other_things(function)
         known = machine.takes_tensors[function.node] = [
             parameter.name.value not in others
             if parameter.annotation is None
@@ -239,6 +239,13 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
             for parameter in function.parameters
         ]
     return known
+
+
+def _other_things(function: Function) -> Collection[str]:
+    """The variables that are read like no tensor; nobody asks for them where all parameters are annotated."""
+    if all(parameter.annotation is not None or parameter.name.value == "self" for parameter in function.parameters):
+        return ()
+    return {name for name, attribute in _attributes_read(function.node) if attribute not in TENSOR_ATTRIBUTES}
 
 
 def _attributes_read(function: cst.CSTNode) -> Iterator[tuple[str, str]]:

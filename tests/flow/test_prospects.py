@@ -104,7 +104,6 @@ def test_no_finding_is_lost_where_nobody_calls_it(
         "def f(m): return Adam(m, optimizer)",
         "def f(m): m.requires_grad = False",
         "def f(a, b): return a.device == b.device",
-        "def f(m): return m.module.weight",
         "def f(m): return torch.save(m.state_dict(), path)",
         "def f(): return nn.Sequential(*[Block(3)] * 2)",
         "def f(k): return nn.Sequential(*[\n    Block(k[0], (1, 2))\n] * 2)",
@@ -188,6 +187,9 @@ def test_none_are_made_on_the_cpu(text: str) -> None:
     "text",
     [
         "def f(x): return x.view(3).sum()",
+        "def f(m): return m.module.weight",
+        "def f(m): m.weight.requires_grad_(False)",
+        "def f(parser, x): parser.set_defaults(run=pack_features(x, target_device))",
         "def f(x):\n    '''Moves nothing to CUDA.'''\n    return x  # .cuda() is for others",
         "def f(x): return x.reshape('#', 3)",
         "def f(x, n): return [x[i] * 2 for i in range(n)]",
