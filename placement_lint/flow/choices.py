@@ -363,6 +363,8 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
     if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
         return False
+    if chosen.option is not None and _OF_EACH_PROCESS.search(chosen.option.text) is not None:
+        return False
     if chosen.helpful and all(asked.at_home for asked in visits):
         return False
     if all(_is_for_several_processes(asked.scene.reach) for asked in visits):
@@ -370,6 +372,8 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
 
 
+# How programs name the number of a process: each has the GPU of that number, and nobody names another device by it.
+_OF_EACH_PROCESS = re.compile(r"rank$", re.IGNORECASE)
 # How programs name what says whether they run as several processes, and how they ask whether it is one.
 _SEVERAL_PROCESSES = re.compile(r"distributed|launcher|\bddp\b|world_size|local_rank|\bdist\.", re.IGNORECASE)
 _ONE_PROCESS = re.compile(r"(?:==|\bis) *(?:-1|0|1|None|[\"']none[\"'])$", re.IGNORECASE)

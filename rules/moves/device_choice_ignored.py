@@ -54,6 +54,7 @@ for x, y in DataLoader(dataset, batch_size=8):
 - The statement is under the same flag or under one that implies it, as `if device.type == "cuda":`.
 - It is reached only where something was seen to be on a GPU, `if x.is_cuda:`, or a handler deals with its failure.
 - It is reached only where the program runs as several processes, `if distributed:`: the choice is for one alone.
+- What the device is named by is the number of the process, `args.local_rank`: each has its own, which nobody chooses.
 - The flag says where results are kept: where it is not set, tensors on a GPU are taken to the host with `.cpu()`.
 - The program never chooses: a script that wants CUDA says so on every machine.
 - There is nothing to move: `nn.CrossEntropyLoss().cuda()` works on any machine.

@@ -92,6 +92,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "type_of_labels": "nothing else is ever chosen",
         "lightning_on_gpu": {"choice": "cuda"},
         "no_choice": {"choice": "cuda"},
+        "of_each_process": {"choice": "cuda"},
         "one_process_of_several": {"choice": "cuda"},
         "seed_and_amp": {"asked": "cpu"},
         "tried": "the exception is dealt with",
