@@ -30,6 +30,8 @@ from placement_lint.source.outline import bases_of, defines_class, outlined
 from placement_lint.source.scan import words_of
 
 _SHORT_STRING = re.compile(r"""['"]([^'"\s]*)['"]""")
+# A class in a block, which may be one of modules.
+_INNER_CLASS = re.compile(r"\n[ \t]+class[ \t]+\w+[ \t]*[\[(]")
 # A name that is given a value, and so not asked for.
 _GIVEN_VALUE = re.compile(r"^[ \t]*\w+[ \t]*=(?!=)", re.MULTILINE)
 # Functions that give modules whose names are texts, and what gives something of a module so.
@@ -66,7 +68,7 @@ class _Glance:
         return (
             any(map(concerns, _SHORT_STRING.findall(rest.code)))
             or any(map(_may_begin, self._all_said))
-            or (self._makes_tensors and self._tells_device)
+            or (self._makes_tensors and (self._tells_device or self._has_inner_classes))
             or self._may_tell_as_it_runs(rest)
             or any(map(self._may_tell, chain.from_iterable(self.definitions.values())))
         )
@@ -84,6 +86,10 @@ class _Glance:
     def _tells_device(self) -> bool:
         """Whether something is told where to be, or that there is a GPU."""
         return any(said.places or said.knows_of_gpu for said in self._all_said)
+
+    @property
+    def _has_inner_classes(self) -> bool:
+        return any(_INNER_CLASS.search(said.code) is not None for said in self._all_said)
 
     def _may_tell_as_it_runs(self, rest: Said) -> bool:
         """Whether its own statements may."""

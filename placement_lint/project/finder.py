@@ -32,7 +32,7 @@ Sources = Callable[[str], "bytes | None"]
 """The content of a file by its absolute path; None where there is none."""
 
 INIT = "__init__.py"
-_STAR = re.compile(rb"\bimport[\s(\\]*\*")
+_STAR = re.compile(rb"import(?<!\wimport)[\s(\\]*\*")
 # The list of names, which is all that the statement says, where nothing else in the file speaks of it.
 _ALL = b"__all__"
 _ALL_NAMES = re.compile(

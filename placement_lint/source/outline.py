@@ -18,8 +18,10 @@ _START = re.compile(r"^[^\s)\]}]", re.MULTILINE)
 _GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
 _DEFINITION = re.compile(r"^(?P<kind>(?:async[ \t]+)?def|class)[ \t]+(?P<name>\w+)", re.MULTILINE)
 _CLASS = re.compile(r"^class\b", re.MULTILINE)
+# The header ends with a colon; there may be others in brackets.
 _BASES = re.compile(
-    r"^class[ \t]+\w+[ \t]*(?:\[[^\]]*\][ \t]*)?\((?P<bases>(?:[^:#]|\#[^\n]*)*)\)[ \t]*:", re.MULTILINE
+    r"^class[ \t]+\w+[ \t]*(?:\[[^\]]*\][ \t]*)?\((?P<bases>(?:[^:#\[{]|\[[^\]]*\]|\{[^}]*\}|\#[^\n]*)*)\)[ \t]*:",
+    re.MULTILINE,
 )
 _IMPORT = re.compile(r"(?:from|import)\b")
 _EMPTY = {"def": "def {}(): ...", "class": "class {}: ..."}

@@ -35,6 +35,10 @@ TELLING: Mapping[str, Mapping[str, str]] = {
         "main.py": "import torch\ndef f(x): return torch.zeros(3) + x if x.is_cuda else x"
     },
     "by a tensor beside a module": {"main.py": f"{NET}\ndef f(): return torch.zeros(3)"},
+    "by a tensor in a module that it has if it can": {
+        "main.py": "import torch\ntry:\n    class Net(torch.nn.Module):\n        def forward(self, x):\n"
+        "            return x + torch.zeros(3)\nexcept ImportError: pass"
+    },
     "by what it takes": {"main.py": "from a import warm\ndef f(x): return warm(x)", "a.py": WARM},
     "by what it asks of a module": {"main.py": "import a\ndef f(x): return a.warm(x)", "a.py": WARM},
     "by what it gathers": {"main.py": "from a import *\ndef f(x): return warm(x)", "a.py": WARM},
@@ -82,6 +86,10 @@ TELLING: Mapping[str, Mapping[str, str]] = {
     "by what it inherits, with a remark": {
         "main.py": f"from a import Base\nclass Net[T](\n    Base,  # type: ignore (of T: any)\n):{ADDS}",
         "a.py": TABLE,
+    },
+    "by a tensor in a module with a colon in its header": {
+        "main.py": "import torch\nclass Net(torch.nn.Module, sizes={'small': [3][:1]}):\n"
+        "    def forward(self, x): return x + torch.zeros(3)"
     },
     "by a class between": {
         "main.py": f"from a import Base\nclass Middle(Base): pass\nclass Net(Middle):{ADDS}",
@@ -193,8 +201,25 @@ def test_who_is_passed_over_hangs_on_what_was_read_for_it(tmp_path: Path) -> Non
         "x = (\n" * 9_000,
         "import a, " * 9_000,
         "from a import (b,\n" * 9_000,
+        f"class A({'[b], ' * 9_000}c): pass",
+        f"class A({'[' * 90_000}",
+        f"class A({'{b:' * 9_000}",
     ],
-    ids=["nested", "data", "calls", "chained", "open", "unclosed", "decorators", "brackets", "imports", "listed"],
+    ids=[
+        "nested",
+        "data",
+        "calls",
+        "chained",
+        "open",
+        "unclosed",
+        "decorators",
+        "brackets",
+        "imports",
+        "listed",
+        "bases",
+        "unclosed bases",
+        "unclosed sets",
+    ],
 )
 def test_odd_texts_are_passed_over_in_a_moment(text: str, tmp_path: Path) -> None:
     """Time that grows with the square of a text's length would be seconds."""
