@@ -216,7 +216,7 @@ def _device_flags(reach: Condition) -> Condition | None:
     excludes_cpu = not cube.machines & NO_GPU
     if not answers and not excludes_cpu:
         return None
-    return of(frozenset({Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)}))
+    return of([Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)])
 
 
 def _none_of(flags: Condition) -> Condition:

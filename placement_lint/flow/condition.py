@@ -2,17 +2,18 @@
 
 A condition is a disjunction of *cubes*. A cube says how many GPUs the machine may have (none, one, or
 several: three cases are all that decides placement) and how a few questions of the program, such as
-``args.cuda`` or ``rank == 0``, were answered.
+``args.cuda`` or ``rank == 0``, were answered. There are many of them, so they are computed with as *cases*: pairs of
+whole numbers, whose bits are the kinds of machine and the answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial, reduce
-from itertools import combinations, groupby, starmap, takewhile
-from operator import or_
+from itertools import combinations, takewhile
+from operator import and_, or_
 from typing import NamedTuple
 
 import libcst as cst
@@ -31,6 +32,9 @@ MACHINES = {
     NO_GPU | ONE_GPU: "with fewer than two GPUs",
     ONE_GPU | MANY_GPUS: "on a machine with a GPU",
 }
+
+# So many answers are kept whoever asked, and so many times what a text asks.
+_FEW, _OLD = 4_096, 8
 
 # So many answers hardly show in what it costs to go on.
 _EASY = 20
@@ -83,12 +87,12 @@ class Question:
 
     last = 0
 
-    def __init__(self, number: int, asked: Asked) -> None:
+    def __init__(self, number: int, asked: Asked, answers: Answers) -> None:
         self.number = number
         self.asked = asked
         self.subject, self.rivals, _, self.usual = asked
-        self.yes, self.no = Answer(self, True), Answer(self, False)
-        self.yes.opposite, self.no.opposite = self.no, self.yes
+        self.answers = answers
+        self.no, self.yes = answers.of(self)
         self.forget_the_rest()
 
     def forget_the_rest(self) -> None:
@@ -99,7 +103,8 @@ class Question:
         self.by_name = False
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
-        self.yes.range = self.no.range = None
+        self.no.range = self.yes.range = None
+        self.answers.compete(self.yes if self.rivals is not None else None)
 
     def say(self, **known: object) -> None:
         """Say of the question what is known only now: ``passing``, ``by_name`` or ``chooses_cpu``.
@@ -117,8 +122,10 @@ class Question:
     def measure(self, subject: Hashable, above: Cut, below: Cut = _NO_END) -> None:
         """Yes says that a number lies between two cuts; no, where there is only one, that it lies before it."""
         self.yes.range = Range(subject, above, below)
+        self.answers.compete(self.yes)
         if below == _NO_END:
             self.no.range = Range(subject, _NO_BEGINNING, above)
+            self.answers.compete(self.no)
         said.append(partial(self.measure, subject, above, below))
 
     @property
@@ -127,77 +134,85 @@ class Question:
 
     def untie(self) -> None:
         """Nobody asks any more: its answers tell what was asked, and it does not know them."""
-        del self.yes.opposite, self.no.opposite
-        del self.yes, self.no
+        del self.no, self.yes, self.answers
 
 
+@dataclass(eq=False)
 class Answer:
-    """A question together with yes or no."""
+    """A question together with yes or no; ``bit`` stands for it in a case."""
 
-    opposite: Answer
-    range: Range | None
-
-    def __init__(self, question: Question, given: bool) -> None:
-        self.question = question
-        self.given = given
-        self._hash = 2 * question.number + given
+    question: Question
+    given: bool
+    bit: int
+    range: Range | None = None
 
     def __hash__(self) -> int:
         """The same in every run, and of a question's two answers the lower where it is no."""
-        return self._hash
+        return 2 * self.question.number + self.given
 
 
-Answers = frozenset[Answer]
+class Answers:
+    """Those to all questions of a program, in the order in which these came up: of each no, and then yes.
+
+    ``noes`` are the bits of the first, and ``competing`` those that others than their opposites may exclude.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[Answer] = []
+        self.noes = 0
+        self.competing = 0
+
+    def of(self, question: Question) -> tuple[Answer, Answer]:
+        """The answers to one more question."""
+        bit = 1 << len(self._all)
+        no, yes = Answer(question, False, bit), Answer(question, True, 2 * bit)
+        self._all += no, yes
+        self.noes |= bit
+        return no, yes
+
+    def compete(self, answer: Answer | None) -> None:
+        """That answer may exclude others."""
+        if answer is not None:
+            self.competing |= answer.bit
+
+    def among(self, bits: int) -> list[Answer]:
+        """The answers that are meant by bits."""
+        found = []
+        while bits:
+            lowest = bits & -bits
+            found.append(self._all[lowest.bit_length() - 1])
+            bits ^= lowest
+        return found
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
+# The kinds of machine and the answers, as bits, of one case: so many are computed with.
+Case = tuple[int, int]
 
 # How many conjunctions, disjunctions and the like are remembered: what is asked for again is asked for soon.
 _REMEMBERED = 4_096
 
 
 class Cube(NamedTuple):
-    """One case; a tuple, for so many of them are made and compared."""
+    """One case, with its answers."""
 
     machines: int
-    answers: Answers
-
-    def excludes(self, other: Cube) -> bool:
-        """Whether both cannot be at once."""
-        return not self.machines & other.machines or not self._agrees(other)
-
-    def _agrees(self, other: Cube) -> bool:
-        """Whether no question is answered in two ways, and of rivals one at most with yes."""
-        few, many = self.answers, other.answers
-        if len(few) > len(many):
-            few, many = many, few
-        # Of a path with hundreds of answers and a test, only the test's are looked at.
-        if not many.isdisjoint(_opposites(few)):
-            return False
-        competing = _competing(few)
-        return not competing or _bear(competing, _competing(many))
-
-    def covers(self, other: Cube) -> bool:
-        return self.machines & other.machines == other.machines and self.answers <= other.answers
+    answers: frozenset[Answer]
 
 
 @lru_cache(_REMEMBERED)
-def _opposites(answers: Answers) -> Answers:
-    return frozenset(answer.opposite for answer in answers)
-
-
-@lru_cache(_REMEMBERED)
-def _competing(answers: Answers) -> tuple[Answer, ...]:
-    """Those among them that others than their opposites may exclude."""
-    return tuple(answer for answer in answers if answer.range or (answer.given and answer.question.rivals is not None))
-
-
-def _bear(some: tuple[Answer, ...], others: tuple[Answer, ...]) -> bool:
-    """Whether none gives a number another size, or says yes where a rival does."""
-    for answer in some:
+def _bear(some: int, others: int) -> bool:
+    """Whether, of competing answers, none gives a number another size, or says yes where a rival does."""
+    theirs = _answers.among(others)
+    for answer in _answers.among(some):
         extent = answer.range
-        if extent is not None and any(other.range and extent.excludes(other.range) for other in others):
+        if extent is not None and any(other.range and extent.excludes(other.range) for other in theirs):
             return False
         rivals = answer.question.rivals
         if answer.given and rivals is not None:
-            for other in others:
+            for other in theirs:
                 if other.given and other is not answer and other.question.rivals == rivals:
                     return False
     return True
@@ -205,48 +220,54 @@ def _bear(some: tuple[Answer, ...], others: tuple[Answer, ...]) -> bool:
 
 @dataclass(eq=False)
 class Condition:
-    """A disjunction of cubes; no cube at all is the condition that never holds.
+    """A disjunction of cases; no case at all is the condition that never holds.
 
     ``widened`` where it was made of too many cases and says less than it should: what holds under it is not certain.
     Equal ones are the same object, which makes comparing and remembering them cheap: :func:`of` makes them.
     """
 
-    cubes: frozenset[Cube]
-    widened: bool = False
+    cases: frozenset[Case]
+    widened: bool
+    answers: Answers = field(repr=False)
+
+    @cached_property
+    def cubes(self) -> frozenset[Cube]:
+        """Its cases, with their answers."""
+        return frozenset(Cube(bits, frozenset(self.answers.among(answers))) for bits, answers in self.cases)
 
     def __and__(self, other: Condition) -> Condition:
         if self is ALWAYS or self is other:
             return other
         if other is ALWAYS:
             return self
-        return _both(self, other) if other.cubes else other
+        return _both(self, other) if other.cases else other
 
     def __or__(self, other: Condition) -> Condition:
-        if self is ALWAYS or self is other or not other.cubes:
+        if self is ALWAYS or self is other or not other.cases:
             return self
-        if other is ALWAYS or not self.cubes:
+        if other is ALWAYS or not self.cases:
             return other
         return _either(self, other)
 
     @property
     def possible(self) -> bool:
-        return bool(self.cubes)
+        return bool(self.cases)
 
     @property
     def machines(self) -> int:
         """The kinds of machine on which it may hold."""
-        return reduce(or_, (cube.machines for cube in self.cubes), 0)
+        return reduce(or_, (bits for bits, _ in self.cases), 0)
 
     def excludes(self, other: Condition) -> bool:
         if self is ALWAYS or other is ALWAYS:
-            return not (self.cubes and other.cubes)
+            return not (self.cases and other.cases)
         return _exclude(self, other)
 
     def implies(self, other: Condition) -> bool:
-        """Whether every cube here lies inside ``other`` (sound; may miss a cover by several cubes)."""
+        """Whether every case here lies inside ``other`` (sound; may miss a cover by several cases)."""
         if other is ALWAYS:
             return True
-        return all(any(theirs.covers(mine) for theirs in other.cubes) for mine in self.cubes)
+        return all(any(_covers(theirs, mine) for theirs in other.cases) for mine in self.cases)
 
     def given(self, known: Condition) -> Condition:
         """This condition without what ``known`` says already, in each of its cases."""
@@ -254,10 +275,10 @@ class Condition:
 
     def known_before(self, question: Question) -> Condition:
         """What remains where every later question is answered in this condition's favour."""
-        older = (
-            Cube(cube.machines, frozenset(a for a in cube.answers if a.question.number < question.number))
+        older = [
+            (cube.machines, _bits(answer for answer in cube.answers if answer.question.number < question.number))
             for cube in self.cubes
-        )
+        ]
         return _simplified(older, self.widened)
 
     def asks_after(self, question: Question) -> bool:
@@ -267,18 +288,20 @@ class Condition:
     @cached_property
     def effort(self) -> int:
         """What it costs to go on under this condition, where a plain one costs 1."""
-        return 1 + sum(len(cube.answers) for cube in self.cubes) // _EASY
+        return 1 + sum(map(_count, self.cases)) // _EASY
 
     @cached_property
     def negation(self) -> Condition:
         result = ALWAYS
-        for cube in sorted(self.cubes, key=_narrowness):
-            result = result & _negated(cube)
+        for case in sorted(self.cases, key=_narrowness):
+            result = result & _negated(case)
         return result
 
 
+# The answers of the program that is looked at.
+_answers = Answers()
 # Conditions by what they are made of, and all questions by their numbers; those of the last text of a document as well.
-_made: dict[tuple[frozenset[Cube], bool], Condition] = {}
+_made: dict[tuple[frozenset[Case], bool], Condition] = {}
 _asked: dict[int, Question] = {}
 _asked_before: dict[int, Question] = {}
 # What was said of questions after they had been asked, in order: it can be said again.
@@ -296,7 +319,7 @@ def asked(
         known.forget_the_rest()
         question = known
     else:
-        question = Question(number, this)
+        question = Question(number, this, _answers)
     _asked[number] = question
     return question
 
@@ -312,54 +335,61 @@ def ask_again(questions: Sequence[Question], last: int) -> None:
     Question.last = last
 
 
-def of(cubes: frozenset[Cube], widened: bool = False) -> Condition:
+def of(cubes: Iterable[Cube]) -> Condition:
     """The condition of these cubes."""
-    key = (cubes, widened)
+    return _of(frozenset((cube.machines, _bits(cube.answers)) for cube in cubes))
+
+
+def _bits(answers: Iterable[Answer]) -> int:
+    return reduce(or_, (answer.bit for answer in answers), 0)
+
+
+def _of(cases: frozenset[Case], widened: bool = False) -> Condition:
+    key = (cases, widened)
     known = _made.get(key)
     if known is None:
-        known = _made[key] = Condition(cubes, widened)
+        known = _made[key] = Condition(cases, widened, _answers)
     return known
 
 
 @lru_cache(_REMEMBERED)
 def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
-    return _simplified(_met(one.cubes, other.cubes), one.widened or other.widened)
+    return _simplified(_met(one.cases, other.cases), one.widened or other.widened)
 
 
-def _met(some: Iterable[Cube], others: Iterable[Cube]) -> Iterator[Cube]:
-    """Each of some cubes together with each of others, where they do not exclude each other."""
-    known = [(*cube, _opposites(cube.answers), _competing(cube.answers)) for cube in others]
-    for cube in some:
-        bits, answers = cube
-        competing = _competing(answers)
-        for others_bits, theirs, opposites, rivals in known:
-            both = bits & others_bits
-            # Of hundreds of answers and a few, only the few are looked at.
-            if both and answers.isdisjoint(opposites) and not (competing and rivals and not _bear(competing, rivals)):
-                if answers >= theirs:
-                    yield cube if both == bits else Cube(both, answers)
-                else:
-                    yield Cube(both, theirs if answers <= theirs else answers | theirs)
+def _met(some: Iterable[Case], others: Iterable[Case]) -> list[Case]:
+    """Each of some cases together with each of others, where they do not exclude each other."""
+    noes, competing = _answers.noes, _answers.competing
+    met = []
+    for bits, mine in some:
+        rivals = mine & competing
+        for others_bits, theirs in others:
+            common, both = bits & others_bits, mine | theirs
+            # Where no question is answered in two ways, no answer that is no stands beside its yes.
+            if (
+                common
+                and not both & both >> 1 & noes
+                and not (rivals and theirs & competing and not _bear(rivals, theirs & competing))
+            ):
+                met.append((common, both))
+    return met
 
 
 @lru_cache(_REMEMBERED)
 def _exclude(one: Condition, other: Condition) -> bool:
-    return all(mine.excludes(theirs) for mine in one.cubes for theirs in other.cubes)
+    return not _met(one.cases, other.cases)
 
 
 @lru_cache(_REMEMBERED)
 def _either(one: Condition, other: Condition) -> Condition:
-    return _simplified((*one.cubes, *other.cubes), one.widened or other.widened)
+    return _simplified((*one.cases, *other.cases), one.widened or other.widened)
 
 
 @lru_cache(_REMEMBERED)
 def _without(condition: Condition, known: Condition) -> Condition:
-    base = Cube(known.machines, frozenset.intersection(*(cube.answers for cube in known.cubes)))
-    rest = (
-        Cube(ANY_MACHINE if base.machines & ~cube.machines == 0 else cube.machines, cube.answers - base.answers)
-        for cube in condition.cubes
-    )
+    base, common = known.machines, reduce(and_, (answers for _, answers in known.cases))
+    rest = [(ANY_MACHINE if base & ~bits == 0 else bits, answers & ~common) for bits, answers in condition.cases]
     return _simplified(rest, condition.widened)
 
 
@@ -367,14 +397,22 @@ class Memory:
     """The questions and conditions of one text of a document: the next one asks the same, but for a few."""
 
     def __init__(self) -> None:
+        self.answers = Answers()
         self.questions: dict[int, Question] = {}
-        self.conditions: dict[tuple[frozenset[Cube], bool], Condition] = {}
+        self.conditions: dict[tuple[frozenset[Case], bool], Condition] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether most of the answers are to questions that no text asks any more."""
+        return len(self.answers) > max(_FEW, _OLD * len(self.questions))
 
 
 @contextmanager
 def asking(memory: Memory | None) -> Iterator[None]:
     """While a program is analysed; questions and conditions of the document's last text are in its ``memory``."""
-    _asked.clear()
+    global _answers
+    _forget()
+    around, _answers = _answers, memory.answers if memory is not None else Answers()
     if memory is not None:
         _asked_before.update(memory.questions)
         _made.update(memory.conditions)
@@ -386,6 +424,7 @@ def asking(memory: Memory | None) -> Iterator[None]:
             memory.conditions = {key: made for key, made in _made.items() if _is_current(made)}
         else:
             _untie()
+        _answers = around
         _forget()
 
 
@@ -406,7 +445,7 @@ def _untie() -> None:
 def _forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     Question.last = 0
-    for remembered in (_opposites, _competing, _in_order, _both, _exclude, _either, _without):
+    for remembered in (_bear, _in_order, _both, _exclude, _either, _without):
         remembered.cache_clear()
     for each in (_asked, _asked_before, said):
         each.clear()
@@ -423,99 +462,103 @@ def any_of(conditions: Iterable[Condition]) -> Condition:
 
 
 def machines(bits: int) -> Condition:
-    return of(frozenset({Cube(bits, frozenset())})) if bits != ANY_MACHINE else ALWAYS
+    return _of(frozenset({(bits, 0)})) if bits != ANY_MACHINE else ALWAYS
 
 
 def answered(question: Question, answer: bool) -> Condition:
-    return of(frozenset({Cube(ANY_MACHINE, frozenset({question.yes if answer else question.no}))}))
+    return _of(frozenset({(ANY_MACHINE, question.yes.bit if answer else question.no.bit)}))
 
 
-def _negated(cube: Cube) -> Condition:
-    flipped = [answered(answer.question, not answer.given) for answer in sorted(cube.answers, key=hash)]
-    if cube.machines != ANY_MACHINE:
-        flipped.append(machines(ANY_MACHINE & ~cube.machines))
+def _negated(case: Case) -> Condition:
+    bits, answers = case
+    given = sorted(_answers.among(answers), key=hash)
+    flipped = [answered(answer.question, not answer.given) for answer in given]
+    if bits != ANY_MACHINE:
+        flipped.append(machines(ANY_MACHINE & ~bits))
     return any_of(flipped)
 
 
-def _simplified(cubes: Iterable[Cube], widened: bool = False) -> Condition:
-    """Merge what differs in one respect only and drop what another cube covers, until nothing changes."""
-    kept = _widest(cubes)
-    if any(any(starmap(_union, combinations(alike, 2))) for _, alike in groupby(kept, key=_count)):
+def _simplified(cases: Sequence[Case], widened: bool = False) -> Condition:
+    """Merge what differs in one respect only and drop what another case covers, until nothing changes."""
+    if len(cases) < 2:
+        return _of(frozenset(cases), widened)
+    kept = _widest(cases)
+    if any(_union(one, other) is not None for one, other in combinations(kept, 2)):
         kept = _merged(kept)
     if len(kept) > MAX_CUBES:
         kept, widened = [_widened(kept)], True
-    return of(frozenset(kept), widened)
+    return _of(frozenset(kept), widened)
 
 
-def _widest(cubes: Iterable[Cube]) -> list[Cube]:
+def _widest(cases: Iterable[Case]) -> list[Case]:
     """Those that no other one covers, the widest first."""
-    kept: list[Cube] = []
-    for cube in sorted(cubes, key=_count):
-        bits, answers = cube
+    kept: list[Case] = []
+    for case in sorted(cases, key=_count):
+        bits, answers = case
         for others_bits, others in kept:
-            if bits & others_bits == bits and others <= answers:
+            if bits & others_bits == bits and others & answers == others:
                 break
         else:
-            kept.append(cube)
+            kept.append(case)
     return kept
 
 
-def _count(cube: Cube) -> int:
-    return len(cube.answers)
+def _covers(one: Case, other: Case) -> bool:
+    return one[0] & other[0] == other[0] and one[1] & other[1] == one[1]
 
 
-def _merged(cubes: list[Cube]) -> list[Cube]:
+def _count(case: Case) -> int:
+    """How many answers it has."""
+    return case[1].bit_count()
+
+
+def _merged(cases: list[Case]) -> list[Case]:
     """The same where some can be merged: in the same order whatever numbers their questions have."""
-    kept: list[Cube] = []
+    kept: list[Case] = []
     # The widest first, so that only what was merged can cover any before it.
-    waiting = sorted(cubes, key=_narrowness, reverse=True)
+    waiting = sorted(cases, key=_narrowness, reverse=True)
     while waiting:
-        cube = waiting.pop()
-        if any(other.covers(cube) for other in kept):
+        case = waiting.pop()
+        if any(_covers(other, case) for other in kept):
             continue
-        partner = next((other for other in kept if _union(cube, other) is not None), None)
-        if partner is not None and (union := _union(cube, partner)) is not None:
+        partner = next((other for other in kept if _union(case, other) is not None), None)
+        if partner is not None and (union := _union(case, partner)) is not None:
             kept.remove(partner)
             waiting.append(union)
         else:
-            kept = [*(other for other in kept if not cube.covers(other)), cube]
+            kept = [*(other for other in kept if not _covers(case, other)), case]
     return kept
 
 
-def _narrowness(cube: Cube) -> tuple[int, tuple[int, ...], int]:
+def _narrowness(case: Case) -> tuple[int, tuple[int, ...], int]:
     """Which is narrower; of two that are as narrow, the same one first whatever numbers their questions have."""
-    return len(cube.answers), _in_order(cube.answers), cube.machines
+    bits, answers = case
+    return answers.bit_count(), _in_order(answers), bits
 
 
 @lru_cache(_REMEMBERED)
-def _in_order(answers: Answers) -> tuple[int, ...]:
-    return tuple(sorted(map(hash, answers)))
+def _in_order(answers: int) -> tuple[int, ...]:
+    return tuple(sorted(map(hash, _answers.among(answers))))
 
 
-def _union(one: Cube, other: Cube) -> Cube | None:
-    """The single cube equal to both together, where there is one: they differ in their machines, or in one answer."""
+def _union(one: Case, other: Case) -> Case | None:
+    """The single case equal to both together, where there is one: they differ in their machines, or in one answer."""
     bits, answers = one
     others_bits, others = other
     if bits != others_bits:
-        return Cube(bits | others_bits, answers) if answers == others else None
-    if len(answers) != len(others) or len(mine := answers - others) != 1:
-        return None
-    (answer,) = mine
-    return Cube(bits, answers & others) if answer.opposite in others else None
+        return (bits | others_bits, answers) if answers == others else None
+    different = answers ^ others
+    no = different & -different
+    return (bits, answers & others) if different == 3 * no and no & _answers.noes else None
 
 
-def _widened(cubes: list[Cube]) -> Cube:
-    common = frozenset.intersection(*(cube.answers for cube in cubes))
-    every = 0
-    for cube in cubes:
-        every |= cube.machines
-    return Cube(every, common)
+def _widened(cases: list[Case]) -> Case:
+    return reduce(or_, (bits for bits, _ in cases)), reduce(and_, (answers for _, answers in cases))
 
 
-_EVERYTHING = Cube(ANY_MACHINE, frozenset())
-ALWAYS = of(frozenset({_EVERYTHING}))
-NEVER = of(frozenset())
+ALWAYS = _of(frozenset({(ANY_MACHINE, 0)}))
+NEVER = _of(frozenset())
 # Those that ask nothing are the same for all programs.
-for _bits in MACHINES:
-    machines(_bits)
+for _bits_of_some in MACHINES:
+    machines(_bits_of_some)
 _lasting = dict(_made)

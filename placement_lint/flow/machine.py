@@ -960,4 +960,4 @@ _MOMENT = _of_the_moment()
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:
     """A path made of many cases costs more than it tells."""
-    return condition if len(condition.cubes) <= MAX_PATH_CUBES else otherwise
+    return condition if len(condition.cases) <= MAX_PATH_CUBES else otherwise

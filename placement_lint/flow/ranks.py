@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, Answers, Condition, machines
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, Answer, Condition, machines
 from placement_lint.flow.devices import current
 from placement_lint.flow.events import CurrentDeviceUnset, GlobalRankUsed, Scene
 from placement_lint.flow.machine import Machine
@@ -149,7 +150,7 @@ def is_one_of_them(machine: Machine) -> bool:
     return any(_single_out(cube.answers) for cube in machine.reach.cubes)
 
 
-def _single_out(answers: Answers) -> bool:
+def _single_out(answers: Iterable[Answer]) -> bool:
     subjects = [answer.question.subject for answer in answers if answer.given]
     return any(
         isinstance(subject, tuple) and subject[0] in ("Equal", "Is") and subject[2] in (Const(0), Const(1))
