@@ -201,7 +201,7 @@ def _module(machine: Machine, project: Project, place: Place, name: str) -> Impo
         project.units[known.frame] = unit
         with machine.store.lasting():
             machine.write(known.frame, "__name__", Const(name))
-        for line in unit.index.stars if unit is not None else ():
+        for line in unit.stars if unit is not None else ():
             star(machine, line, known.frame)
     return known
 
@@ -272,9 +272,9 @@ def _exported(machine: Machine, module: Imported, name: str) -> Value | None:
     return attribute(machine, module, name) if name in exports else None
 
 
-def _exports(machine: Machine, module: Imported) -> tuple[str, ...] | None:
+def _exports(machine: Machine, module: Imported) -> Set[str] | None:
     unit = machine.project.units[module.frame] if machine.project is not None else None
-    return unit.index.exports if unit is not None else None
+    return unit.exports if unit is not None else None
 
 
 def _provides(machine: Machine, module: Imported, name: str) -> bool:

@@ -89,6 +89,13 @@ class Unit:
         taken = words if self._listed is None else words & self._listed
         return taken & self.index.bindings.keys() if taken else taken
 
+    @cached_property
+    def exports(self) -> Set[str] | None:
+        """The names in its ``__all__``; None where it has none, or computes it."""
+        if self._listed is not None or _ALL not in self.content:
+            return self._listed
+        return set(self.index.exports) if self.index.exports is not None else None
+
     @property
     def stars(self) -> Sequence[Import]:
         """The modules of which it takes all names."""
