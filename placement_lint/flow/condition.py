@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial, reduce
-from itertools import combinations, takewhile
+from itertools import takewhile
 from operator import and_, or_
 from typing import NamedTuple
 
@@ -482,25 +482,33 @@ def _simplified(cases: Sequence[Case], widened: bool = False) -> Condition:
     """Merge what differs in one respect only and drop what another case covers, until nothing changes."""
     if len(cases) < 2:
         return _of(frozenset(cases), widened)
-    kept = _widest(cases)
-    if any(_union(one, other) is not None for one, other in combinations(kept, 2)):
+    kept, alike = _widest(cases)
+    if alike:
         kept = _merged(kept)
     if len(kept) > MAX_CUBES:
         kept, widened = [_widened(kept)], True
     return _of(frozenset(kept), widened)
 
 
-def _widest(cases: Iterable[Case]) -> list[Case]:
-    """Those that no other one covers, the widest first."""
+def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
+    """Those that no other one covers, the widest first, and whether some of them can be merged."""
     kept: list[Case] = []
+    noes, alike = _answers.noes, False
     for case in sorted(cases, key=_count):
         bits, answers = case
         for others_bits, others in kept:
-            if bits & others_bits == bits and others & answers == others:
+            if others & answers == others and bits & others_bits == bits:
                 break
+            # As in _union, which is only asked what comes of it.
+            different = answers ^ others
+            alike = (
+                alike
+                or not different
+                or (bits == others_bits and different == 3 * (no := different & -different) and no & noes != 0)
+            )
         else:
             kept.append(case)
-    return kept
+    return kept, alike
 
 
 def _covers(one: Case, other: Case) -> bool:

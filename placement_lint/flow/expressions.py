@@ -33,6 +33,7 @@ from placement_lint.flow.values import (
     NONE,
     SLICE,
     TRUE,
+    Choice,
     Const,
     Function,
     Kind,
@@ -55,7 +56,9 @@ def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
     handler = _EVALUATE.get(type(node)) or operators.EVALUATE.get(type(node))
     if handler is None:
         return machine.fresh()
-    value = machine.restrict(handler(machine, node))
+    value = handler(machine, node)
+    if isinstance(value, Choice):
+        value = machine.restrict(value)
     if machine.without_grad and isinstance(value, Tensor) and value.computed:
         return gradients.severed(value)
     return value

@@ -37,7 +37,8 @@ def declare_global(machine: Machine, name: str, nonlocal_: bool) -> None:
 
 
 def _home(machine: Machine, name: str) -> int:
-    return machine.homes.get((machine.frame.id, name), machine.frame.id)
+    frame = machine.frames[-1].id
+    return machine.homes.get((frame, name), frame) if machine.homes else frame
 
 
 def lookup(machine: Machine, name: str) -> Value:
