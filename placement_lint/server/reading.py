@@ -59,12 +59,17 @@ class AmongOpenTexts(Reading):
         return self._texts.source(path)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Draft:
     """What is kept of a document from one of its texts to the next, to save time."""
 
     splicer: Splicer = field(default_factory=Splicer)
     outcomes: Outcomes = field(default_factory=Outcomes)
+
+    def tidy(self) -> None:
+        """Begin anew where most of what is kept is of texts that are no more."""
+        if self.outcomes.conditions.is_full:
+            self.outcomes = Outcomes()
 
 
 class LiveReading(AmongOpenTexts):
@@ -93,6 +98,7 @@ class LiveReading(AmongOpenTexts):
         return [part.text for part in self._spliced.parts] or [text]
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
+        self._draft.tidy()
         hearing = problems_in(program, rules, self.log, surroundings, self._draft.outcomes)
         self.reported = {problem.node for _, problem in hearing.problems}
         return hearing

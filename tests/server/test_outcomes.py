@@ -13,7 +13,7 @@ from training_file import training_file
 
 from placement_lint.checker import Job
 from placement_lint.config import Settings
-from placement_lint.flow import program, prospects, recollection, uncalled
+from placement_lint.flow import condition, program, prospects, recollection, uncalled
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.values import Class, Function
@@ -192,3 +192,12 @@ def test_only_definitions_of_the_last_text_are_kept(tmp_path: Path, monkeypatch:
     outcomes = worker._drafts[str(path)].outcomes
     assert isinstance(outcomes, Outcomes)
     assert {definition.name.value for definition in outcomes._known} == {"Block", "scaled"}
+
+
+def test_questions_that_no_text_asks_any_more_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(condition, "_FEW", 32)
+    worker, path = Worker(), tmp_path / "train.py"
+    for number in range(100):
+        text = f"import sys\n\nimport torch\n\nx = torch.zeros(3)\nif sys.argv[{number}]:\n    x.cuda()\n"
+        assert without_reads(analysed(worker, path, text)) == without_reads(from_scratch(path, text))
+        assert len(worker._drafts[str(path)].outcomes.conditions.answers) <= 40
