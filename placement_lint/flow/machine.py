@@ -591,8 +591,8 @@ class Machine(Registries):
                 self.store.write(*cell, changed)
             return exits[0].value
         values, cells = [exit.value for exit in exits], dict.fromkeys(cell for exit in exits for cell in exit.changes)
-        if not cells and all(value is values[0] for value in values):
-            return values[0]
+        if not cells and (settled := self._settled(values)) is not None:
+            return settled
         guards = [exit.path.given(base_path) for exit in exits]
         for cell in cells:
             if newest is not None and cell[0] > newest and cell[0] in self._own:
@@ -634,12 +634,17 @@ class Machine(Registries):
         rest = self._joined([guard for guard, _ in rests], [value for _, value in rests]) if rests else None
         return Mapping(tuple(items), rest)
 
-    def _joined(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
+    def _settled(self, values: Many[Value | None]) -> Value | None:
+        """What is one of these values, where it makes no difference which."""
         first = values[0]
         if all(value is first or value == first for value in values):
             return first
-        if None not in values and not any(tells(value) for value in values):
-            return self.fresh()
+        return self.fresh() if None not in values and not any(tells(value) for value in values) else None
+
+    def _joined(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
+        settled = self._settled(values)
+        if settled is not None or all(value is None for value in values):
+            return settled
         options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards, values, strict=False)]
         return choose(options) or self.fresh()
 

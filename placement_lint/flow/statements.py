@@ -249,7 +249,7 @@ def _rounds(machine: Machine) -> Iterator[None]:
 def _for(machine: Machine, node: cst.For) -> None:
     with machine.round_by_round():
         iterable = expressions.evaluate(machine, node.iter)
-        known = iteration.each(machine, iterable)
+        known = iteration.each(machine, iterable) if not _counts_tries(machine, node) else None
         _use_up(machine, iterable, node)
 
         def rounds() -> None:
@@ -264,6 +264,14 @@ def _for(machine: Machine, node: cst.For) -> None:
             machine.scope("loop", rounds)
     if node.orelse is not None and not machine.dead:
         execute_body(machine, node.orelse.body)
+
+
+def _counts_tries(machine: Machine, node: cst.For) -> bool:
+    """``for attempt in range(10)``, to be left at the first that succeeds: how many it takes, nobody knows or asks."""
+    if not isinstance(node.iter, cst.Call) or not machine.text(node.iter).startswith("range("):
+        return False
+    said = set(_NAMES.findall(machine.text(node.body)))
+    return "break" in said and said.isdisjoint(_bound_by(node.target))
 
 
 def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:
