@@ -536,12 +536,12 @@ class Machine(Registries):
         ``asks`` where the program itself tests the condition: then it is part of what reaches the branch.
         ``decides`` where a value does that the program chose earlier.
         """
-        feasible = [(guard, run) for guard, run in branches if not self.path.excludes(guard)]
         path, reach, tested = self.path, self.reach, self.tested
         decided, newest = self.decided, self.newest
+        feasible = [(inside, guard, run) for guard, run in branches if (inside := path & guard).possible]
         exits, whole = [], True
-        for guard, run in feasible:
-            self.path = inside = path & guard
+        for inside, guard, run in feasible:
+            self.path = inside
             self.reach = reached = reach & guard if asks else reach
             self.tested = asked = tested & guard if asks else tested
             self.decided = decided & guard if decides else decided
