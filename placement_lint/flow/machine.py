@@ -11,7 +11,8 @@ from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -187,8 +188,8 @@ class Machine(Registries):
         self.reach: Condition = ALWAYS
         # the part of reach that the program itself tests: without what follows from not having raised
         self.tested: Condition = ALWAYS
-        # the alternatives of values that are being looked at
-        self.decided: Condition = ALWAYS
+        # the alternatives of values that are being looked at, inside each other
+        self.alternatives: tuple[Condition, ...] = ()
         self.dead = False
         self.scopes: list[Scope] = []
         # for each running function: the node that called it
@@ -537,20 +538,20 @@ class Machine(Registries):
         ``decides`` where a value does that the program chose earlier.
         """
         path, reach, tested = self.path, self.reach, self.tested
-        decided, newest = self.decided, self.newest
+        outer, newest = self.alternatives, self.newest
         feasible = [(inside, guard, run) for guard, run in branches if (inside := path & guard).possible]
         exits, whole = [], True
         for inside, guard, run in feasible:
             self.path = inside
             self.reach = reached = reach & guard if asks else reach
             self.tested = asked = tested & guard if asks else tested
-            self.decided = decided & guard if decides else decided
+            self.alternatives = (*outer, guard) if decides else outer
             if len(feasible) == 1:
                 value = run()
                 self.path = path if self.path is inside else self.path
                 self.reach = reach if self.reach is reached else self.reach
                 self.tested = tested if self.tested is asked else self.tested
-                self.decided = decided
+                self.alternatives = outer
                 return value
             depth = self.store.depth
             self.store.begin()
@@ -562,8 +563,13 @@ class Machine(Registries):
             self.store.roll_back()
             self.dead = False
         self.path, self.reach, self.tested = path, reach, tested
-        self.decided = decided
+        self.alternatives = outer
         return self._join(exits, whole=whole, newest=newest)
+
+    @property
+    def decided(self) -> Condition:
+        """The alternatives of values that are being looked at."""
+        return reduce(and_, self.alternatives, ALWAYS)
 
     def survive(self, condition: Condition) -> None:
         """Past a statement that raises unless the condition holds."""
@@ -756,7 +762,7 @@ class Machine(Registries):
             self.path,
             self.reach,
             self.tested,
-            self.decided,
+            self.alternatives,
             tuple(self.calls),
             tuple(self.guards),
             tuple(self.tried),
