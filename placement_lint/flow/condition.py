@@ -104,7 +104,8 @@ class Question:
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
         self.no.range = self.yes.range = None
-        self.answers.compete(self.yes if self.rivals is not None else None)
+        if self.rivals is not None:
+            self.answers.compete(self.yes)
 
     def say(self, **known: object) -> None:
         """Say of the question what is known only now: ``passing``, ``by_name`` or ``chooses_cpu``.
@@ -170,10 +171,9 @@ class Answers:
         self.noes |= bit
         return no, yes
 
-    def compete(self, answer: Answer | None) -> None:
+    def compete(self, answer: Answer) -> None:
         """That answer may exclude others."""
-        if answer is not None:
-            self.competing |= answer.bit
+        self.competing |= answer.bit
 
     def among(self, bits: int) -> list[Answer]:
         """The answers that are meant by bits."""
@@ -223,7 +223,8 @@ class Condition:
     """A disjunction of cases; no case at all is the condition that never holds.
 
     ``widened`` where it was made of too many cases and says less than it should: what holds under it is not certain.
-    Equal ones are the same object, which makes comparing and remembering them cheap: :func:`of` makes them.
+    Equal ones are the same object, which makes comparing and remembering them cheap: :func:`of` makes them. Which
+    answers its bits mean, the ``answers`` of the program tell.
     """
 
     cases: frozenset[Case]
