@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 
 import libcst as cst
 
@@ -48,6 +46,7 @@ from placement_lint.flow.values import (
     alternatives,
 )
 from placement_lint.flow.vocabulary import ITEM_TYPES
+from placement_lint.source.abstract import meaning
 from placement_lint.source.abstraction import by_kind
 
 
@@ -80,15 +79,7 @@ def _attribute(machine: Machine, node: cst.Attribute) -> Value:
 
 
 def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString) -> Value:
-    return _constant(node.value)
-
-
-@lru_cache(maxsize=8192)
-def _constant(text: str) -> Const:
-    """A literal's value; compiling it costs more than all else that happens to it."""
-    literal = ast.parse(text, mode="eval").body
-    assert isinstance(literal, ast.Constant)
-    return Const(literal.value)
+    return Const(meaning(node))
 
 
 def _formatted_string(machine: Machine, node: cst.FormattedString | cst.ConcatenatedString) -> Value:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -82,6 +83,17 @@ def _defaults(kind: type[cst.CSTNode]) -> dict[str, Any]:
     """What libcst takes for the fields that it can go without."""
     made = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}
     return made | {each.name: each.default for each in fields(kind) if each.default is not MISSING}
+
+
+def meaning(literal: cst.Integer | cst.Float | cst.SimpleString) -> object:
+    """The value of a literal, which Python has told already of one that is abstract."""
+    origin = literal.origin if isinstance(literal, Abstract) else None
+    return origin.value if isinstance(origin, ast.Constant) else _meaning(literal.value)
+
+
+@lru_cache(maxsize=8192)
+def _meaning(text: str) -> object:
+    return ast.literal_eval(text)
 
 
 # --- what is written there -----------------------------------------------------------------------------------------
