@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
@@ -205,8 +205,7 @@ def forget() -> None:
     _statements.clear()
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a module is: its file, or the folder of a package without one."""
 
     path: str

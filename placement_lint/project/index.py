@@ -12,23 +12,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from placement_lint.source.outline import Definition, Outline, outlined
 from placement_lint.source.parsing import BOM, CHILDREN, levels, python_tree
 from placement_lint.source.scan import words_of
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """A statement of the top level: its first line and its last, decorators included."""
 
     first: int
     last: int
 
 
-@dataclass(frozen=True)
-class Import:
+class Import(NamedTuple):
     """``from ..module import name``, with ``level`` dots; ``import module`` where there is no name.
 
     ``root`` where only the first part of a dotted module is bound.
