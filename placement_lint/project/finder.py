@@ -44,8 +44,8 @@ _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 _UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
-# How many files a process keeps, and of how many letters the statements are that it keeps parsed: forty bytes each.
-_UNITS, _LETTERS = 1024, 600_000
+# How many files a process keeps, and of how many letters the statements are that it keeps parsed: twenty bytes each.
+_UNITS, _LETTERS = 1024, 1_000_000
 # How many answers are kept: each keeps the file that it is about.
 _ANSWERS = 2048
 
@@ -128,7 +128,7 @@ class Unit:
         return _statements.get((self, lines), part.stop - part.start, lambda: self._parsed(lines))
 
     def _parsed(self, lines: Lines) -> Statement:
-        return Statement(self, lines, read(self.source(lines)))
+        return Statement(self, lines, read(self.source(lines), sparing=True))
 
 
 @dataclass(frozen=True)
