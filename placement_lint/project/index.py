@@ -157,20 +157,20 @@ def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
             yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
 
 
-# In code without the contents of strings, wherever a statement can begin.
+# In code without the contents of strings, wherever a statement can begin: after a newline, or one of these signs.
 _IMPORT = re.compile(
-    r"(?:^|[;:])[ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))", re.MULTILINE
+    r"[\n;:][ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))"
 )
 
 
 def without_imports(code: str) -> str:
-    return _IMPORT.sub("", code)
+    return _IMPORT.sub("\n", f"\n{code}")
 
 
 def read_imports(code: str) -> tuple[tuple[str, Import], ...]:
     """All imports of a code, also those inside functions, with the names they bind; none where one is not Python."""
     try:
-        tree = python_tree("\n".join(_IMPORT.findall(code)))
+        tree = python_tree("\n".join(_IMPORT.findall(f"\n{code}")))
     except (SyntaxError, ValueError):
         return ()
     return tuple(found for statement in tree.body for found in imported(statement))
