@@ -183,7 +183,7 @@ class _Search:
         self._found(first)
         for definition in self.each():
             unit, lines = definition
-            answer = wanted(unit.source(lines))
+            answer = unit.tells(lines, wanted)
             if answer:
                 return True
             if answer is None:
