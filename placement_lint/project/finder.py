@@ -247,6 +247,7 @@ class Surroundings:
     # packages without a file of their own
     folders: set[str] = field(default_factory=set)
     _tops: dict[str, str] = field(default_factory=dict)
+    _modules: dict[str, Place | None] = field(default_factory=dict)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
     _asked: dict[Hashable, bool] = field(default_factory=dict)
 
@@ -354,10 +355,11 @@ class Surroundings:
         return Place(path, is_file=False) if name and self._regular(os.path.join(path, name)) else None
 
     def _regular(self, path: str) -> Place | None:
-        for file in (os.path.join(path, INIT), f"{path}.py"):
-            if file == self.path or self._look_at(file) is not None:
-                return Place(file)
-        return None
+        if path not in self._modules:
+            candidates = (os.path.join(path, INIT), f"{path}.py")
+            there = (file for file in candidates if file == self.path or self._look_at(file) is not None)
+            self._modules[path] = next(map(Place, there), None)
+        return self._modules[path]
 
     def _roots(self, importer: str, first: str) -> Iterator[str]:
         """Where Python would look for a module whose name begins so, the likeliest first.
