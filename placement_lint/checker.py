@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -100,19 +101,22 @@ class OneRun(Reading):
     """While nothing changes: what was found of a file, and that it is not there, is known of it for the next one."""
 
     def __init__(self) -> None:
-        self._present = lru_cache(_KEPT)(lambda path: Path(path).read_bytes())
-        # Of all that an import may mean, most is not there.
-        self._absent: set[str] = set()
+        self._content = lru_cache(_KEPT)(read_from_disk)
+        self._names: dict[str, Set[str] | None] = {}
         self._answers: Answers = {}
 
     def source(self, path: str) -> bytes | None:
-        if path in self._absent:
-            return None
-        try:
-            return self._present(path)
-        except OSError:
-            self._absent.add(path)
-            return None
+        return self._content(path) if self._may_be(path) else None
+
+    def _may_be(self, path: str) -> bool:
+        """Whether there may be something of that path; of all that an import may mean, most is not there."""
+        folder, name = os.path.split(path)
+        if folder == path:
+            return True
+        if folder not in self._names:
+            self._names[folder] = _names_in(folder or os.curdir) if self._may_be(folder) else frozenset()
+        names = self._names[folder]
+        return names is None or name in names
 
     def answers(self) -> Answers:
         return self._answers
@@ -327,6 +331,16 @@ def _admitted_by(one: Provisional, terms: Mapping[str, Terms]) -> Provisional | 
 
 def _anchored(finding: Finding, terms: Mapping[str, Terms]) -> Finding:
     return replace(finding, anchor=terms[finding.path].anchors.at(finding.range.line))
+
+
+def _names_in(folder: str) -> Set[str] | None:
+    """What there is in a folder, if it tells."""
+    try:
+        return frozenset(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except OSError:
+        return None
 
 
 def _speaks_of_tensors(text: str) -> bool:

@@ -11,6 +11,9 @@ T = TypeVar("T")
 
 STACK_BYTES = 256 * 2**20  # reserved, and used only as far as the recursion goes
 FRAMES = 20_000
+# Python takes room for frames in pieces of 2,000 slots, and gives one back when the first frame in it returns, be it
+# a thousand times. For a frame that says it needs more, it takes up to twice as much, and others have what is left.
+SLOTS = 2**17 + 1
 
 
 def with_deep_stack(work: Callable[[], T]) -> T:
@@ -24,6 +27,7 @@ def with_deep_stack(work: Callable[[], T]) -> T:
         except BaseException as error:
             errors.append(error)
 
+    run.__code__ = run.__code__.replace(co_stacksize=SLOTS)
     limit, size = sys.getrecursionlimit(), threading.stack_size(STACK_BYTES)
     sys.setrecursionlimit(max(limit, FRAMES))
     try:

@@ -82,10 +82,11 @@ def _among(parts: Any) -> Iterator[cst.BaseExpression]:
             yield from _among(part.format_spec or ())
 
 
+@pytest.mark.parametrize("sparing", [False, True])
 @pytest.mark.parametrize("path", [path for path in TEXTS if path.exists()], ids=lambda path: path.name)
-def test_means_what_libcst_reads(path: Path) -> None:
+def test_means_what_libcst_reads(path: Path, sparing: bool) -> None:
     text = decode(path.read_bytes())
-    abstract, own = read(text), MetadataWrapper(parse(text), unsafe_skip_copy=True)
+    abstract, own = read(text, sparing), MetadataWrapper(parse(text), unsafe_skip_copy=True)
     assert isinstance(abstract, Abstract)
     expected = own.resolve(PositionProvider)
     for one, other in pairs(abstract, own.module):
@@ -182,6 +183,21 @@ def test_what_is_in_a_function_is_made_once() -> None:
     function = read("def f():\n    pass\n").body[0]
     assert function.body is function.body
     assert not hasattr(function, "bodies")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@a\ndef f(): return 1; x = 2\n",
+        "class A:\n\tasync def f(self):\n\t\tdef g():\n\t\t\tyield\n\t\tawait g\n",
+        "\fdef f():\n    '''\nclass B:\n'''\n    return {\n  1}\n",
+        "if x:\r\n    def f():\r\n        return '''a\r\nb'''\r\n",
+    ],
+)
+def test_what_is_in_a_function_is_the_same_when_it_is_read_again(text: str) -> None:
+    for one, other in pairs(read(text, sparing=True), parse(text)):
+        if isinstance(one, cst.BaseExpression):
+            assert source_text(one) == source_text(other)
 
 
 def test_what_libcst_alone_refuses_is_read_all_the_same() -> None:

@@ -13,8 +13,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
@@ -22,7 +21,7 @@ from placement_lint.project.relevance import Mentions, read_mentions
 from placement_lint.project.shelf import Shelf
 from placement_lint.source.outline import code_of
 from placement_lint.source.parsing import read
-from placement_lint.source.scan import NEWLINE
+from placement_lint.source.scan import NEWLINE, UTF_8
 from placement_lint.source.text import Unreadable, decode
 
 if TYPE_CHECKING:
@@ -40,12 +39,10 @@ _ALL_NAMES = re.compile(
 )
 _QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
 _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
-# A text may have halves of characters, which nothing else can encode.
-_UTF_8 = ("utf-8", "surrogatepass")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
-# How many files a process keeps, and of how many letters the statements are that it keeps parsed: forty bytes each.
-_UNITS, _LETTERS = 1024, 600_000
+# How many files a process keeps, and of how many letters the statements are that it keeps parsed: twenty bytes each.
+_UNITS, _LETTERS = 1024, 800_000
 # How many answers are kept: each keeps the file that it is about.
 _ANSWERS = 2048
 
@@ -56,7 +53,8 @@ def digest(data: bytes) -> str:
 
 def read_from_disk(path: str) -> bytes | None:
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError:
         return None
 
@@ -71,10 +69,11 @@ class Unit:
     path: str
     content: bytes
     _mentions: dict[Lines, Mentions] = field(default_factory=dict)
+    _told: dict[tuple[Lines, Callable[[str], bool | None]], bool | None] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        return self.content.decode(*_UTF_8)
+        return self.content.decode(*UTF_8)
 
     @cached_property
     def index(self) -> Index:
@@ -82,7 +81,7 @@ class Unit:
 
     def may_bind(self, name: str) -> bool:
         """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
-        return name.encode(*_UTF_8) in self.content or self._gathers
+        return name.encode(*UTF_8) in self.content or self._gathers
 
     def brings(self, words: Set[str]) -> Set[str]:
         """Those of these words that ``import *`` takes from it; nothing is parsed where its ``__all__`` tells."""
@@ -105,7 +104,7 @@ class Unit:
     def _listed(self) -> Set[str] | None:
         """The names in an ``__all__`` that is a plain list; None where there is none."""
         found = _ALL_NAMES.search(self.content) if self.content.count(_ALL) == 1 else None
-        return {name.decode(*_UTF_8) for name in _QUOTED.findall(found[1])} if found is not None else None
+        return {name.decode(*UTF_8) for name in _QUOTED.findall(found[1])} if found is not None else None
 
     @cached_property
     def _gathers(self) -> bool:
@@ -118,7 +117,7 @@ class Unit:
         return array("L", (0, *(found.end() for found in newline.finditer(self.content)), len(self.content)))
 
     def source(self, lines: Lines) -> str:
-        return self.content[self._part(lines)].decode(*_UTF_8)
+        return self.content[self._part(lines)].decode(*UTF_8)
 
     def _part(self, lines: Lines) -> slice:
         return slice(self._ends[lines.first - 1], self._ends[lines.last])
@@ -129,13 +128,20 @@ class Unit:
             self._mentions[lines] = read_mentions(self.source(lines))
         return self._mentions[lines]
 
+    def tells(self, lines: Lines, wanted: Callable[[str], bool | None]) -> bool | None:
+        """Whether a statement of the top level is wanted, by its text."""
+        asked = lines, wanted
+        if asked not in self._told:
+            self._told[asked] = wanted(self.source(lines))
+        return self._told[asked]
+
     def statement(self, lines: Lines) -> Statement:
         """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
         part = self._part(lines)
         return _statements.get((self, lines), part.stop - part.start, lambda: self._parsed(lines))
 
     def _parsed(self, lines: Lines) -> Statement:
-        return Statement(self, lines, read(self.source(lines)))
+        return Statement(self, lines, read(self.source(lines), sparing=True))
 
 
 @dataclass(frozen=True)
@@ -176,12 +182,12 @@ class Statement:
 
 @lru_cache(_UNITS)
 def _index(content: bytes) -> Index:
-    return read_index(content.decode(*_UTF_8))
+    return read_index(content.decode(*UTF_8))
 
 
 @lru_cache(_UNITS)
 def _imports(content: bytes) -> tuple[tuple[str, Import], ...]:
-    return read_imports(code_of(content.decode(*_UTF_8)))
+    return read_imports(code_of(content.decode(*UTF_8)))
 
 
 @dataclass(frozen=True)
@@ -195,7 +201,7 @@ class Seen:
 @lru_cache(_UNITS)
 def _seen(path: str, data: bytes) -> Seen:
     try:
-        content = decode(data).encode(*_UTF_8)
+        content = decode(data).encode(*UTF_8)
     except Unreadable:
         return Seen(digest(data), None)
     return Seen(digest(data), Unit(path, data if content == data else content))
@@ -212,8 +218,7 @@ def forget() -> None:
     _statements.clear()
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a module is: its file, or the folder of a package without one."""
 
     path: str
@@ -248,6 +253,8 @@ class Surroundings:
     statements: list[Statement] = field(default_factory=list)
     # packages without a file of their own
     folders: set[str] = field(default_factory=set)
+    _tops: dict[str, str] = field(default_factory=dict)
+    _modules: dict[str, Place | None] = field(default_factory=dict)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
     _asked: dict[Hashable, bool] = field(default_factory=dict)
 
@@ -355,8 +362,11 @@ class Surroundings:
         return Place(path, is_file=False) if name and self._regular(os.path.join(path, name)) else None
 
     def _regular(self, path: str) -> Place | None:
-        candidates = (os.path.join(path, INIT), f"{path}.py")
-        return next((Place(file) for file in candidates if file == self.path or self._look_at(file) is not None), None)
+        if path not in self._modules:
+            candidates = (os.path.join(path, INIT), f"{path}.py")
+            there = (file for file in candidates if file == self.path or self._look_at(file) is not None)
+            self._modules[path] = next(map(Place, there), None)
+        return self._modules[path]
 
     def _roots(self, importer: str, first: str) -> Iterator[str]:
         """Where Python would look for a module whose name begins so, the likeliest first.
@@ -365,14 +375,20 @@ class Surroundings:
         package's file is not: it counts last, for what runs as a script all the same.
         """
         folder = os.path.dirname(importer)
-        top = folder
-        while self._look_at(os.path.join(top, INIT)) is not None and top != os.path.dirname(top):
-            top = os.path.dirname(top)
+        top = self._top_of(folder)
         if top == folder:
             yield folder
         if first in sys.stdlib_module_names:
             return
         yield from dict.fromkeys((top, *self.roots, *(os.path.join(root, "src") for root in self.roots), folder))
+
+    def _top_of(self, folder: str) -> str:
+        """The folder in which the package is that a folder belongs to; itself, if it is no package."""
+        if folder not in self._tops:
+            above = os.path.dirname(folder)
+            is_package = self._look_at(os.path.join(folder, INIT)) is not None and above != folder
+            self._tops[folder] = self._top_of(above) if is_package else folder
+        return self._tops[folder]
 
     def _look_at(self, path: str) -> Seen | None:
         if path not in self.looked_at:

@@ -12,23 +12,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from placement_lint.source.outline import Definition, Outline, outlined
 from placement_lint.source.parsing import BOM, CHILDREN, levels, python_tree
 from placement_lint.source.scan import words_of
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """A statement of the top level: its first line and its last, decorators included."""
 
     first: int
     last: int
 
 
-@dataclass(frozen=True)
-class Import:
+class Import(NamedTuple):
     """``from ..module import name``, with ``level`` dots; ``import module`` where there is no name.
 
     ``root`` where only the first part of a dotted module is bound.
@@ -159,20 +157,18 @@ def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
             yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
 
 
-# In code without the contents of strings, wherever a statement can begin.
-_IMPORT = re.compile(
-    r"(?:^|[;:])[ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))", re.MULTILINE
-)
+# In code without the contents of strings, wherever a statement can begin: after a newline, or one of these signs.
+_IMPORT = re.compile(r"[\n;:][ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))")
 
 
 def without_imports(code: str) -> str:
-    return _IMPORT.sub("", code)
+    return _IMPORT.sub("\n", f"\n{code}")
 
 
 def read_imports(code: str) -> tuple[tuple[str, Import], ...]:
     """All imports of a code, also those inside functions, with the names they bind; none where one is not Python."""
     try:
-        tree = python_tree("\n".join(_IMPORT.findall(code)))
+        tree = python_tree("\n".join(_IMPORT.findall(f"\n{code}")))
     except (SyntaxError, ValueError):
         return ()
     return tuple(found for statement in tree.body for found in imported(statement))

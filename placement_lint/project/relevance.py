@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -166,7 +166,8 @@ class _Search:
         self.surroundings = surroundings
         self.definitions: set[Definition] = set()
         # What a name means may depend on what the definition that has it asks for: of a module, say.
-        self.asked: set[tuple[str, str, frozenset[str]]] = set()
+        self.asked = defaultdict[tuple[str, frozenset[str]], set[str]](set)
+        self.followed = 0
         self.files: set[str] = set()
         self.waiting: list[Definition] = []
         # What a name leads to hangs on who asks for it where that is a module.
@@ -182,7 +183,7 @@ class _Search:
         self._found(first)
         for definition in self.each():
             unit, lines = definition
-            answer = wanted(unit.source(lines))
+            answer = unit.tells(lines, wanted)
             if answer:
                 return True
             if answer is None:
@@ -193,8 +194,10 @@ class _Search:
         """Go on to what a definition's names lead to, one by one: each time, whether to a library that matters."""
         unit, lines = definition
         said = unit.mentions(lines)
-        yield from (self._is_concern(unit, name, said) for name in said.names)
-        yield from (self._leads_to_concern(unit, line, said) for line in said.imports)
+        for name in self._new(unit, said.names, said):
+            yield self._binds_concern(unit, name, said)
+        for line in said.imports:
+            yield self._leads_to_concern(unit, line, said)
 
     def meets_concern(self, first: Definition) -> bool:
         """Whether a definition, or one that it uses, speaks of what matters."""
@@ -207,7 +210,7 @@ class _Search:
 
     @property
     def _leads_too_far(self) -> bool:
-        return len(self.asked) > _MOST_NAMES or len(self.files) > _MOST_FILES
+        return self.followed > _MOST_NAMES or len(self.files) > _MOST_FILES
 
     def _found(self, definition: Definition) -> None:
         if definition not in self.definitions:
@@ -216,18 +219,22 @@ class _Search:
 
     def _is_concern(self, unit: Unit, name: str, said: Mentions) -> bool:
         """Whether a name at the top level of a file is of a library that matters; else what it means is to be seen."""
-        asked = (unit.path, name, said.attributes)
-        if asked in self.asked:
-            return False
-        self.asked.add(asked)
-        bindings = unit.index.bindings.get(name, ())
+        return any(self._binds_concern(unit, new, said) for new in self._new(unit, {name}, said))
+
+    def _new(self, unit: Unit, names: Set[str], said: Mentions) -> Set[str]:
+        """Those of these names of a file that mean something, and that nobody who asks for the same has had."""
+        asked = self.asked[unit.path, said.attributes]
+        new = names - asked
+        asked |= new
+        self.followed += len(new)
+        return new if unit.index.stars else new & unit.index.bindings.keys()
+
+    def _binds_concern(self, unit: Unit, name: str, said: Mentions) -> bool:
+        bindings = unit.index.bindings.get(name) or [line._replace(name=name) for line in unit.index.stars]
         for binding in bindings:
             if isinstance(binding, Lines):
                 self._found((unit, binding))
-        imports = [binding for binding in bindings if isinstance(binding, Import)]
-        if not bindings:
-            imports = [Import(line.level, line.module, name) for line in unit.index.stars]
-        return any(self._leads_to_concern(unit, line, said) for line in imports)
+        return any(self._leads_to_concern(unit, each, said) for each in bindings if isinstance(each, Import))
 
     def _leads_to_concern(self, unit: Unit, wanted: Import, said: Mentions) -> bool:
         place = self.surroundings.find(wanted, unit.path)

@@ -37,7 +37,7 @@ class Abstract:
         if name not in self.later:
             raise AttributeError(name)
         content = self.later[name](self.layout, self.origin)
-        getattr(self.kind, name).__set__(self, content)
+        setattr(self, name, content)
         return content
 
     def with_changes(self, **changes: Any) -> cst.CSTNode:
@@ -55,6 +55,10 @@ ABSTRACT: dict[type[cst.CSTNode], type[cst.CSTNode]] = {}
 """The abstract nodes' types, by the kinds of libcst that they are of."""
 
 
+# libcst's own are frozen, by methods that Python would call to fill a field.
+_CHANGEABLE = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+
+
 def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -> Callable[..., Kind]:
     """What makes abstract nodes of a kind, from a layout, an origin, and the content of the fields that are kept.
 
@@ -63,7 +67,7 @@ def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -
     """
     defaults = {name: value for name, value in _defaults(kind).items() if name not in {*kept, *later}}
     own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": (*kept, *later), "later": later}
-    abstract: Any = type(kind.__name__, (Abstract, kind), {**defaults, **own})
+    abstract: Any = type(kind.__name__, (Abstract, kind), {**defaults, **own, **_CHANGEABLE})
     ABSTRACT[kind] = abstract
     return _compiled(abstract, ("layout", "origin", *kept))
 
@@ -71,9 +75,8 @@ def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -
 def _compiled(kind: Any, slots: Sequence[str]) -> Callable[..., Any]:
     """A function that fills the slots of a new node; written for the kind, as it runs for every node of every text."""
     scope: dict[str, Any] = {"new": object.__new__, "kind": kind}
-    scope |= {f"put_{slot}": getattr(kind, slot).__set__ for slot in slots}
     lines = [f"def make({', '.join(slots)}):", " node = new(kind)"]
-    lines += [f" put_{slot}(node, {slot})" for slot in slots]
+    lines += [f" node.{slot} = {slot}" for slot in slots]
     exec("\n".join((*lines, " return node")), scope)
     make: Callable[..., Any] = scope["make"]
     return make

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import libcst as cst
 
 from placement_lint.source.abstract import ABSTRACT, maker
-from placement_lint.source.layout import Layout, Unplaced
+from placement_lint.source.layout import Layout, SparingLayout, Unplaced
 
 Handler = TypeVar("Handler")
 
@@ -23,9 +23,9 @@ def by_kind(table: Mapping[type, Handler]) -> dict[type, Handler]:
     return {**table, **{ABSTRACT[kind]: handler for kind, handler in table.items() if kind in ABSTRACT}}
 
 
-def abstracted(tree: ast.Module, text: str) -> cst.Module:
+def abstracted(tree: ast.Module, text: str, sparing: bool = False) -> cst.Module:
     """The abstract tree of a text, from Python's own in which there are no other than these :data:`KINDS`."""
-    layout = Layout(text, tree)
+    layout = SparingLayout(text, tree) if sparing else Layout(text, tree)
     return _MODULE(layout, tree, _lines(layout, tree.body))
 
 
@@ -393,7 +393,7 @@ _FUNCTION = maker(
     "decorators",
     "returns",
     "asynchronous",
-    body=lambda layout, node: _block(layout, node.body),
+    body=lambda layout, node: _block(layout, layout.body_of(node)),
 )
 _CLASS = maker(cst.ClassDef, "name", "body", "bases", "keywords", "decorators")
 _DECORATOR = maker(cst.Decorator, "decorator")
@@ -431,6 +431,7 @@ def _annotation(layout: Layout, node: ast.expr | None) -> cst.Annotation | None:
 
 
 def _function(layout: Layout, node: ast.FunctionDef | ast.AsyncFunctionDef) -> cst.FunctionDef:
+    layout.let_go_of_body(node)
     return _FUNCTION(
         layout,
         node,

@@ -9,10 +9,13 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from keyword import kwlist
+from typing import TypeAlias
 
 from placement_lint.finding import Range
+from placement_lint.source.parsing import python_tree
 from placement_lint.source.scan import LEXEME, newlines, split_lines
 
+Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 Span = tuple[int, int]
 """The offsets of the first character of a piece, and of the one that follows its last."""
 
@@ -46,6 +49,12 @@ class Layout:
     @cached_property
     def _starts(self) -> list[int]:
         return [0, *(newline.end() for newline in newlines(self.text))]
+
+    def let_go_of_body(self, function: Function) -> None:
+        """Called when a function was seen: into most of them nobody looks."""
+
+    def body_of(self, function: Function) -> list[ast.stmt]:
+        return function.body
 
     def offset(self, line: int, column: int) -> int:
         """Of a place as Python's trees have it: lines from 1, columns in bytes from 0."""
@@ -175,6 +184,30 @@ def _further_left(piece: str, indent: str) -> str:
             parts.append(piece[done : lexeme.end()])
             done = lexeme.end() + len(indent)
     return "".join((*parts, piece[done:]))
+
+
+class SparingLayout(Layout):
+    """That of a text that is kept long: Python's own nodes take most of the room, and most are in functions."""
+
+    def let_go_of_body(self, function: Function) -> None:
+        before, line = self.lines[max(0, function.lineno - 2)], self.lines[function.lineno - 1]
+        if not before.endswith("\\") and not line[: function.col_offset].strip(" \t"):
+            function.body = []
+
+    def body_of(self, function: Function) -> list[ast.stmt]:
+        return function.body or self._read_again(function).body
+
+    def _read_again(self, function: Function) -> Function:
+        """The function, from its lines where they are; what is indented is so below something."""
+        above = "\n" * (function.lineno - 2) + "if 1:\n" if function.col_offset else "\n" * (function.lineno - 1)
+        tree = python_tree(above + "\n".join(self.lines[function.lineno - 1 : function.end_lineno]))
+        found = tree.body[0].body[0] if isinstance(tree.body[0], ast.If) else tree.body[0]
+        assert isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef))
+        return found
+
+    @cached_property
+    def _statements(self) -> list[int]:
+        return Layout(self.text, python_tree(self.text))._statements
 
 
 class _Doubted(Layout):

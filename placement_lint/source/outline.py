@@ -79,13 +79,18 @@ def outlined(text: str) -> Outline:
 
 
 def defines_class(statement: str) -> bool:
-    return _CLASS.search(statement) is not None
+    return _in_class(_CLASS, statement) is not None
 
 
 def bases_of(definition: str) -> frozenset[str]:
     """All names in what a class says that it derives from; of what is no class, none."""
-    found = _BASES.search(definition)
+    found = _in_class(_BASES, definition)
     return frozenset(words_of(found["bases"])) if found is not None else frozenset()
+
+
+def _in_class(pattern: re.Pattern[str], statement: str) -> re.Match[str] | None:
+    """What is found of a class that a statement defines: it begins with that word, or with a decorator."""
+    return pattern.search(statement) if statement.startswith(("class", "@")) else None
 
 
 def code_of(text: str) -> str:

@@ -27,14 +27,17 @@ PLACE = re.compile(r"error at (\d+):(\d+)")
 _IN_LITERALS = ("(unicode error)", "(value error)", "bytes can only contain ASCII")
 
 
-def read(text: str) -> cst.Module:
-    """The tree of a text in which nothing is layout: abstract where that can be, libcst's own where it cannot."""
+def read(text: str, sparing: bool = False) -> cst.Module:
+    """The tree of a text in which nothing is layout: abstract where that can be, libcst's own where it cannot.
+
+    Where memory is to be spared, what is in its functions is read again when somebody looks into one.
+    """
     from placement_lint.source.abstraction import KINDS, abstracted
 
     tree = _tree_within_reach(text)
     if tree is None or text.startswith(BOM) or not tree.kinds <= KINDS:
         return _parsed(text)
-    return abstracted(tree.root, text)
+    return abstracted(tree.root, text, sparing)
 
 
 def parse(text: str) -> cst.Module:
