@@ -79,7 +79,11 @@ _BEGINS_WHERE = {
 # it, no replica runs it. And of what is neither on the CPU nor on CUDA nothing is found but that it is moved in vain.
 _NEEDS_MORE = re.compile(r"^(?:[xnh]pu|autocast\w*|custom_fwd|(?:is_)?model_parallel|parallelize)$", re.IGNORECASE)
 _BEGINS_WHERE_UNCALLED = {
-    **{word: pattern for word, pattern in _BEGINS_WHERE.items() if word not in ("to", "type", "mps", *GRAD_FLAGS)},
+    **{
+        word: pattern
+        for word, pattern in _BEGINS_WHERE.items()
+        if word not in ("to", "type", "mps", "load", *GRAD_FLAGS)
+    },
     # What is only asked of CUDA, or waits for it, moves nothing: torch.cuda.get_device_name(0), torch.cuda.Stream()
     "cuda": re.compile(
         rf"""\.cuda\(|['"]cuda|{at_word("cuda")}
@@ -96,7 +100,7 @@ _KEEPS_DEVICE = re.compile(
     rf"""{at_word("self")}\.(?:device\s*=(?!=)(?![ \t]*\w+[ \t]*$)|\w+\s*=(?!=).{{0,120}}?\.device\b)""", re.MULTILINE
 )
 # partial(f, table=self.table): it keeps what a move may replace
-_BOUND = re.compile(r"\bpartial\([^()]*\bself\.")
+_BOUND = re.compile(r"\bpartial\([^()]*[,=]\s*self\.")
 # isinstance(net, DataParallel), torch.distributed.is_initialized(), import torch.distributed.fsdp
 _ASKED_OR_IMPORTED = re.compile(
     r"\bisinstance\([^()]*\)|\btorch\.distributed\.is_\w+|\n[ \t]*(?:import|from)[ \t](?![^\n]* as )[^\n]*"
@@ -120,6 +124,8 @@ _PARAMETERS_IN_TURN = re.compile(r"\bfor\b([^\n]*)\bin\b[^\n]*parameters\(")
 _PARTS_OF_LAYERS = {"weight", "bias", "data"}
 # x.to(0), x.to(f"mps:{n}"), and not x.to("cpu")
 _TOLD = re.compile(r"(?<!\w)(?:\d|f?['\"](?!cpu['\"]))")
+# x.to(get()), not x.to(torch.device(d)) or x.to(getattr(y, "device"))
+_TOLD_BY_FUNCTION = re.compile(r"(?<![.\w])(?!getattr\b|next\b|str\b|int\b)[a-z_]\w*\(")
 # device = 0, device: str = "mps"
 _SET_TO_TEXT = re.compile(r"\b(\w+)\s*(?::[^=\n]{0,80})?=\s*(?:f?['\"](?!cpu['\"])|\d)")
 # What has no .to(): x = [...], x = dict(...), x = np.zeros(3), x = net.state_dict(); it may have come of a function
@@ -240,6 +246,7 @@ _INIT = re.compile(rf"{at_word('def')} __init__\(")
 # self.mask(), cls.mask(), Net.mask(); and self(x)
 _ASKED_FOR = re.compile(r"\.(\w+)")
 _RUNS_ITSELF = re.compile(rf"{at_word('self')}\(")
+_FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
 _CALLS_OWN = re.compile(rf"{at_word('self')}\.(\w+)\(")
 _SUPER = re.compile(rf"{at_word('super')}\(.*?\)\.(\w+)")
 # A line that leaves or gives something.
@@ -295,7 +302,7 @@ class Said(Text):
                 _BEGINS_WHERE_UNCALLED[word].search(self._taken) for word in self.words & _BEGINS_WHERE_UNCALLED.keys()
             )
             or (self.has("device") and _KEEPS_DEVICE.search(self._outline) is not None)
-            or (self.has("partial") and _BOUND.search(self.code) is not None)
+            or (self.runs and self.has("partial") and _BOUND.search(self.code) is not None)
             or (_DEVICE_COMPARED.search(self.code) is not None and _DEVICE_NAMED.search(self.code) is not None)
             or any(map(self._may_be_in_vain, self.moves))
             or (self.has("cpu") and any(map(self._may_move_other, _CPU.finditer(self.code))))
@@ -333,6 +340,11 @@ class Said(Text):
         words = [word for word in ("to", "type") if word in self.words]
         return [found for word in words for found in _BEGINS_WHERE[word].finditer(self.code)]
 
+    @property
+    def loads(self) -> bool:
+        """Whether it loads a checkpoint."""
+        return self.has("load") and _BEGINS_WHERE["load"].search(self.code) is not None
+
     @cached_property
     def targets(self) -> set[str]:
         """The names by which it tells where to move something."""
@@ -343,7 +355,8 @@ class Said(Text):
         target = _COMPARED.sub("", outline(self.inside(move)))
         return (
             _TOLD.search(target) is not None
-            or not self._set_to_text.isdisjoint(words_of(target))
+            or _TOLD_BY_FUNCTION.search(target) is not None
+            or not (self._set_to_text | self._set_to_other).isdisjoint(words_of(target))
             or (self.has("grad") and self.has("requires_grad", "requires_grad_"))
             or (self.has("Parameter") and move[0] in self.before_methods)
             or self._is_discarded(move)
@@ -415,8 +428,8 @@ class Said(Text):
             return False
         if not self.is_class and not self.methods:
             return meetings.may_meet(self.code, in_init=False, is_given=is_given)
-        first = min(map(self.code.index, self.methods.values()), default=len(self.code))
-        if Said(self.code[:first]).is_of_cpu:
+        first = _FIRST_METHOD.search(self.code)
+        if Said(self.code[: first.start()] if first is not None else self.code).is_of_cpu:
             return True
         asked = {*_ASKED_FOR.findall(self.code), *(_FORWARDS if _RUNS_ITSELF.search(self.code) is not None else ())}
         built = self.reached_from(("__init__",))

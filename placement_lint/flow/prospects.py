@@ -12,10 +12,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
+from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.flow import imports, relevance
+from placement_lint.flow import imports, ranks, relevance
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.sought import (
@@ -24,7 +25,6 @@ from placement_lint.flow.sought import (
     begins_beside_tensors,
     begins_in_module,
     in_statement,
-    may_be_tended,
 )
 from placement_lint.flow.values import Class, Const, External, Function, Imported, Pending, Value, alternatives
 from placement_lint.source.wording import lines_of
@@ -69,6 +69,16 @@ def in_module(said: Said, is_module: bool) -> bool:
     return uncalled(said, is_module) or (said.gives_tensors if is_module else said.gives_or_meets)
 
 
+@lru_cache(256)
+def _tended(names: frozenset[str]) -> Sought:
+    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+
+    def is_sought(said: Said, is_module: bool) -> bool:
+        return is_module and said.runs and (said.begins_uncalled or said.meets) and said.may_be_tended(names)
+
+    return is_sought
+
+
 class Prospects:
     """What there is to expect of the definitions of one program, once its own statements have run."""
 
@@ -85,6 +95,8 @@ class Prospects:
             self._here[name] = [option for option in options if not isinstance(option, (Imported, Pending))]
             self._elsewhere[name] = [option for option in options if isinstance(option, (Imported, Pending))]
         self._has_lengths = any(self._said(machine.definition(cls)).packs for cls in machine.classes)
+        # a checkpoint is loaded wrongly by a program that chooses its device, or by one of several processes
+        self._chooses = bool(machine.chosen) or ranks.joined(machine) is not None
         # the names of the module by what is looked for, once it was
         self._names: dict[Sought, Set[str]] = {}
 
@@ -120,11 +132,11 @@ class Prospects:
         is_module = isinstance(value, Class) and value.module
         if said.begins_uncalled or ((is_module or said.knows_of_gpu) and said.meets):
             return True
-        if self._makes_modules(said) or self._moves_where_module_says(said):
+        if (said.loads and self._chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
         sought = self._sought(said, is_module)
-        return self._uses(others, sought) or (bool(said.tended) and self._uses(others, may_be_tended(said.tended)))
+        return self._uses(others, sought) or (bool(said.tended) and self._uses(others, _tended(said.tended)))
 
     @staticmethod
     def _sought(said: Said, is_module: bool) -> Sought:
