@@ -15,6 +15,7 @@ from textwrap import dedent
 from placement_lint.flow.vocabulary import CUDA_CONSTRUCTORS, FACTORIES
 
 _MAKERS = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)} | {"Generator"}
+_OF_SIZES = {"zeros", "ones", "empty", "rand", "randn"}
 _OTHER_LIBRARIES = {"np", "numpy", "tf", "jnp", "random", "mx", "math"}
 # x.shape, x.size(), x.tolist(): what a tensor is asked for that is none, or is where its work is done
 _ASKED = {
@@ -227,8 +228,9 @@ def _is_number(made: ast.Call) -> bool:
     first = made.args[0] if made.args else None
     if isinstance(first, ast.UnaryOp):
         first = first.operand
+    name = _named(made.func)[1]
     empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
-    return empty or (_named(made.func)[1] == "tensor" and isinstance(first, ast.Constant))
+    return (empty and name in _OF_SIZES) or (name == "tensor" and isinstance(first, ast.Constant))
 
 
 def _named(function: ast.expr) -> tuple[str, str]:
