@@ -9,6 +9,7 @@ another.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ _COMPARED = re.compile(
 _FREEZES = re.compile(r"(\w+)(?:\[[^\[\]\n]*\])?\.requires_grad\s*=(?!=)")
 _FREEZES_ANY = re.compile(r"\.requires_grad\s*=(?!=)")
 # for name, weight in net.named_parameters(): …
-_PARAMETERS_IN_TURN = re.compile(r"\bfor\s+([\w\s,()]+?)\s+in\b(?:(?!\bin\b)[^\n])*?parameters\(")
+_PARAMETERS_IN_TURN = re.compile(r"\bfor\s+([\w\s,()]{1,80}?)\s+in\b(?:(?!\bin\b)[^\n]){0,200}?parameters\(")
 _PARTS_OF_LAYERS = {"weight", "bias", "data"}
 
 # --- what is moved -------------------------------------------------------------------------------------------------
@@ -90,9 +91,9 @@ _TOLD_BY_FUNCTION = re.compile(r"(?<![.\w])(?!(?:getattr|next|str|int)\b)[a-z_]\
 _SET_TO_TEXT = re.compile(r"\b(\w+)\s*(?::[^=\n]{0,80})?=\s*(?:f?['\"](?!cpu['\"])|\d)")
 # What has no .to(): x = [...], x = dict(...), x = np.zeros(3), x = net.state_dict(); it may have come of a function
 _SET_TO_OTHER = re.compile(
-    r"""\b((?:\w+\s*,\s*)*\w+)\s*(?::[^=\n]{0,80})?=(?!=)\s*
+    r"""\b((?:\w+\s*,\s*){0,8}\w+)\s*(?::[^=\n]{0,80})?=(?!=)\s*
         (?:[\[{]|\([^()\n]*,|f?['"]|(?:list|dict|tuple|set|\w*[dD]ict|sorted|zip|filter|map)\(|(?:np|numpy)\.
-            |[^\n]*\.(?:numpy|state_dict|(?:named_)?parameters|items|keys|values|tolist)\(\)[ \t]*$
+            |[^\n]{0,200}\.(?:numpy|state_dict|(?:named_)?parameters|items|keys|values|tolist)\(\)[ \t]*$
             |(?P<function>(?:self\.)?[a-z_]\w*)\()""",
     re.MULTILINE | re.VERBOSE,
 )
@@ -111,6 +112,8 @@ _STATEMENT = re.compile(r"[ \t]*(?:\w[^\n]*[:;][ \t]+)?[\w.]+(?:\[\]|\(\)|\.\w+)
 _GOES_ON = (",", "(", "[", "{", "=", "+", "-", "*", "/", "|", "&", "\\", " and", " or", " not", " in", " if", " else")
 # How far back what is moved is read, and the statement in which it is.
 _LONGEST = 1_000
+# Of how many moves each is read.
+_MOST_MOVES = 200
 
 # --- what a forward leaves, and what becomes of tensors --------------------------------------------------------------
 
@@ -152,6 +155,7 @@ class Alone:
             or any(_WHERE[word].search(said.taken) is not None for word in said.words & _WHERE.keys())
             or self._keeps_or_compares_device
             or (said.runs and said.has("partial") and _BOUND.search(self.code) is not None)
+            or len(self.moves) > _MOST_MOVES
             or any(map(self._may_be_in_vain, self.moves))
             or (said.has("cpu") and any(map(self._may_move_other, _CPU.finditer(self.code))))
             or self._may_freeze_module
@@ -327,8 +331,8 @@ class Alone:
 
 def _leaves_what_it_reads(code: str) -> bool:
     """Whether an attribute is both assigned and read: each ``self.x = …`` is one mention of it."""
-    left = _LEAVES.findall(outline(code))
-    return any(len(re.findall(rf"\.{name}\b", code)) > left.count(name) for name in {*left})
+    left, mentions = Counter(_LEAVES.findall(outline(code))), Counter(_ASKED_FOR.findall(code))
+    return any(mentions[name] > times for name, times in left.items())
 
 
 def _opening(code: str) -> int | None:

@@ -8,21 +8,25 @@ the syntax alone: what is not known to be harmless is a meeting.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from textwrap import dedent
 
 from placement_lint.flow.vocabulary import CUDA_CONSTRUCTORS, FACTORIES
+from placement_lint.source.parsing import python_tree
 
 _MAKERS = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)} | {"Generator"}
+# Of how many methods it is remembered what becomes of their tensors.
+_METHODS_REMEMBERED = 256
 _OF_SIZES = {"zeros", "ones", "empty", "rand", "randn"}
 _OTHER_LIBRARIES = {"np", "numpy", "tf", "jnp", "random", "mx", "math"}
 # x.shape, x.size(), x.tolist(): what a tensor is asked for that is none, or is where its work is done
 _ASKED = {
-    *("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda"),
+    *("shape", "dtype", "ndim", "requires_grad", "is_cuda"),
     *("size", "dim", "numel", "item", "tolist", "numpy", "type_as", "cuda", "stride", "nelement", "is_contiguous"),
 }
-# x.view(…), x.long(): what makes another of it that is where it is, and takes no tensor; and what may take one
+# x.view(…), x.long(), x.device: what is of it, or another that is where it is, and takes no tensor; and what may take one
 _RESHAPING = {
     *("view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "transpose", "permute", "flatten", "contiguous"),
     *("clone", "detach", "t", "T", "mT", "data", "unbind", "tile", "roll", "flip", "triu", "tril", "split", "chunk"),
@@ -43,20 +47,10 @@ _RESHAPING = {
         "neg",
     ),
     *("sqrt", "sin", "cos", "sum", "mean", "prod", "cumsum", "cumprod", "any", "all", "sort", "argsort", "zero_"),
-    *("normal_", "uniform_", "random_", "requires_grad_"),
+    *("normal_", "uniform_", "random_", "requires_grad_", "device"),
 }
 _COMPUTING = {
-    "to",
-    "type",
-    "max",
-    "min",
-    "pow",
-    "fill_",
-    "clamp",
-    "masked_fill",
-    "masked_fill_",
-    "eq",
-    "repeat_interleave",
+    *("to", "type", "max", "min", "pow", "clamp", "fill_", "masked_fill", "masked_fill_", "eq", "repeat_interleave"),
 }
 # weight.copy_(…), len(…): what may be given a tensor of anywhere; and what moves with the module from then on
 _TAKING = {"copy_", "len", "int", "float", "isinstance", "print", "type", "autocast"}
@@ -72,25 +66,45 @@ def may_meet(method: str, *, in_init: bool, is_given: bool) -> bool:
     return _may_meet(method, in_init, is_given)
 
 
-@lru_cache(256)
+@lru_cache(_METHODS_REMEMBERED)
 def _may_meet(method: str, in_init: bool, is_given: bool) -> bool:
     try:
-        tree = ast.parse(dedent(method))
-    except (SyntaxError, ValueError, RecursionError):
+        return _Method(python_tree(dedent(method)), in_init, is_given).lets_meet
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
-    return _Method(tree, in_init, is_given).lets_meet
 
 
 class _Method:
     def __init__(self, tree: ast.AST, in_init: bool, is_given: bool) -> None:
         self.in_init, self.is_given = in_init, is_given
-        self.parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self.tree = tree
+        self.nodes = list(ast.walk(tree))
+        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.mentions = defaultdict[str, list[ast.Name]](list)
+        for node in self.nodes:
+            if isinstance(node, ast.Name):
+                self.mentions[node.id].append(node)
         self._followed: set[str] = set()
 
     @property
     def lets_meet(self) -> bool:
-        return any(self._meets(node) for node in ast.walk(self.tree) if _is_made_on_cpu(node))
+        return any(self._meets(node) for node in self.nodes if self._is_made_on_cpu(node))
+
+    def _is_made_on_cpu(self, node: ast.AST) -> bool:
+        if _is_text(node):
+            return True
+        if not isinstance(node, ast.Call):
+            return False
+        owner, name = _named(node.func)
+        if name == "cpu" and not node.args:
+            return True
+        told = any(each.arg in ("device", None) for each in node.keywords)
+        makes = name in _MAKERS and owner not in _OTHER_LIBRARIES and (name != "range" or owner == "torch")
+        return makes and not told and (self._stacks or not _is_number(node))
+
+    @cached_property
+    def _stacks(self) -> bool:
+        """Whether numbers may become something with dimensions."""
+        return any(isinstance(node, ast.Call) and _named(node.func)[1] in ("stack", "cat") for node in self.nodes)
 
     def _meets(self, node: ast.AST) -> bool:
         """Whether a value may meet others, where it stands."""
@@ -144,6 +158,8 @@ class _Method:
         owner, name = _named(call.func)
         if name in _TAKING or owner == "init" or (self.in_init and name in _REGISTERING):
             return False
+        if name == "to" and _is_text(node):
+            return call
         others = [each for each in _arguments(call) if each is not node]
         if owner in ("torch", "F", "functional", "math") and name != "load":
             return call if self.in_init or all(map(_is_plain, others)) else True
@@ -193,9 +209,7 @@ class _Method:
         if name in self._followed:
             return False
         self._followed.add(name)
-        return any(
-            self._is_met_as(node) for node in ast.walk(self.tree) if isinstance(node, ast.Name) and node.id == name
-        )
+        return any(map(self._is_met_as, self.mentions[name]))
 
     def _is_met_as(self, node: ast.Name) -> bool:
         """Whether what a variable holds may meet others where it is mentioned: x += y, and wherever x is read."""
@@ -203,19 +217,6 @@ class _Method:
             return self._meets(node)
         changed = self.parents[node]
         return isinstance(changed, ast.AugAssign) and not (self.in_init or _is_plain(changed.value))
-
-
-def _is_made_on_cpu(node: ast.AST) -> bool:
-    if _is_text(node):
-        return True
-    if not isinstance(node, ast.Call):
-        return False
-    owner, name = _named(node.func)
-    if name == "cpu" and not node.args:
-        return True
-    told = any(each.arg in ("device", None) for each in node.keywords)
-    is_python = name == "range" and owner != "torch"
-    return name in _MAKERS and owner not in _OTHER_LIBRARIES and not (told or is_python or _is_number(node))
 
 
 def _is_text(node: ast.AST) -> bool:
