@@ -26,7 +26,8 @@ _ASKED = {
     *("shape", "dtype", "ndim", "requires_grad", "is_cuda"),
     *("size", "dim", "numel", "item", "tolist", "numpy", "type_as", "cuda", "stride", "nelement", "is_contiguous"),
 }
-# x.view(…), x.long(), x.device: what is of it, or another that is where it is, and takes no tensor; and what may take one
+# x.view(…), x.long(), x.device: what is of it, or another one that is where it is, and takes no tensor; and methods
+# that may take one
 _RESHAPING = {
     *("view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "transpose", "permute", "flatten", "contiguous"),
     *("clone", "detach", "t", "T", "mT", "data", "unbind", "tile", "roll", "flip", "triu", "tril", "split", "chunk"),
