@@ -38,18 +38,21 @@ _ASKED_OR_IMPORTED = re.compile(
 # Words that begin something as they do in what is called, and those that do so where they are said in another way.
 _AS_ELSEWHERE = ("to_empty", "gpu", "dist", "environ", "optim", "save", "load_state_dict")
 _WHERE = {
-    # What is only asked of CUDA, or waits for it, moves nothing: torch.cuda.get_device_name(0), torch.cuda.Stream()
+    # torch.device(0)
+    "device": re.compile(rf"{at_word('torch')}\.device\(\s*\d"),
+    # layer.require_grad = False
+    **{name: re.compile(rf"\.{name}\s*=(?!=)") for name in GRAD_FLAGS - {"requires_grad"}},
+}
+# The same, not where something is only compared with them. What is only asked of CUDA, or waits for it, moves nothing:
+# torch.cuda.get_device_name(0), torch.cuda.Stream()
+_WHERE_TAKEN = {
     "cuda": re.compile(
         rf"""\.cuda\(|['"]cuda|{at_word("cuda")}
             (?:\.(?!is_|get_|mem_|memory_|max_memory|reset_|empty_cache|manual_seed|synchronize|Event|(?:\w+_)?[sS]tream
                 |OutOfMemoryError|device_count\(\)\s*[<>=!])|\s*[=,)])""",
         re.VERBOSE,
     ),
-    # torch.device(0)
-    "device": re.compile(rf"{at_word('torch')}\.device\(\s*\d"),
     "meta": re.compile(r"['\"]meta['\"]"),
-    # layer.require_grad = False
-    **{name: re.compile(rf"\.{name}\s*=(?!=)") for name in GRAD_FLAGS - {"requires_grad"}},
 }
 # partial(f, table=self.table) keeps what a move may replace
 _BOUND = re.compile(r"\bpartial\([^()]*[,=]\s*self\.")
@@ -150,9 +153,10 @@ class Alone:
         """Whether a finding can begin with it."""
         said = self.said
         return (
-            any(map(self._begins_by, said.words))
+            any(map(self._begins_by, said.beginning_words))
             or any(any(said.begins_where(word)) for word in _AS_ELSEWHERE)
-            or any(_WHERE[word].search(said.taken) is not None for word in said.words & _WHERE.keys())
+            or any(_WHERE[word].search(self.code) is not None for word in said.words & _WHERE.keys())
+            or any(_WHERE_TAKEN[word].search(said.taken) is not None for word in said.words & _WHERE_TAKEN.keys())
             or self._keeps_or_compares_device
             or (said.runs and said.has("partial") and _BOUND.search(self.code) is not None)
             or len(self.moves) > _MOST_MOVES
@@ -166,7 +170,7 @@ class Alone:
 
     def _begins_by(self, word: str) -> bool:
         """Whether a finding begins with a word: not where it is only asked whether something is of that class."""
-        return self.said.begins_by(word) and _NEEDS_MORE.search(word) is None and word in self._words_used
+        return _NEEDS_MORE.search(word) is None and word in self._words_used
 
     @cached_property
     def _words_used(self) -> set[str]:

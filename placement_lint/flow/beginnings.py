@@ -205,7 +205,7 @@ class Said(Text):
     def begins(self) -> bool:
         """Whether a finding can begin with it, wherever it is."""
         return (
-            any(map(_always_begins, self.words))
+            bool(self.beginning_words)
             or any(_BEGINS_WHERE[word].search(self.code) for word in self.words & _BEGINS_WHERE.keys())
             or self.derives_parameters
             or self.repeats_layers
@@ -221,9 +221,10 @@ class Said(Text):
         """What a part of it says."""
         return Said(code)
 
-    def begins_by(self, word: str) -> bool:
-        """Whether a finding begins with a word, wherever it is said."""
-        return _always_begins(word)
+    @cached_property
+    def beginning_words(self) -> set[str]:
+        """The words with which a finding begins wherever they are said."""
+        return set(filter(_always_begins, self.words))
 
     def begins_where(self, word: str) -> Iterator[re.Match[str]]:
         """Where a finding begins with a word that is said in a certain way."""
@@ -421,9 +422,9 @@ class Said(Text):
         """The attributes that it, or what it calls of its own, asks of a class that it derives from."""
         return frozenset(self._inherits - {"__init__"})
 
-    def requests_by(self, method: str) -> set[str]:
-        text = self.methods.get(method, "")
-        return {*attributes_of_self(text), *_SUPER.findall(text)}
+    def requests_by(self, method: str) -> frozenset[str]:
+        """The same of one of its methods, if it has it."""
+        return _requests(self.methods[method]) if method in self.methods else frozenset()
 
     def leaves_of(self, requested: frozenset[str]) -> str:
         """The lines in which the methods of a class leave or give what a class that derives from it asks for."""
@@ -443,6 +444,11 @@ def _may_leave(line: str, requested: frozenset[str]) -> bool:
     """Whether a line of ``__init__`` that leaves something leaves one of these attributes, or nobody knows what."""
     assigned = _ASSIGNED.search(line)
     return bool(line) and (assigned is None or not requested.isdisjoint(attributes_of_self(line[: assigned.end()])))
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _requests(method: str) -> frozenset[str]:
+    return frozenset((*attributes_of_self(method), *_SUPER.findall(method)))
 
 
 @lru_cache(_METHODS_REMEMBERED)
