@@ -7,10 +7,11 @@ only seems to be said costs time, and no finding.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from keyword import iskeyword
 
+from placement_lint.flow.alone import FORWARDS, INITIALISERS, TEXT, Alone, without_compared
 from placement_lint.flow.texts import Text, at_word, attributes_of_self, end_of, outline, without_prose
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
@@ -38,7 +39,8 @@ def _last_parts(names: Iterable[str]) -> set[str]:
 # Words that begin a finding wherever they are said.
 _BEGINS = re.compile(
     rf"""^[xnh]pu$ | data_?parallel | parallel$ | ^parallel(?:_apply|_model|i[sz]e\w*)$ | ddp | distributed
-    | ^spawn | ^fork(?:server|_rng)?$ | ^mp$ | multiprocessing | (?<!down)(?<!up)(?<!down_)(?<!up_)(?<!re)sampler
+    | ^spawn | ^fork(?:server|_rng)?$ | ^mp$ | multiprocessing
+    | (?<!down)(?<!up)(?<!down_)(?<!up_)(?<!re)(?<!sub)sampler(?!ate)
     | set_epoch | share_memory | pin_memory | dataloader | random_split | set_default(?!s$) | (?<!tar)get_device$
     | ^pack_(?:padded_)?sequence$
     | ^autocast | custom_fwd
@@ -73,6 +75,11 @@ _BEGINS_WHERE = {
         **dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG),
     }.items()
 }
+# The kind of a device, which names none: device_type = x.device.type if … else "cpu", autocast("cuda")
+_KIND = re.compile(rf"\n[ \t]*device_type\s*=(?!=)[^\n]*|\bdevice_type={TEXT}|\bautocast\(\s*{TEXT}")
+_KIND_ASKED = re.compile(
+    r"autocast\w*\(\s*device_type\b|\bdevice_type=device_type\b|(?<!\.)\bdevice_type\s*(?:[=!]?=|(?:not\s+)?in\b)"
+)
 # Something is asked for that is on a GPU: x.is_cuda, x.device.type == "cuda"
 _DEVICE_ASKED = re.compile(r"\.device\.type\s*(?:[=!]=|(?:not\s+)?in\b)\s*(?:[\[({][^\])}]{0,80}[\])}]|['\"]\w+['\"])")
 _KNOWS_OF_GPU = re.compile(rf"\.is_cuda\b|{at_word('class')} \w+\([^)]*Trainer\b")
@@ -86,15 +93,21 @@ _FACTORY = re.compile(
 # torch.zeros(3, device=device), not device=x.device
 _PLACES = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)")
 _TO_CPU = re.compile(rf"\.cpu\(|'cpu|\"cpu|{at_word('Generator')}\(")
+# Numbers, which mix with anything: torch.tensor(1.0), torch.rand([])
+_NUMBER_MADE = re.compile(
+    r"""tensor\(\s*(?:-?[\d.][\w.]*\s*[,)]|(?:True|False)\b|float\(|-?torch\.finfo\()
+        |(?:zeros|ones|empty|rand|randn)\((?:\[\s*\]|\(\s*\))\s*[,)]""",
+    re.VERBOSE,
+)
 _PARAMETER = re.compile(rf"{at_word('Parameter')}\(")
+# nn.Parameter(torch.log(x)): it shares no memory with what it is made of
+_NEW_DATA = re.compile(r"\s*torch\.(?:log|exp|sqrt|cat|stack|\w+_like)\(")
 # What is made here is registered at once ...
 _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,)[^()]*$")
 # ... or taken apart into numbers: [x.item() for x in torch.linspace(0, rate, depth)]
 _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
 # self.table = torch.zeros(3)
-_KEPT_TENSOR = re.compile(rf"{at_word('self')}\.\w+\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
-# The methods that only they run who make an instance.
-_INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weights", "_init_weights"}
+_KEPT_TENSOR = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
 _ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
 # Of how many letters the texts are that are remembered, of how many words what they begin, and of how many methods what
@@ -127,7 +140,6 @@ _TENDS = re.compile(r"\n[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\
 _SETS = re.compile(rf"{at_word('setattr')}\((?!self\b)")
 # In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
 # self.x.append(…); what it is set to is no constant
-_FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
 _CHANGES = re.compile(
     rf"""{at_word("self")}(?:\.\w+(?:\[\])?)+[ \t]*(?:[,:][^=\n]{{0,80}})?
         (?:=(?!=)(?![ \t]*(?:True|False|None|[-\d.]+|'\w*'|"\w*")[ \t]*$)|(?:[-+*/|&@%]|//|\*\*)=)
@@ -158,9 +170,8 @@ _FILLED = re.compile(
 _INIT = re.compile(rf"{at_word('def')} __init__\(")
 _SUPER = re.compile(rf"{at_word('super')}\(.*?\)\.(\w+)")
 # A line that leaves or gives something.
-_LEAVING = re.compile(
-    rf"\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}"
-)
+_ASSIGNED = re.compile(r"\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)")
+_LEAVING = re.compile(rf"{_ASSIGNED.pattern}|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}")
 
 
 @lru_cache(_WORDS_REMEMBERED)
@@ -194,17 +205,51 @@ class Said(Text):
     def begins(self) -> bool:
         """Whether a finding can begin with it, wherever it is."""
         return (
-            any(map(_always_begins, self.words))
+            bool(self.beginning_words)
             or any(_BEGINS_WHERE[word].search(self.code) for word in self.words & _BEGINS_WHERE.keys())
-            or (self.has("Parameter") and any(map(self._is_derived, _PARAMETER.finditer(self.code))))
-            or (self.has(*_REGISTERING) and any(map(self._may_repeat_layers, _REPEATED.finditer(self.code))))
+            or self.derives_parameters
+            or self.repeats_layers
             or self.changes_in_forward
         )
 
     @cached_property
+    def alone(self) -> Alone:
+        """The same where nobody calls it."""
+        return Alone(self)
+
+    def part(self, code: str) -> Said:
+        """What a part of it says."""
+        return Said(code)
+
+    @cached_property
+    def beginning_words(self) -> set[str]:
+        """The words with which a finding begins wherever they are said."""
+        return set(filter(_always_begins, self.words))
+
+    def begins_where(self, word: str) -> Iterator[re.Match[str]]:
+        """Where a finding begins with a word that is said in a certain way."""
+        return _BEGINS_WHERE[word].finditer(self.code) if word in self.words else iter(())
+
+    @property
+    def derives_parameters(self) -> bool:
+        return self.has("Parameter") and any(map(self._is_derived, _PARAMETER.finditer(self.code)))
+
+    @property
+    def repeats_layers(self) -> bool:
+        return self.has(*_REGISTERING) and any(map(self._may_repeat_layers, _REPEATED.finditer(self.code)))
+
+    @cached_property
+    def taken(self) -> str:
+        """The code without the texts that name no device that something is moved to."""
+        code = self.code
+        if self.has("device_type", "autocast") and "device_type" not in _KIND_ASKED.sub("", code):
+            code = _KIND.sub("", code)
+        return without_compared(code)
+
+    @cached_property
     def is_of_cpu(self) -> bool:
         """Whether it makes tensors on the CPU, or brings them there: a finding begins where others are on a GPU."""
-        return self.makes_tensors or (self.has("cpu", "Generator") and _TO_CPU.search(self.code) is not None)
+        return self.makes_tensors or (self.has("cpu", "Generator") and _TO_CPU.search(self.taken) is not None)
 
     @property
     def knows_of_gpu(self) -> bool:
@@ -220,7 +265,7 @@ class Said(Text):
     def gives_tensors(self) -> bool:
         """Whether others may get tensors of a class that it made so: from its methods, or as an attribute."""
         return self.makes_tensors and any(
-            name not in _INITIALISERS or _KEPT_TENSOR.search(method) is not None
+            name not in INITIALISERS or _KEPT_TENSOR.search(method) is not None
             for name, method in self.methods.items()
             if Said(method).makes_tensors
         )
@@ -236,10 +281,17 @@ class Said(Text):
         """Whether one of these can be an attribute of it."""
         return names is _ANY or not names.isdisjoint(attributes_of_self(self.code))
 
+    @cached_property
+    def givers(self) -> set[str]:
+        """The methods and attributes by which others may get tensors that a class made; its forward is none of them."""
+        makers = {name: method for name, method in self.methods.items() if Said(method).makes_tensors}
+        kept = {name for method in makers.values() for name in _KEPT_TENSOR.findall(method)}
+        return (makers.keys() - INITIALISERS - {*FORWARDS}) | kept
+
     @property
     def runs(self) -> bool:
         """Whether it has a forward."""
-        return self.has(*_FORWARDS)
+        return self.has(*FORWARDS)
 
     @property
     def packs(self) -> bool:
@@ -254,7 +306,7 @@ class Said(Text):
     @cached_property
     def goes_to_cuda(self) -> bool:
         """Whether a forward brings something to CUDA, wherever its module is."""
-        return self.has("cuda") and any(map(_BEGINS_WHERE["cuda"].search, self.reached_from(_FORWARDS)))
+        return self.has("cuda") and any(map(_BEGINS_WHERE["cuda"].search, self.reached_from(FORWARDS)))
 
     @cached_property
     def hides(self) -> bool:
@@ -273,12 +325,24 @@ class Said(Text):
     def _is_kept_elsewhere(self, made: re.Match[str]) -> bool:
         arguments = self.inside(made)
         told = "device=" in arguments or "**" in arguments
-        return not told and _REGISTERED.search(self.code, max(0, made.start() - _NEAR), made.start()) is None
+        registered = _REGISTERED.search(self.code, max(0, made.start() - _NEAR), made.start()) is not None
+        return not (told or registered or self._stays_number(made))
+
+    def _stays_number(self, made: re.Match[str]) -> bool:
+        """Whether it is a tensor without dimensions, and nothing is made of it at once."""
+        if _NUMBER_MADE.match(self.code, made.start()) is None:
+            return False
+        before = self.code[max(0, made.start() - _NEAR) : made.start()]
+        end = end_of(self.code, made)
+        goes_on = self.code.startswith((".", "["), end) and not self.code.startswith(".to(", end)
+        return not goes_on and "stack(" not in before
 
     def _is_derived(self, parameter: re.Match[str]) -> bool:
         """Whether a Parameter is made of something that is there already, or something is made of it."""
         after = self.code[end_of(self.code, parameter) :].lstrip(" ")
-        return _FACTORY.search(self.inside(parameter)) is None or after.startswith(_OPERATORS)
+        data = self.inside(parameter)
+        is_new = _FACTORY.search(data) is not None or _NEW_DATA.match(data) is not None
+        return not is_new or after.startswith(_OPERATORS)
 
     def _may_repeat_layers(self, times: re.Match[str]) -> bool:
         """Whether what a list has many times is a call, or was made by one."""
@@ -318,21 +382,21 @@ class Said(Text):
     @cached_property
     def changes_in_forward(self) -> bool:
         """Whether a forward changes its module, makes a layer, or may use what only a plain list or dict has."""
-        return self.runs and (any(map(_changes, self.reached_from(_FORWARDS))) or self._asks_plain_container)
+        return self.runs and (any(map(_changes, self.reached_from(FORWARDS))) or self.asks_plain_container)
 
     @cached_property
     def made_in_forward(self) -> set[str]:
         """The classes of which a forward makes instances, by the names that it has for them."""
-        reached = self.reached_from(_FORWARDS) if self.runs else ()
+        reached = self.reached_from(FORWARDS) if self.runs else ()
         return {name for each in reached for name in _INSTANTIATED.findall(each)}
 
     @cached_property
     def _asked_in_forward(self) -> set[str]:
         """The attributes of which a forward makes use."""
-        return {name for each in self.reached_from(_FORWARDS) for name in attributes_of_self(each)}
+        return {name for each in self.reached_from(FORWARDS) for name in attributes_of_self(each)}
 
     @property
-    def _asks_plain_container(self) -> bool:
+    def asks_plain_container(self) -> bool:
         """Whether a forward makes use of a list or dict of more than numbers, be it that it is filled later."""
         kept = [(f"self.{each[1]}", each) for each in _KEPT_CONTAINER.finditer(self.code) if self._is_asked(each[1])]
         names = {value for attribute, value in _KEPT_NAME.findall(self.code) if self._is_asked(attribute)}
@@ -353,12 +417,38 @@ class Said(Text):
         """What a class may ask of those that it derives from."""
         return {"__init__", *attributes_of_self(self.code), *_SUPER.findall(self.code)}
 
+    @cached_property
+    def requests(self) -> frozenset[str]:
+        """The attributes that it, or what it calls of its own, asks of a class that it derives from."""
+        return frozenset(self._inherits - {"__init__"})
+
+    def requests_by(self, method: str) -> frozenset[str]:
+        """The same of one of its methods, if it has it."""
+        return _requests(self.methods[method]) if method in self.methods else frozenset()
+
+    def leaves_of(self, requested: frozenset[str]) -> str:
+        """The lines in which the methods of a class leave or give what a class that derives from it asks for."""
+        given = map(_left_by, map(self.methods.__getitem__, sorted(requested & self.methods.keys())))
+        built = [line for method in self.reached_from(("__init__",)) for line in _left_by(method).split("\n")]
+        return "\n".join(filter(None, (*(line for line in built if _may_leave(line, requested)), *given)))
+
     def leaves_to(self, user: Said) -> str:
         """The lines in which methods of a class leave or give something to a class that derives from it."""
         known = frozenset(user._inherits & self.methods.keys())
         if known not in self._leaves:
             self._leaves[known] = "\n".join(filter(None, map(_left_by, self.reached_from(known))))
         return self._leaves[known]
+
+
+def _may_leave(line: str, requested: frozenset[str]) -> bool:
+    """Whether a line of ``__init__`` that leaves something leaves one of these attributes, or nobody knows what."""
+    assigned = _ASSIGNED.search(line)
+    return bool(line) and (assigned is None or not requested.isdisjoint(attributes_of_self(line[: assigned.end()])))
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _requests(method: str) -> frozenset[str]:
+    return frozenset((*attributes_of_self(method), *_SUPER.findall(method)))
 
 
 @lru_cache(_METHODS_REMEMBERED)

@@ -8,13 +8,15 @@ tensors on the CPU something is found only in a module, which may be on a GPU, o
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
+from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.flow import imports, relevance
+from placement_lint.flow import imports, ranks, relevance
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.sought import (
@@ -23,13 +25,56 @@ from placement_lint.flow.sought import (
     begins_beside_tensors,
     begins_in_module,
     in_statement,
-    may_be_tended,
 )
-from placement_lint.flow.values import Class, Const, External, Function, Imported, Pending, Value, alternatives
+from placement_lint.flow.values import Class, Const, External, Function, Imported, Pending, Symbol, Value, alternatives
 from placement_lint.source.wording import lines_of
 
 # How deep in lists and dicts of the module something is looked for.
 _DEEPEST = 3
+# What gives the options of the command line.
+_PARSING = ("parse_args", "parse_known_args")
+# A number that may be that of a GPU: run(0), run(net, 1), run(net, device=0); not range(3), x.view(1, 2)
+_HANDS_INDEX = re.compile(
+    r"""(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)
+        [a-z_]\w*\((?:[^()]*,\s*)?\d\s*[,)]
+        |\b(?:device|gpu|rank)\w*\s*=\s*\d""",
+    re.VERBOSE,
+)
+
+
+def uncalled(said: Said, is_module: bool) -> bool:
+    """Whether a finding may begin where it is used by what nobody calls, and hands it nothing that is known."""
+    return begins(said, is_module) if is_module else said.alone.begins
+
+
+def told_device(said: Said, is_module: bool) -> bool:
+    """The same where it may be handed the number of a GPU."""
+    return uncalled(said, is_module) or (not is_module and said.is_of_cpu and said.alone.tells_places)
+
+
+def beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU."""
+    return uncalled(said, is_module) or (not is_module and said.alone.tells_places)
+
+
+def in_forward(said: Said, is_module: bool) -> bool:
+    """The same in a module that runs others in its forward only: theirs are not looked into."""
+    return uncalled(said, is_module) or (bool(said.givers) if is_module else said.alone.gives_or_meets)
+
+
+def in_module(said: Said, is_module: bool) -> bool:
+    """The same in a module, which may be on a GPU."""
+    return uncalled(said, is_module) or (said.gives_tensors if is_module else said.alone.gives_or_meets)
+
+
+@lru_cache(256)
+def _tended(names: frozenset[str]) -> Sought:
+    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+
+    def is_sought(said: Said, is_module: bool) -> bool:
+        return is_module and said.runs and (said.alone.begins or said.alone.meets) and said.may_be_tended(names)
+
+    return is_sought
 
 
 class Prospects:
@@ -48,6 +93,9 @@ class Prospects:
             self._here[name] = [option for option in options if not isinstance(option, (Imported, Pending))]
             self._elsewhere[name] = [option for option in options if isinstance(option, (Imported, Pending))]
         self._has_lengths = any(self._said(machine.definition(cls)).packs for cls in machine.classes)
+        self._options = {name for name, values in self._here.items() if any(map(_is_options, values))}
+        # a checkpoint is loaded wrongly by a program that chooses its device, or by one of several processes
+        self._chooses = bool(machine.chosen) or ranks.joined(machine) is not None
         # the names of the module by what is looked for, once it was
         self._names: dict[Sought, Set[str]] = {}
 
@@ -73,17 +121,45 @@ class Prospects:
     def _with_inherited(self, value: Class | Function) -> Said:
         """What a definition says, and a class inherits."""
         said = self._said(value.node if isinstance(value, Function) else self.machine.definition(value))
-        inherited = [self._said(self.machine.definition(base)).leaves_to(said) for base in _bases(value)]
+        bases = [self._said(self.machine.definition(base)) for base in _bases(value)]
+        requested = _requested(said, bases)
+        inherited = [base.leaves_of(requested) for base in bases]
         return Said("\n".join((*inherited, said.code))) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:
         """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
         is_module = isinstance(value, Class) and value.module
-        if said.begins or self._makes_modules(said) or (said.is_of_cpu and (is_module or said.knows_of_gpu)):
+        may_be_on_gpu = is_module or said.knows_of_gpu or said.has("cuda")
+        if said.alone.begins or (may_be_on_gpu and said.alone.meets) or (said.begins and self._has_options(said)):
+            return True
+        if (said.alone.loads and self._chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
-        sought = begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
-        return self._uses(others, sought) or (bool(said.tended) and self._uses(others, may_be_tended(said.tended)))
+        sought = self._sought(said, is_module)
+        return self._uses(others, sought) or (bool(said.tended) and self._uses(others, _tended(said.tended)))
+
+    def _has_options(self, said: Said) -> bool:
+        """Whether it knows the options of the command line, which may name devices."""
+        return said.has(*_PARSING) or not self._options.isdisjoint(said.words)
+
+    def _sought(self, said: Said, is_module: bool) -> Sought:
+        """With what a finding may begin in what it uses."""
+        if self._has_options(said):
+            return begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
+        if is_module:
+            return in_module if said.alone.runs_parts_aside else in_forward
+        if said.alone.meets:
+            return beside_tensors
+        return told_device if _HANDS_INDEX.search(said.code) is not None else uncalled
+
+    def _moves_where_module_says(self, said: Said) -> bool:
+        """Whether it tells where to move something by a name of the module, which may stand for a device."""
+        names = said.alone.targets & self._here.keys()
+        return any(
+            self._elsewhere.get(name)
+            or any(not isinstance(value, (External, Class, Function)) for value in self._here[name])
+            for name in names
+        )
 
     def _makes_modules(self, said: Said) -> bool:
         """Whether a forward may make modules."""
@@ -98,7 +174,7 @@ class Prospects:
     def _promising_methods(self, said: Said, cls: Class | Function, methods: Many[Class | Function]) -> Many[Function]:
         """All, unless nothing is begun before they run: what others do of them makes no difference then."""
         known = [method for method in methods if isinstance(method, Function)]
-        if said.changes_in_forward or self._makes_modules(said) or self._promises(Said(said.before_methods), cls):
+        if said.alone.leaves_in_forward or self._makes_modules(said) or self._promises(Said(said.before_methods), cls):
             return known
         return [each for each in known if self._promises(Said(said.run_by(each.name)), cls)] or known
 
@@ -110,7 +186,18 @@ class Prospects:
     def _uses(self, words: Set[str], sought: Sought) -> bool:
         if sought not in self._names:
             self._names[sought] = self._with_users({name for name in self._here if self._is_wanted(name, sought)})
-        return not words.isdisjoint(self._names[sought]) or self._uses_one_of_elsewhere(words, sought)
+        used = words & self._names[sought]
+        return any(self._gives(name, words, sought) for name in used) or self._uses_one_of_elsewhere(words, sought)
+
+    def _gives(self, name: str, words: Set[str], sought: Sought) -> bool:
+        """Whether a name stands for more than modules with tensors that none of these words asks for."""
+        if sought is not in_forward:
+            return True
+        modules = [each for each in self._here[name] if isinstance(each, Class) and each.module]
+        if len(modules) != len(self._here[name]):
+            return True
+        said = [self._said(self.machine.definition(cls)) for cls in modules]
+        return any(uncalled(each, True) or not words.isdisjoint(each.givers) for each in said)
 
     def _uses_one_of_elsewhere(self, words: Set[str], sought: Sought) -> bool:
         imported = (value for name in words & self._elsewhere.keys() for value in self._elsewhere[name])
@@ -154,6 +241,22 @@ class Prospects:
         if held is None:
             return relevance.decides(self.machine, value)
         return any(self._leads_to(each, sought, depth + 1) for each in held)
+
+
+def _is_options(value: Value) -> bool:
+    return isinstance(value, Symbol) and any(f"{name}(" in value.text for name in _PARSING)
+
+
+def _requested(said: Said, bases: Many[Said]) -> frozenset[str]:
+    """What a class asks of those that it derives from: itself, and by what it runs of them."""
+    requested = set(said.requests)
+    waiting = [*requested]
+    while waiting:
+        name = waiting.pop()
+        new = set[str]().union(*(base.requests_by(name) for base in bases)) - requested
+        requested |= new
+        waiting += new
+    return frozenset(requested)
 
 
 def _bases(value: Value) -> Iterator[Class]:

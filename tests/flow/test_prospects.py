@@ -264,15 +264,162 @@ def test_no_finding_begins_with(text: str) -> None:
         f"class M:\n    def forward(self, x):\n        {'self.a = b; ' * 9_000}",
         f"class M:\n    def __init__(self):\n        {'self.a = b; ' * 9_000}c = torch.zeros(3)",
         f"class M:\n    def __init__(self):\n        self.font = '{'a' * 200_000}'",
+        f"def f(x, d):\n    return [{'x.to(d), ' * 9_000}]",
+        f"def f(x, d):\n    return {'x.to(' * 9_000}d{')' * 9_000}",
+        f"def f(x):\n    {'a = ' * 9_000}torch.zeros(3)",
+        f"def f(x):\n    {'a, ' * 9_000}b = torch.zeros(3)",
+        "def f(x):\n    a0 = torch.zeros(3)\n" + "".join(f"    a{n + 1} = a{n}\n" for n in range(3_000)),
+        f"def f(x):\n    {'for a in b: ' * 9_000}pass",
+        f"def f(x):\n    x.requires_grad = {'[a in b for a in b], ' * 9_000}",
     ],
-    ids=["nested", "repeated", "attributes", "chained", "annotated", "assigned", "made", "data"],
+    ids=[
+        *("nested", "repeated", "attributes", "chained", "annotated", "assigned", "made", "data"),
+        *("moves", "nested moves", "made once", "made for many", "made again", "loops", "comprehensions"),
+    ],
 )
 def test_long_lines_are_read_in_a_moment(text: str) -> None:
     """Time that grows with the square of a line's length would be seconds."""
     began = time.process_time()
     said = read(text)
     assert [said.begins, said.is_of_cpu, said.gives_tensors, said.tended, said.hides, said.leaves_to(said)]
+    assert [said.alone.begins, said.alone.meets, said.alone.gives_or_meets, said.leaves_of(said.requests)]
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x, d): x.to(d)",
+        "def f(x, d):\n    if x: x.view(-1).to(d)",
+        "def f(x, d):\n    torch.cat(\n        [x, x]\n    ).to(d)",
+        "def f(d):\n    batch = {'x': 3}\n    return batch.to(d)",
+        "def f(d):\n    batch = collate()\n    return batch.to(d)",
+        "def f(x): return x.numpy().to(d)",
+        "def f(x): return x.to('mps')",
+        "def f(x): return x.to(get_device_of(x))",
+        "def f(x):\n    device = 0\n    return x.to(device)",
+        "def f(x):\n    for kind in ('cuda', 'cpu'):\n        x = x.to(kind)",
+        "def f(x): return torch.cuda.set_device(x)",
+        "def f(x): return x.device == 'mps'",
+        "def f(m): m.layer.requires_grad = False",
+        "def f(m): get(m).requires_grad = False",
+        "class M:\n    def __init__(self, device):\n        self.w = nn.Parameter(torch.zeros(3)).to(device)",
+        "class M:\n    def __init__(self, x):\n        self.device = x.device",
+        """
+        class M:
+            def forward(self, x):
+                if self.seen is None:
+                    self.seen = x
+                return self.seen
+        """,
+        """
+        class M:
+            def __init__(self):
+                self.run = partial(multiply, table=self.table)
+
+            def forward(self, x):
+                return self.run(x)
+        """,
+    ],
+)
+def test_a_finding_may_begin_where_nobody_calls(text: str) -> None:
+    assert read(dedent(text)).alone.begins
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x, d): return x.to(d)",
+        "def f(x, d):\n    x = x.to(d, non_blocking=True)",
+        "def f(x, d):\n    return g(\n        x,\n        x.to(d),\n    )",
+        "def f(self, d):\n    self.to(d)",
+        "def f(x, kind): return x.type(kind)",
+        "def f(x): return 'cuda' in x.device.type or x.device.type in ('xpu', 'npu')",
+        "def f(x, y): return x if x.device != y.device else y",
+        "def f(x): return x if torch.cuda.device_count() > 1 else torch.cuda.get_device_name(x)",
+        "def f(m): return isinstance(m, nn.DataParallel)",
+        """
+        def f(m):
+            for p in m.parameters():
+                p.requires_grad = False
+            m.layer.weight.requires_grad = True
+        """,
+        "def f(x):\n    with torch.autocast('cuda'):\n        return x",
+        "class M:\n    def __init__(self, device):\n        self.device = device",
+        "class M:\n    def __init__(self, x):\n        self.w = nn.Parameter(torch.log(x))",
+        "class M:\n    def forward(self, x):\n        self.seen = x\n        return x",
+        """
+        class M:
+            def forward(self, x):
+                self.kept.append(x)
+                return sum(p.sum() for p in self.parameters())
+        """,
+    ],
+)
+def test_no_finding_begins_where_nobody_calls(text: str) -> None:
+    assert not read(dedent(text)).alone.begins
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return x + torch.ones(3)",
+        "def f(x): return torch.cat([x, torch.ones(3)])",
+        "def f(x):\n    total = torch.zeros(3)\n    total += x",
+        "def f(x): return g(x, torch.ones(3))",
+        "def f(x):\n    mask = torch.ones(3)\n    return x * torch.zeros_like(mask)",
+        "def f(x):\n    mask = torch.ones(3)\n    return x * torch.zeros(3, device=mask.device)",
+        "def f(x): return torch.ones(3)[x]",
+        "def f(x): return torch.arange(3).type(x.dtype) * x",
+        "def f(x): x.cpu()",
+        "def f(x): return torch.cat([torch.tensor([]), x])",
+        "def f(x):\n    def g():\n        return torch.ones(3)\n    return x * g()",
+        "class M:\n    def __init__(self):\n        self.table = torch.ones(3)",
+        "class M:\n    def __init__(self):\n        table = torch.ones(3)\n        self.rows = Rows(table * 2)",
+        "class M:\n    def mask(self): return torch.ones(3)\n    def forward(self, x): return x * self.mask()",
+        """
+        class M:
+            def forward(self, x):
+                seen = torch.ones(3)
+                self.register_buffer("seen", seen)
+                return x * self.seen
+        """,
+    ],
+)
+def test_tensors_on_the_cpu_may_meet_others(text: str) -> None:
+    assert read(dedent(text)).alone.meets
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return x[torch.arange(3)]",
+        "def f(x): return x[:, torch.arange(3)] + torch.arange(3).view(1, -1).to(x.device)",
+        "def f(x): return torch.arange(3)",
+        "def f(x): return x if x.shape == torch.ones(3).shape else x.cpu().numpy()",
+        "def f(x): x.copy_(torch.ones(3))",
+        "def f(x):\n    rows = torch.arange(3).long()\n    return x[rows] * len(rows)",
+        "def f(x):\n    for row in torch.arange(3):\n        x = x * row.item()",
+        "class M:\n    def __init__(self):\n        self.register_buffer('table', torch.ones(3) / 2)",
+        """
+        class M:
+            def __init__(self):
+                table = torch.ones(3)
+                self.w = nn.Parameter(torch.log(table))
+        """,
+        "class M:\n    def mask(self): return torch.ones(3)\n    def forward(self, x): return x",
+    ],
+)
+def test_tensors_on_the_cpu_meet_no_others(text: str) -> None:
+    assert not read(dedent(text)).alone.meets
+
+
+def test_a_class_inherits_what_it_asks_for() -> None:
+    base = read(
+        "class A:\n    def __init__(self):\n        self.a = x.cuda()\n        self.b, self.c = torch.ones(3), y.cpu()"
+    )
+    user = read("class B(A):\n    def forward(self, x): return self.a + x")
+    assert base.leaves_of(user.requests).strip() == "self.a = x.cuda()"
 
 
 @pytest.mark.parametrize("line", ["net.table = x", "self.net[0].table = x", "setattr(net, name, x)"])
