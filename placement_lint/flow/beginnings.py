@@ -212,10 +212,10 @@ class Said(Text):
             or self.changes_in_forward
         )
 
-    @cached_property
+    @property
     def alone(self) -> Alone:
         """The same where nobody calls it."""
-        return Alone(self)
+        return _alone(self)
 
     def part(self, code: str) -> Said:
         """What a part of it says."""
@@ -444,6 +444,12 @@ def _may_leave(line: str, requested: frozenset[str]) -> bool:
     """Whether a line of ``__init__`` that leaves something leaves one of these attributes, or nobody knows what."""
     assigned = _ASSIGNED.search(line)
     return bool(line) and (assigned is None or not requested.isdisjoint(attributes_of_self(line[: assigned.end()])))
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _alone(said: Said) -> Alone:
+    """Remembered here, for two that know each other would wait for the collector."""
+    return Alone(said)
 
 
 @lru_cache(_METHODS_REMEMBERED)
