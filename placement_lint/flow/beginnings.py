@@ -112,7 +112,7 @@ _ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
 # Of how many letters the texts are that are remembered, of how many words what they begin, and of how many methods what
 # they leave.
-_LETTERS = 1_500_000
+_LETTERS = 900_000
 _WORDS_REMEMBERED = 32_768
 _METHODS_REMEMBERED = 256
 # How far back a list is read that is multiplied.
