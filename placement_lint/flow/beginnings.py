@@ -395,7 +395,7 @@ class Said(Text):
         """The attributes of which a forward makes use."""
         return {name for each in self.reached_from(FORWARDS) for name in attributes_of_self(each)}
 
-    @property
+    @cached_property
     def asks_plain_container(self) -> bool:
         """Whether a forward makes use of a list or dict of more than numbers, be it that it is filled later."""
         kept = [(f"self.{each[1]}", each) for each in _KEPT_CONTAINER.finditer(self.code) if self._is_asked(each[1])]
