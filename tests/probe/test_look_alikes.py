@@ -121,6 +121,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "written_into": {"device": "that of the input"},
         "item_of_arguments": {"device": "that of the input"},
         "lengths": {"home": "cpu"},
+        "meets_nothing": "its tensors on the CPU meet no other",
         "moved_to_the_cpu": {"home": "cpu"},
         "shape_as_tensor": {"operation": "cat", "home": "cpu"},
         "traced": "only a trace comes by it, and none is taken",
@@ -306,6 +307,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "operand-not-moved": {
         "activation_of_unknown": {"stray": "cuda"},
         "default_tensor_type": {"stray": "cuda"},
+        "each_try": {"stray": "cuda"},
         "held_by_unknown": {"stray": "cuda"},
         "moved_in_place": {"stray": "cuda"},
         "option_device": {"stray": "cuda"},
@@ -632,6 +634,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "imported": {"visible": "1", "device": "cuda:0"},
     },
     "wrapped-twice": {
+        "each_try_anew": {"already": ""},
         "first_epoch_only": REPAIRED,
         "fresh_model": {"already": ""},
         "guards": {"already": ""},
