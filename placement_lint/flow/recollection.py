@@ -202,8 +202,14 @@ class _Kept:
             and self.before.is_now(machine, self.seen, likeness)
             and (machine.project is None or machine.project.around.are_as_before(self.files))
             and (not self.left.imported or likeness.same(self.before.imported, _imported(machine)))
+            and self._knows_the_same_modules(machine)
             and _sees_the_same(machine, self.seen, likeness)
         )
+
+    def _knows_the_same_modules(self, machine: Machine) -> bool:
+        """Whether the modules of other files that there were then are the same now: what it left may be of one."""
+        project = machine.project
+        return project is None or self.before.imported["modules"].items() <= project.modules.items()
 
 
 @dataclass
