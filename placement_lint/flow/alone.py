@@ -33,7 +33,8 @@ INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weigh
 _NEEDS_MORE = re.compile(r"^(?:[xnh]pu|autocast\w*|custom_fwd|(?:is_)?model_parallel|parallelize)$", re.IGNORECASE)
 # isinstance(net, DataParallel), torch.distributed.is_initialized(), import torch.distributed.fsdp
 _ASKED_OR_IMPORTED = re.compile(
-    r"\bisinstance\([^()]*\)|\btorch\.distributed\.is_\w+|\n[ \t]*(?:import|from)[ \t](?![^\n]* as )[^\n;]*"
+    rf"{at_word('isinstance')}\([^()]*\)|{at_word('torch')}\.distributed\.is_\w+"
+    r"|\n[ \t]*(?:import|from)[ \t](?![^\n]* as )[^\n;]*"
 )
 # Words that begin something as they do in what is called, and those that do so where they are said in another way.
 _AS_ELSEWHERE = ("to_empty", "gpu", "dist", "environ", "optim", "save", "load_state_dict")
@@ -68,8 +69,8 @@ _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
 # x.device != torch.device("meta"); not those that a loop goes through
 TEXT = r"['\"][\w:]*['\"]"
 _COMPARED = re.compile(
-    rf"""(?P<loop>\bfor\b[^\n:=]{{1,80}}?\bin\b)
-        |(?:[=!]=|\bin)\s*
+    rf"""(?P<loop>{at_word("for")}\b[^\n:=]{{1,80}}?\bin\b)
+        |(?:[=!]=|{at_word("in")})\s*
             (?:{TEXT}|torch\.device\(\s*{TEXT}\s*\)|[\[({{]\s*{TEXT}(?:\s*,\s*{TEXT})*\s*,?\s*[\])}}])
         |{TEXT}\s*(?:[=!]=|(?:\bnot\s+)?\bin\b)""",
     re.VERBOSE,
@@ -78,7 +79,7 @@ _COMPARED = re.compile(
 # --- what is frozen ------------------------------------------------------------------------------------------------
 
 # weight.requires_grad = False, and where this is said of anything
-_FREEZES = re.compile(r"(\w+)(?:\[[^\[\]\n]*\])?\.requires_grad\s*=(?!=)")
+_FREEZES = re.compile(r"\b(\w+)\b(?:\[[^\[\]\n]*\])?\.requires_grad\s*=(?!=)")
 _FREEZES_ANY = re.compile(r"\.requires_grad\s*=(?!=)")
 # for name, weight in net.named_parameters(): …
 _PARAMETERS_IN_TURN = re.compile(r"\bfor\s+([\w\s,()]{1,80}?)\s+in\b(?:(?!\bin\b)[^\n]){0,200}?parameters\(")

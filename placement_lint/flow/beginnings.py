@@ -110,11 +110,12 @@ _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
 _KEPT_TENSOR = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
 _ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
-# Of how many letters the texts are that are remembered, of how many words what they begin, and of how many methods what
-# they leave.
+# Of how many letters the texts are that are remembered, of how many words what they begin, of how many methods what they
+# leave, and of how many definitions what begins where nobody calls them.
 _LETTERS = 900_000
 _WORDS_REMEMBERED = 32_768
-_METHODS_REMEMBERED = 256
+_METHODS_REMEMBERED = 2_048
+_DEFINITIONS_REMEMBERED = 256
 # How far back a list is read that is multiplied.
 _LONGEST_LIST = 1_000
 # How far before a call what it is an argument of is looked for.
@@ -122,7 +123,8 @@ _NEAR = 80
 
 # Containers that register what a list has, and lists that have one thing many times.
 _REGISTERING = {"Sequential", "ModuleList", "ParameterList"}
-_REPEATED = re.compile(r"\]\s*\*(?!\*)|(?<=[\w)\]])\s*\*\s*\[")
+_REPEATED = re.compile(r"\]\s*\*(?!\*)|\*\s*\[")
+_ENDS_VALUE = re.compile(r"[\w)\]]\s*\Z")
 _CALLED = re.compile(r"\b(\w+)\s*\(")
 # Functions that give numbers, and those that give what they were given.
 _NUMBERING = {
@@ -136,7 +138,7 @@ _ASSIGNED_CALL = re.compile(rf"\n\s*(\w+)\s*=(?! *(?:\w+\.)*(?:{_any_of(_NUMBERI
 
 # Attributes of other objects are looked after: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
 _OF_OTHERS = re.compile(r"\.(?<!\bself\.)\w+\s*=(?!=)")
-_TENDS = re.compile(r"\n[ \t]*(?:self\.\w+|(?!self\b)\w+)(?:\[[^\]\n]*\])?(?:\.\w+)*\.(\w+)\s*=(?!=)")
+_TENDS = re.compile(r"\n[ \t]*\b(?:self\.\w+|(?!self\b)\w+)\b(?:\[[^\]\n]*\])?(?:\.\w+)*\.(\w+)\s*=(?!=)")
 _SETS = re.compile(rf"{at_word('setattr')}\((?!self\b)")
 # In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
 # self.x.append(…); what it is set to is no constant
@@ -189,7 +191,7 @@ def read(text: str) -> Said:
 
 def _read(text: str) -> Said:
     code = _DEVICE_ASKED.sub(".is_cuda", without_prose(text))
-    while "() for " in code and (numbers := _NUMBERS.search(code)) is not None:
+    while ("item() for " in code or "tolist() for " in code) and (numbers := _NUMBERS.search(code)) is not None:
         code = code[: numbers.start()] + code[end_of(code, numbers) :]
     return Said(code)
 
@@ -264,10 +266,8 @@ class Said(Text):
     @cached_property
     def gives_tensors(self) -> bool:
         """Whether others may get tensors of a class that it made so: from its methods, or as an attribute."""
-        return self.makes_tensors and any(
-            name not in INITIALISERS or _KEPT_TENSOR.search(method) is not None
-            for name, method in self.methods.items()
-            if Said(method).makes_tensors
+        return any(
+            name not in INITIALISERS or _KEPT_TENSOR.search(method) is not None for name, method in self._makers.items()
         )
 
     @cached_property
@@ -284,9 +284,18 @@ class Said(Text):
     @cached_property
     def givers(self) -> set[str]:
         """The methods and attributes by which others may get tensors that a class made; its forward is none of them."""
-        makers = {name: method for name, method in self.methods.items() if Said(method).makes_tensors}
-        kept = {name for method in makers.values() for name in _KEPT_TENSOR.findall(method)}
-        return (makers.keys() - INITIALISERS - {*FORWARDS}) | kept
+        kept = {name for method in self._makers.values() for name in _KEPT_TENSOR.findall(method)}
+        return (self._makers.keys() - INITIALISERS - {*FORWARDS}) | kept
+
+    @cached_property
+    def _makers(self) -> dict[str, str]:
+        """The methods that make such tensors."""
+        factories = self.words & _FACTORIES
+        return {
+            name: method
+            for name, method in (self.methods.items() if self.makes_tensors else ())
+            if any(factory in method for factory in factories) and Said(method).makes_tensors
+        }
 
     @property
     def runs(self) -> bool:
@@ -346,8 +355,11 @@ class Said(Text):
 
     def _may_repeat_layers(self, times: re.Match[str]) -> bool:
         """Whether what a list has many times is a call, or was made by one."""
-        items = self._before(times.start()) if times[0].startswith("]") else self.inside(times)
-        return items is None or self._holds_made(items)
+        if times[0].startswith("]"):
+            items = self._before(times.start())
+            return items is None or self._holds_made(items)
+        before = self.code[max(0, times.start() - _NEAR) : times.start()]
+        return _ENDS_VALUE.search(before) is not None and self._holds_made(self.inside(times))
 
     def _keeps_made(self, container: re.Match[str]) -> bool:
         """Whether a list, dict or tuple, of which a match ends with the bracket, holds more than numbers."""
@@ -446,7 +458,7 @@ def _may_leave(line: str, requested: frozenset[str]) -> bool:
     return bool(line) and (assigned is None or not requested.isdisjoint(attributes_of_self(line[: assigned.end()])))
 
 
-@lru_cache(_METHODS_REMEMBERED)
+@lru_cache(_DEFINITIONS_REMEMBERED)
 def _alone(said: Said) -> Alone:
     """Remembered here, for two that know each other would wait for the collector."""
     return Alone(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 from placement_lint.source.scan import STRING_OR_COMMENT, words_of
@@ -14,8 +14,10 @@ from placement_lint.source.scan import STRING_OR_COMMENT, words_of
 _BRACKET = re.compile(r"[()\[\]{}]")
 _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 # With its decorators, as far as each of them stands in one line.
-_METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
+_METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?=[ad])(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 _PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
+# Of how many methods it is remembered what they ask for.
+_METHODS_REMEMBERED = 1_024
 
 Kind = TypeVar("Kind", bound="Text")
 
@@ -50,9 +52,10 @@ def _without(text: str, is_prose: Callable[[str], bool]) -> str:
     return "".join((*kept, text[end:]))
 
 
-def attributes_of_self(code: str) -> list[str]:
+@lru_cache(_METHODS_REMEMBERED)
+def attributes_of_self(code: str) -> tuple[str, ...]:
     """What it asks of ``self``."""
-    return _OWN.findall(code)
+    return tuple(_OWN.findall(code))
 
 
 def end_of(code: str, opened: re.Match[str]) -> int:
