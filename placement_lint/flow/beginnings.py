@@ -110,8 +110,8 @@ _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
 _KEPT_TENSOR = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
 _ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
-# Of how many letters the texts are that are remembered, of how many words what they begin, of how many methods what they
-# leave, and of how many definitions what begins where nobody calls them.
+# Of how many letters the texts are that are remembered, of how many words what they begin, of how many methods what
+# they leave, and of how many definitions what begins where nobody calls them.
 _LETTERS = 900_000
 _WORDS_REMEMBERED = 32_768
 _METHODS_REMEMBERED = 2_048

@@ -9,7 +9,6 @@ tensors on the CPU something is found only in a module, which may be on a GPU, o
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
 from functools import lru_cache
@@ -72,7 +71,7 @@ def _tended(names: frozenset[str]) -> Sought:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
     def is_sought(said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and (said.alone.begins or said.alone.meets) and said.may_be_tended(names)
+        return is_module and said.runs and said.may_be_tended(names) and (said.alone.begins or said.alone.meets)
 
     return is_sought
 
@@ -96,8 +95,9 @@ class Prospects:
         self._options = {name for name, values in self._here.items() if any(map(_is_options, values))}
         # a checkpoint is loaded wrongly by a program that chooses its device, or by one of several processes
         self._chooses = bool(machine.chosen) or ranks.joined(machine) is not None
-        # the names of the module by what is looked for, once it was
-        self._names: dict[Sought, Set[str]] = {}
+        # what functions of the module lead to, and which names are wanted, once somebody asked
+        self._reached: dict[str, Set[str]] = {}
+        self._wanted: dict[tuple[str, Sought], bool] = {}
 
     def promising(self, values: Many[Class | Function]) -> Many[Class | Function]:
         """What there is to look at of a definition: of a function, or of a class with its methods."""
@@ -184,10 +184,8 @@ class Prospects:
         return self._texts[node]
 
     def _uses(self, words: Set[str], sought: Sought) -> bool:
-        if sought not in self._names:
-            self._names[sought] = self._with_users({name for name in self._here if self._is_wanted(name, sought)})
-        used = words & self._names[sought]
-        return any(self._gives(name, words, sought) for name in used) or self._uses_one_of_elsewhere(words, sought)
+        used = (name for name in words & self._here.keys() if self._gives(name, words, sought))
+        return any(self._reaches(name, sought) for name in used) or self._uses_one_of_elsewhere(words, sought)
 
     def _gives(self, name: str, words: Set[str], sought: Sought) -> bool:
         """Whether a name stands for more than modules with tensors that none of these words asks for."""
@@ -207,22 +205,25 @@ class Prospects:
 
     # --- the names of the module ---------------------------------------------------------------------------
 
-    def _with_users(self, names: set[str]) -> set[str]:
-        """And all functions of the module that use them, be it through others."""
-        users = defaultdict[str, list[str]](list)
-        for name, values in self._here.items():
-            for value in values:
-                for word in self._said(value.node).words if isinstance(value, Function) else ():
-                    users[word].append(name)
-        waiting = list(names)
+    def _reaches(self, name: str, sought: Sought) -> bool:
+        """Whether it is wanted, or something that it uses as a function of the module, be it through others."""
+        if name not in self._reached:
+            self._reached[name] = self._reached_from(name)
+        return any(self._is_wanted(each, sought) for each in self._reached[name])
+
+    def _reached_from(self, name: str) -> Set[str]:
+        reached, waiting = {name}, [name]
         while waiting:
-            new = set(users.pop(waiting.pop(), ())) - names
-            names |= new
+            functions = (value for value in self._here[waiting.pop()] if isinstance(value, Function))
+            new = self._here.keys() & set[str]().union(*(self._said(each.node).words for each in functions)) - reached
+            reached |= new
             waiting.extend(new)
-        return names
+        return reached
 
     def _is_wanted(self, name: str, sought: Sought) -> bool:
-        return any(self._leads_to(value, sought) for value in self._here[name])
+        if (name, sought) not in self._wanted:
+            self._wanted[name, sought] = any(self._leads_to(value, sought) for value in self._here[name])
+        return self._wanted[name, sought]
 
     def _leads_to(self, value: Value, sought: Sought, depth: int = 0) -> bool:
         """Whether a finding may begin where a value of the module is used."""

@@ -36,7 +36,7 @@ def may_be_tended(names: frozenset[str]) -> Sought:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
     def is_sought(said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and (said.begins or said.is_of_cpu) and said.may_be_tended(names)
+        return is_module and said.runs and said.may_be_tended(names) and (said.begins or said.is_of_cpu)
 
     return is_sought
 
