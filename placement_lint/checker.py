@@ -39,7 +39,7 @@ Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
 """For a node that the program runs and its text lacks: the node of the text."""
 
 # How many other files' contents a run keeps at hand.
-_KEPT = 1024
+_KEPT = 2048
 
 # A file that names none of these holds no tensor, module or optimizer that the analysis could know.
 TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers")
