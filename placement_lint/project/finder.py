@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
@@ -233,7 +233,8 @@ class Place(NamedTuple):
         return folder if name == INIT else None
 
 
-Answers: TypeAlias = dict[Hashable, tuple[bool, Mapping[str, "Seen | None"]]]
+Answer = TypeVar("Answer")
+Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"]]]
 """What was answered of files, with all that was looked at for it."""
 
 
@@ -256,7 +257,7 @@ class Surroundings:
     _tops: dict[str, str] = field(default_factory=dict)
     _modules: dict[str, Place | None] = field(default_factory=dict)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
-    _asked: dict[Hashable, bool] = field(default_factory=dict)
+    _asked: dict[Hashable, Any] = field(default_factory=dict)
 
     def unit(self, path: str) -> Unit | None:
         seen = self._look_at(path)
@@ -293,7 +294,7 @@ class Surroundings:
                 yield unit
             place = self.submodule(place, below.pop(0)) if below else None
 
-    def answer(self, question: Hashable, ask: Callable[[Surroundings], bool]) -> bool:
+    def answer(self, question: Hashable, ask: Callable[[Surroundings], Answer]) -> Answer:
         """The answer to a question about other files: what is around this one does not count, nor who asks first."""
         if question not in self._asked:
             if question not in self.answers:
@@ -303,7 +304,8 @@ class Surroundings:
                 self.answers[question] = ask(around), around.looked_at
             self._asked[question], looked_at = self.answers[question]
             self.looked_at.update(looked_at)
-        return self._asked[question]
+        answer: Answer = self._asked[question]
+        return answer
 
     def are_as_before(self, looked_at: Mapping[str, Seen | None]) -> bool:
         """Whether all that was looked at then is now what it was."""

@@ -11,8 +11,8 @@ import builtins
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from placement_lint.project.index import Import, Lines, imported, walk
 from placement_lint.source.outline import bases_of, defines_class
@@ -94,8 +94,6 @@ class Relevance:
     """What is known of the definitions around one file."""
 
     surroundings: Surroundings
-    # where names lead to that do so whoever asks
-    _led: dict[tuple[Place, str | None], tuple[bool, Collection[Definition]]] = field(default_factory=dict)
 
     def matters(self, unit: Unit, lines: Lines) -> bool:
         """Whether the statement, or something that its names lead to, speaks of devices, tensors or processes."""
@@ -109,16 +107,10 @@ class Relevance:
         ``words`` are those of who uses it: what of a module they may be. What leads to a library for tensors, or to all
         that is below a package, is taken to be wanted.
         """
-        matters, definitions = self._led.get((place, name)) or self._lead(place, name, words)
-        return matters or any(self._is_wanted(definition, wanted) for definition in definitions)
-
-    def _lead(self, place: Place, name: str | None, words: frozenset[str]) -> tuple[bool, Collection[Definition]]:
-        """Whether a name leads to a library that matters, and else to which statements."""
-        search = _Search(self.surroundings)
-        led = search.leads_from(place, name, Mentions(False, attributes=words)), search.definitions
-        if not search.asks_module:
-            self._led[place, name] = led
-        return led
+        led = self.surroundings.answer(("leads", place, name), lambda around: _lead(around, place, name, frozenset()))
+        if led.by_words:
+            led = _lead(self.surroundings, place, name, words)
+        return led.matters or any(self._is_wanted(definition, wanted) for definition in led.definitions)
 
     def stars_lead_to(self, places: Iterable[Place], words: frozenset[str], wanted: Wanted) -> bool:
         """The same of those words that are names which ``from module import *`` brings from modules."""
@@ -143,6 +135,20 @@ class Relevance:
     def _is_wanted(self, definition: Definition, wanted: Wanted) -> bool:
         """Whether it is, or uses what is, where it is not known by its own text."""
         return self.surroundings.answer((wanted, definition), lambda around: _Search(around).meets(wanted, definition))
+
+
+class _Led(NamedTuple):
+    """Whether a name leads to a library that matters, and else to which statements; ``by_words`` of who uses it."""
+
+    matters: bool
+    definitions: Collection[Definition]
+    by_words: bool
+
+
+def _lead(surroundings: Surroundings, place: Place, name: str | None, words: frozenset[str]) -> _Led:
+    search = _Search(surroundings)
+    matters = search.leads_from(place, name, Mentions(False, attributes=words))
+    return _Led(matters, search.definitions, search.asks_module)
 
 
 def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place, Unit]:
