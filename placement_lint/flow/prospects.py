@@ -91,6 +91,7 @@ class Prospects:
             options = [option for _, option in alternatives(value)] if value is not None else []
             self._here[name] = [option for option in options if not isinstance(option, (Imported, Pending))]
             self._elsewhere[name] = [option for option in options if isinstance(option, (Imported, Pending))]
+        self._gathers = bool(machine.stars.get(frame))
         self._has_lengths = any(self._said(machine.definition(cls)).packs for cls in machine.classes)
         self._options = {name for name, values in self._here.items() if any(map(_is_options, values))}
         # a checkpoint is loaded wrongly by a program that chooses its device, or by one of several processes
@@ -174,9 +175,15 @@ class Prospects:
     def _promising_methods(self, said: Said, cls: Class | Function, methods: Many[Class | Function]) -> Many[Function]:
         """All, unless nothing is begun before they run: what others do of them makes no difference then."""
         known = [method for method in methods if isinstance(method, Function)]
-        if said.alone.leaves_in_forward or self._makes_modules(said) or self._promises(Said(said.before_methods), cls):
+        later = [method for method in known if method.name != "__init__"]
+        if (
+            len(later) < 2
+            or said.alone.leaves_in_forward
+            or self._makes_modules(said)
+            or self._promises(Said(said.before_methods), cls)
+        ):
             return known
-        return [each for each in known if self._promises(Said(said.run_by(each.name)), cls)] or known
+        return [each for each in later if self._promises(Said(said.run_by(each.name)), cls)] or known
 
     def _said(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Said:
         if node not in self._texts:
@@ -201,7 +208,7 @@ class Prospects:
         imported = (value for name in words & self._elsewhere.keys() for value in self._elsewhere[name])
         if any(imports.leads_to(self.machine, value, words, in_statement(sought)) for value in imported):
             return True
-        return imports.stars_lead_to(self.machine, words - self._here.keys(), in_statement(sought))
+        return self._gathers and imports.stars_lead_to(self.machine, words - self._here.keys(), in_statement(sought))
 
     # --- the names of the module ---------------------------------------------------------------------------
 

@@ -158,7 +158,9 @@ def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
 
 
 # In code without the contents of strings, wherever a statement can begin: after a newline, or one of these signs.
-_IMPORT = re.compile(r"[\n;:][ \t]*((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))")
+_IMPORT = re.compile(
+    r"[\n;:][ \t]*(?=[fi])((?:from\b(?:[.\w \t]|\\\n)+\b)?import\b[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))"
+)
 
 
 def without_imports(code: str) -> str:

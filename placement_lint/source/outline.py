@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from placement_lint.source.scan import STRING_OR_COMMENT, words_of
+from placement_lint.source.scan import STRING_OR_COMMENT, split_lines, words_of
 
-# What is written in the first column begins a statement, or goes on with one.
-_START = re.compile(r"^[^\s)\]}]", re.MULTILINE)
+# What is written in the first column, after a newline, begins a statement, or goes on with one.
+_START = re.compile(r"\n[^\s)\]}]")
 _GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
 _DEFINITION = re.compile(r"^(?P<kind>(?:async[ \t]+)?def|class)[ \t]+(?P<name>\w+)", re.MULTILINE)
 _CLASS = re.compile(r"^class\b", re.MULTILINE)
@@ -57,12 +57,12 @@ class Outline:
 
 def outlined(text: str) -> Outline:
     """The outline of a text; one that Python cannot parse may have any."""
-    # A form feed at the beginning of a line is no indentation.
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
-    lines = text.split("\n")
+    lines = split_lines(text)
+    if "\f" in text:  # at the beginning of a line it is no indentation
+        lines = [line.replace("\f", "") for line in lines]
     definitions: dict[int, Definition] = {}
     rest: list[str] = []
-    whole = code_of(text)
+    whole = code_of("\n".join(lines))
     for first, code in _statements(whole):
         last = first + code.rstrip().count("\n")
         found = _DEFINITION.search(code)
@@ -108,7 +108,7 @@ def _emptied(found: re.Match[str]) -> str:
 
 def _statements(code: str) -> Iterator[tuple[int, str]]:
     """The statements of the top level, each from its first line on to the next one."""
-    bounds = [*(found.start() for found in _START.finditer(code)), len(code)]
+    bounds = [*(found.start() for found in _START.finditer(f"\n{code}")), len(code)]
     begin, depth = bounds[0], 0
     line = 1 + code.count("\n", 0, begin)
     for start, end in pairwise(bounds):
