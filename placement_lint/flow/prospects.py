@@ -96,7 +96,7 @@ class Prospects:
         self._options = {name for name, values in self._here.items() if any(map(_is_options, values))}
         # a checkpoint is loaded wrongly by a program that chooses its device, or by one of several processes
         self._chooses = bool(machine.chosen) or ranks.joined(machine) is not None
-        # what functions of the module lead to, and which names are wanted, once somebody asked
+        # to which others each name of the module leads, and whether it is wanted, once somebody asked
         self._reached: dict[str, Set[str]] = {}
         self._wanted: dict[tuple[str, Sought], bool] = {}
 

@@ -138,7 +138,10 @@ class Relevance:
 
 
 class _Led(NamedTuple):
-    """Whether a name leads to a library that matters, and else to which statements; ``by_words`` of who uses it."""
+    """Whether a name leads to a library that matters, and else to which statements.
+
+    ``by_words`` if that hangs on the words of who uses the name.
+    """
 
     matters: bool
     definitions: Collection[Definition]
