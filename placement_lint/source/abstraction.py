@@ -383,16 +383,22 @@ _EXPRESSIONS: dict[type[ast.AST], Callable[[Layout, Any], cst.CSTNode]] = {
 # --- definitions ---------------------------------------------------------------------------------------------------
 
 _PARAMETERS = maker(cst.Parameters, "params", "star_arg", "kwonly_params", "star_kwarg", "posonly_params")
-_PARAMETER = maker(cst.Param, "name", "annotation", "default", "star")
+_PARAMETER = maker(
+    cst.Param,
+    "name",
+    "default",
+    "star",
+    annotation=lambda layout, node: _annotation(layout, node.annotation),
+)
 _ANNOTATION = maker(cst.Annotation, "annotation")
 _BARE_STAR = cst.ParamStar()
 _FUNCTION = maker(
     cst.FunctionDef,
     "name",
-    "params",
     "decorators",
-    "returns",
     "asynchronous",
+    params=lambda layout, node: _parameters(layout, node.args),
+    returns=lambda layout, node: _annotation(layout, node.returns),
     body=lambda layout, node: _block(layout, layout.body_of(node)),
 )
 _CLASS = maker(cst.ClassDef, "name", "body", "bases", "keywords", "decorators")
@@ -422,8 +428,7 @@ def _parameters(layout: Layout, given: ast.arguments) -> cst.Parameters:
 
 
 def _parameter(layout: Layout, node: ast.arg, default: ast.expr | None, star: str = "") -> cst.Param:
-    annotation = _annotation(layout, node.annotation)
-    return _PARAMETER(layout, node, _NAME(layout, node, node.arg), annotation, _optional(layout, default), star)
+    return _PARAMETER(layout, node, _NAME(layout, node, node.arg), _optional(layout, default), star)
 
 
 def _annotation(layout: Layout, node: ast.expr | None) -> cst.Annotation | None:
@@ -436,9 +441,7 @@ def _function(layout: Layout, node: ast.FunctionDef | ast.AsyncFunctionDef) -> c
         layout,
         node,
         _NAME(layout, node, node.name),
-        _parameters(layout, node.args),
         _decorators(layout, node.decorator_list),
-        _annotation(layout, node.returns),
         _asynchronous(isinstance(node, ast.AsyncFunctionDef)),
     )
 
