@@ -181,12 +181,12 @@ def _always_begins(word: str) -> bool:
     return _BEGINS.search(word) is not None
 
 
-_texts = Shelf[str, "Said"](_LETTERS)
+_texts = Shelf[str, "Said"](_LETTERS, lambda said: len(said.code))
 
 
 def read(text: str) -> Said:
     """What a text says. Most of an editor's text is what it was a keystroke ago."""
-    return _texts.get(text, len(text), lambda: _read(text))
+    return _texts.get(text, lambda: _read(text))
 
 
 def _read(text: str) -> Said:

@@ -41,8 +41,8 @@ _QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
 _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
-# How many files a process keeps, and of how many letters the statements are that it keeps parsed: twenty bytes each.
-_UNITS, _LETTERS = 2048, 800_000
+# How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
+_UNITS, _LETTERS = 2048, 400_000
 # How many answers are kept: each keeps the file that it is about.
 _ANSWERS = 2048
 
@@ -137,8 +137,7 @@ class Unit:
 
     def statement(self, lines: Lines) -> Statement:
         """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
-        part = self._part(lines)
-        return _statements.get((self, lines), part.stop - part.start, lambda: self._parsed(lines))
+        return _statements.get((self, lines), lambda: self._parsed(lines))
 
     def _parsed(self, lines: Lines) -> Statement:
         return Statement(self, lines, read(self.source(lines), sparing=True))
@@ -159,6 +158,12 @@ class Statement:
     unit: Unit
     lines: Lines
     tree: cst.Module
+
+    @property
+    def letters(self) -> int:
+        """Of how many letters there are nodes in its tree: what is in functions is not kept."""
+        layout = getattr(self.tree, "layout", None)
+        return layout.letters if layout is not None else len(self.tree.code)
 
     @cached_property
     def owners(self) -> dict[cst.CSTNode, Owner]:
@@ -207,7 +212,7 @@ def _seen(path: str, data: bytes) -> Seen:
     return Seen(digest(data), Unit(path, data if content == data else content))
 
 
-_statements = Shelf[tuple[Unit, Lines], Statement](_LETTERS)
+_statements = Shelf[tuple[Unit, Lines], Statement](_LETTERS, lambda statement: statement.letters)
 
 
 def forget() -> None:

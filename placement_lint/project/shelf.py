@@ -11,18 +11,20 @@ Thing = TypeVar("Thing")
 
 
 class Shelf(Generic[Key, Thing]):
-    """Has room for what was made of so many letters: what was not asked for the longest goes first."""
+    """Has room for so many letters, of which each thing has some: what was not asked for the longest goes first."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, letters: Callable[[Thing], int]) -> None:
         self._room = room
+        self._letters = letters
         self._things: OrderedDict[Key, tuple[Thing, int]] = OrderedDict()
 
-    def get(self, key: Key, letters: int, make: Callable[[], Thing]) -> Thing:
-        """The thing of that key; if it is not here, it is made of so many letters."""
+    def get(self, key: Key, make: Callable[[], Thing]) -> Thing:
+        """The thing of that key; if it is not here, it is made."""
         if key in self._things:
             self._things.move_to_end(key)
             return self._things[key][0]
         thing = make()
+        letters = self._letters(thing)
         self._things[key] = (thing, letters)
         self._room -= letters
         while self._room < 0 and len(self._things) > 1:
