@@ -136,7 +136,9 @@ class Prospects:
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
         sought = self._sought(said, is_module)
-        return self._uses(others, sought) or (bool(said.tended) and self._uses(others, _tended(said.tended)))
+        if self._uses(others, sought) and self._uses(others & said.used, sought):
+            return True
+        return bool(said.tended) and self._uses(others, _tended(said.tended))
 
     def _has_options(self, said: Said) -> bool:
         """Whether it knows the options of the command line, which may name devices."""
