@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from placement_lint.flow import meetings
-from placement_lint.flow.texts import at_word, outline
+from placement_lint.flow.texts import at_word, end_of, outline
 from placement_lint.flow.vocabulary import CONTAINERS, GRAD_FLAGS, PARAMETER_CONTAINERS, PARAMETRIC_LAYERS
 from placement_lint.source.scan import words_of
 
@@ -63,6 +63,7 @@ _KEEPS_DEVICE = re.compile(
 # x.device == "cuda", x.device is not torch.device("cuda"), x.device != device, and not x.device != y.device
 _DEVICE_COMPARED = re.compile(r"\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)(?!\s*[\w.\[\]]+\.device\b)")
 _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
+_GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b")
 
 # Texts with which something is only compared: kind == "cuda", kind in ("cpu", "mps"), "cuda" in kind,
 # x.device != torch.device("meta"); not those that a loop goes through
@@ -132,6 +133,12 @@ _MAKES_LAYER = re.compile(rf"{at_word('setattr')}\(|{at_word('nn')}\.(?:{'|'.joi
 _ASKED_FOR = re.compile(r"\.(\w+)")
 _RUNS_ITSELF = re.compile(rf"{at_word('self')}\(")
 _RUNS_OWN = re.compile(rf"{at_word('self')}\.(\w+)\(")
+# self.layer, self; x = super().forward(x), which is no statement of its own
+_OF_SELF = re.compile(rf"{at_word('self')}\b(?:\.(\w+))?")
+_OF_BASE = re.compile(r"\S[ \t]*\bsuper\(")
+# What of a module is nowhere.
+_NOWHERE = {"config", "dtype", "training"}
+_HEADER = re.compile(r"\bdef[ \t]+\w+\(")
 _IS_FUNCTION = re.compile(r"\s*\n(?:@.*\n)*(?:async )?def\b")
 _FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
 
@@ -303,14 +310,23 @@ class Alone:
     @cached_property
     def meets(self) -> bool:
         """Whether a tensor that it makes on the CPU may meet others in it."""
-        return self.said.is_of_cpu and self._lets_meet(is_given=False)
+        return self.said.is_of_cpu and self._lets_meet(self._making, is_given=False)
+
+    def meets_on_gpu(self, is_module: bool) -> bool:
+        """Whether it may meet one on a GPU: where it knows of any, or in a module, which may be there."""
+        return self.meets if self.said.knows_of_gpu or self.said.has("cuda") else is_module and self._meets_module
+
+    @cached_property
+    def _meets_module(self) -> bool:
+        making = [name for name in self._making if name not in self.said.run_later or name in self._beside_module]
+        return self.said.is_of_cpu and self._lets_meet(making, is_given=False)
 
     @cached_property
     def gives_or_meets(self) -> bool:
         """Whether it may so where somebody uses it, or there."""
-        return self.said.is_of_cpu and self._lets_meet(is_given=True)
+        return self.said.is_of_cpu and self._lets_meet(self._making, is_given=True)
 
-    def _lets_meet(self, *, is_given: bool) -> bool:
+    def _lets_meet(self, methods: Iterable[str], *, is_given: bool) -> bool:
         if _IS_FUNCTION.match(self.code) is not None:
             return meetings.may_meet(self.code, in_init=False, is_given=is_given)
         first = _FIRST_METHOD.search(self.code)
@@ -318,19 +334,43 @@ class Alone:
             return True
         asked = {*_ASKED_FOR.findall(self.code), *(FORWARDS if _RUNS_ITSELF.search(self.code) is not None else ())}
         return any(
-            meetings.may_meet(method, in_init=in_init, is_given=is_given or name in asked or name.startswith("__"))
-            for name, method, in_init in self._making
+            meetings.may_meet(
+                self.said.methods[name],
+                in_init=name not in self.said.run_later,
+                is_given=is_given or name in asked or name.startswith("__"),
+            )
+            for name in methods
         )
 
-    @property
-    def _making(self) -> Iterator[tuple[str, str, bool]]:
-        """The methods that make tensors on the CPU, and whether only ``__init__`` runs them."""
-        methods = self.said.methods
-        built = self.said.reached_from(("__init__",))
-        later = self.said.reached_from([name for name, method in methods.items() if method not in built])
-        for name, method in methods.items():
-            if self.said.part(method).is_of_cpu:
-                yield name, method, method in built and method not in later
+    @cached_property
+    def _making(self) -> list[str]:
+        """The methods that make tensors on the CPU."""
+        return [name for name, method in self.said.methods.items() if self.said.part(method).is_of_cpu]
+
+    @cached_property
+    def _beside_module(self) -> set[str]:
+        """The methods that may come to have something that is where the module is, or they say: not only ``__init__``.
+
+        That is an input of a forward, a part of the module, or what one of the others gives or is given. All else is
+        on the CPU, or nobody knows where; and to whom a method gives a tensor, that is looked at by itself.
+        """
+        waiting = {name: set(words_of(method)) for name, method in self.said.run_later.items()}
+        new = {name for name in waiting if name in FORWARDS or self._takes_part(name)}
+        found = set[str]()
+        while new:
+            said = set[str]().union(*(waiting.pop(name) for name in new))
+            found |= new
+            new = {name for name, words in waiting.items() if name in said or not words.isdisjoint(new)}
+        return found
+
+    def _takes_part(self, name: str) -> bool:
+        """Whether a method asks its module for a part, or says where something is to be."""
+        method = self.said.part(self.said.methods[name])
+        header = _HEADER.search(method.code)
+        body = method.code[end_of(method.code, header) :] if header is not None else method.code
+        parts = {*_OF_SELF.findall(body)} - _NOWHERE - self.said.methods.keys()
+        says = method.places or any(method.begins_where("to")) or _GPU_NAMED.search(method.code) is not None
+        return bool(parts) or _OF_BASE.search(body) is not None or says
 
 
 def _leaves_what_it_reads(code: str) -> bool:

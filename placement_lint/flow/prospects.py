@@ -72,7 +72,7 @@ def _tended(names: frozenset[str]) -> Sought:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
     def is_sought(said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and (said.alone.begins or said.alone.meets) and said.may_be_tended(names)
+        return is_module and said.runs and (said.alone.begins or said.alone.meets_on_gpu(is_module)) and said.may_be_tended(names)
 
     return is_sought
 
@@ -122,15 +122,14 @@ class Prospects:
         """What a definition says, and a class inherits."""
         said = self._said(value.node if isinstance(value, Function) else self.machine.definition(value))
         bases = [self._said(self.machine.definition(base)) for base in _bases(value)]
-        requested = _requested(said, bases)
-        inherited = [base.leaves_of(requested) for base in bases]
+        requested, later = _requested(said.requests, bases), _requested(said.requests_later, bases)
+        inherited = [base.leaves_of(requested, later) for base in bases]
         return Said("\n".join((*inherited, said.code))) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:
         """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
         is_module = isinstance(value, Class) and value.module
-        may_be_on_gpu = is_module or said.knows_of_gpu or said.has("cuda")
-        if said.alone.begins or (may_be_on_gpu and said.alone.meets) or (said.begins and self._has_options(said)):
+        if said.alone.begins or said.alone.meets_on_gpu(is_module) or (said.begins and self._has_options(said)):
             return True
         if (said.alone.loads and self._chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
             return True
@@ -176,7 +175,7 @@ class Prospects:
     def _promising_methods(self, said: Said, cls: Class | Function, methods: Many[Class | Function]) -> Many[Function]:
         """All, unless nothing is begun before they run: what others do of them makes no difference then."""
         known = [method for method in methods if isinstance(method, Function)]
-        if said.alone.leaves_in_forward or self._makes_modules(said) or self._promises(Said(said.before_methods), cls):
+        if (said.runs and said.asks_plain_container) or self._promises(Said(said.before_methods), cls):
             return known
         return [each for each in known if self._promises(Said(said.run_by(each.name)), cls)] or known
 
@@ -249,9 +248,9 @@ def _is_options(value: Value) -> bool:
     return isinstance(value, Symbol) and any(f"{name}(" in value.text for name in _PARSING)
 
 
-def _requested(said: Said, bases: Many[Said]) -> frozenset[str]:
-    """What a class asks of those that it derives from: itself, and by what it runs of them."""
-    requested = set(said.requests)
+def _requested(names: frozenset[str], bases: Many[Said]) -> frozenset[str]:
+    """What a class that asks for these names asks of those that it derives from, be it by what it runs of them."""
+    requested = set(names)
     waiting = [*requested]
     while waiting:
         name = waiting.pop()

@@ -161,6 +161,13 @@ class Text:
                 waiting += attributes_of_self(self.methods[name])
         return reached.values()
 
+    @cached_property
+    def run_later(self) -> dict[str, str]:
+        """The methods that not only ``__init__`` runs, with their texts."""
+        built = self.reached_from(("__init__",))
+        later = self.reached_from([name for name, method in self.methods.items() if method not in built])
+        return {name: method for name, method in self.methods.items() if method in later or method not in built}
+
     def run_by(self, method: str) -> str:
         """What runs when a method is called."""
         return "\n".join(self.reached_from((method,)))
