@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -60,10 +60,21 @@ _BOUND = re.compile(r"\bpartial\([^()]*[,=]\s*self\.")
 _KEEPS_DEVICE = re.compile(
     rf"{at_word('self')}\.(?:device\s*=(?!=)(?![ \t]*\w+[ \t]*$)|\w+\s*=(?!=).{{0,120}}?\.device\b)", re.MULTILINE
 )
+# A number that may be that of a GPU: run(0), tools.run(net, 1), and not range(3); self.run(0), gpu = 0, for n in (0, 1)
+_NUMBER_GIVEN = r"\((?:[^()]*,\s*)?\d\s*[,)]"
+_GIVEN_NUMBER = re.compile(
+    rf"""(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)
+        ([a-z_][\w.]*){_NUMBER_GIVEN}""",
+    re.VERBOSE,
+)
+_GPU_NUMBERED = re.compile(
+    rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}|\b(?:device|gpu|rank)\w*\s*=\s*\d|\bin\s*[\[(]\s*\d"
+)
 # x.device == "cuda", x.device is not torch.device("cuda"), x.device != device, and not x.device != y.device
 _DEVICE_COMPARED = re.compile(r"\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)(?!\s*[\w.\[\]]+\.device\b)")
 _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
-_GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b")
+# "cuda:1", and DEVICE, as modules name what is such a text
+_GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b|\b[A-Z\d_]*(?:GPU|DEVICE)(?![a-z])")
 
 # Texts with which something is only compared: kind == "cuda", kind in ("cpu", "mps"), "cuda" in kind,
 # x.device != torch.device("meta"); not those that a loop goes through
@@ -136,8 +147,8 @@ _RUNS_OWN = re.compile(rf"{at_word('self')}\.(\w+)\(")
 # self.layer, self; x = super().forward(x), which is no statement of its own
 _OF_SELF = re.compile(rf"{at_word('self')}\b(?:\.(\w+))?")
 _OF_BASE = re.compile(r"\S[ \t]*\bsuper\(")
-# What of a module is nowhere.
-_NOWHERE = {"config", "dtype", "training"}
+# What of a module is nowhere: self.config, self.num_heads, self.patch_size
+_NOWHERE = re.compile(rf"config|dtype|training|{meetings.NUMBERS.pattern}")
 _HEADER = re.compile(r"\bdef[ \t]+\w+\(")
 _IS_FUNCTION = re.compile(r"\s*\n(?:@.*\n)*(?:async )?def\b")
 _FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
@@ -215,6 +226,16 @@ class Alone:
     def tells_places(self) -> bool:
         """Whether it moves something, or makes it, where it is told."""
         return self.said.places or bool(self.moves)
+
+    @property
+    def names_gpu(self) -> bool:
+        """Whether it may say, by a name or number, where something is to be."""
+        return _GPU_NAMED.search(self.code) is not None or _GPU_NUMBERED.search(self.code) is not None
+
+    @property
+    def given_numbers(self) -> set[str]:
+        """The words of what it hands a number, which may be that of a GPU."""
+        return {word for function in _GIVEN_NUMBER.findall(self.code) for word in words_of(function)}
 
     @cached_property
     def targets(self) -> set[str]:
@@ -368,9 +389,9 @@ class Alone:
         method = self.said.part(self.said.methods[name])
         header = _HEADER.search(method.code)
         body = method.code[end_of(method.code, header) :] if header is not None else method.code
-        parts = {*_OF_SELF.findall(body)} - _NOWHERE - self.said.methods.keys()
+        parts = {name for name in _OF_SELF.findall(body) if _NOWHERE.fullmatch(name) is None}
         says = method.places or any(method.begins_where("to")) or _GPU_NAMED.search(method.code) is not None
-        return bool(parts) or _OF_BASE.search(body) is not None or says
+        return not parts <= self.said.methods.keys() or _OF_BASE.search(body) is not None or says
 
 
 def _leaves_what_it_reads(code: str) -> bool:

@@ -8,7 +8,6 @@ tensors on the CPU something is found only in a module, which may be on a GPU, o
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
@@ -33,13 +32,6 @@ from placement_lint.source.wording import lines_of
 _DEEPEST = 3
 # What gives the options of the command line.
 _PARSING = ("parse_args", "parse_known_args")
-# A number that may be that of a GPU: run(0), run(net, 1), run(net, device=0); not range(3), x.view(1, 2)
-_HANDS_INDEX = re.compile(
-    r"""(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)
-        [a-z_]\w*\((?:[^()]*,\s*)?\d\s*[,)]
-        |\b(?:device|gpu|rank)\w*\s*=\s*\d""",
-    re.VERBOSE,
-)
 
 
 def uncalled(said: Said, is_module: bool) -> bool:
@@ -47,13 +39,18 @@ def uncalled(said: Said, is_module: bool) -> bool:
     return begins(said, is_module) if is_module else said.alone.begins
 
 
+def beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU: it may give others that are on a GPU."""
+    return uncalled(said, is_module) or (not is_module and said.alone.names_gpu)
+
+
 def told_device(said: Said, is_module: bool) -> bool:
-    """The same where it may be handed the number of a GPU."""
+    """The same where it may be told a GPU by a name or number."""
     return uncalled(said, is_module) or (not is_module and said.is_of_cpu and said.alone.tells_places)
 
 
-def beside_tensors(said: Said, is_module: bool) -> bool:
-    """The same where there are tensors on the CPU."""
+def told_device_beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where both is so."""
     return uncalled(said, is_module) or (not is_module and said.alone.tells_places)
 
 
@@ -72,7 +69,12 @@ def _tended(names: frozenset[str]) -> Sought:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
     def is_sought(said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and (said.alone.begins or said.alone.meets_on_gpu(is_module)) and said.may_be_tended(names)
+        return (
+            is_module
+            and said.runs
+            and (said.alone.begins or said.alone.meets_on_gpu(is_module))
+            and said.may_be_tended(names)
+        )
 
     return is_sought
 
@@ -134,8 +136,7 @@ class Prospects:
         if (said.alone.loads and self._chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
-        sought = self._sought(said, is_module)
-        if self._uses(others, sought) and self._uses(others & said.used, sought):
+        if any(self._comes_upon(said, words & others, sought) for words, sought in self._sought(said, is_module)):
             return True
         return bool(said.tended) and self._uses(others, _tended(said.tended))
 
@@ -143,15 +144,16 @@ class Prospects:
         """Whether it knows the options of the command line, which may name devices."""
         return said.has(*_PARSING) or not self._options.isdisjoint(said.words)
 
-    def _sought(self, said: Said, is_module: bool) -> Sought:
-        """With what a finding may begin in what it uses."""
+    def _sought(self, said: Said, is_module: bool) -> Iterator[tuple[Set[str], Sought]]:
+        """With what a finding may begin in what it uses, and by which words."""
         if self._has_options(said):
-            return begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
-        if is_module:
-            return in_module if said.alone.runs_parts_aside else in_forward
-        if said.alone.meets:
-            return beside_tensors
-        return told_device if _HANDS_INDEX.search(said.code) is not None else uncalled
+            yield said.words, begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
+        elif is_module:
+            yield said.words, in_module if said.alone.runs_parts_aside else in_forward
+        else:
+            of_gpu = told_device_beside_tensors if said.alone.meets else told_device
+            yield said.words if said.alone.names_gpu else said.alone.given_numbers, of_gpu
+            yield said.words, beside_tensors if said.alone.meets else uncalled
 
     def _moves_where_module_says(self, said: Said) -> bool:
         """Whether it tells where to move something by a name of the module, which may stand for a device."""
@@ -183,6 +185,10 @@ class Prospects:
         if node not in self._texts:
             self._texts[node] = read(lines_of(node))
         return self._texts[node]
+
+    def _comes_upon(self, said: Said, words: Set[str], sought: Sought) -> bool:
+        """Whether it uses something that is sought, and does not only ask, or say, that something is of that class."""
+        return self._uses(words, sought) and self._uses(words & said.used, sought)
 
     def _uses(self, words: Set[str], sought: Sought) -> bool:
         if sought not in self._names:
