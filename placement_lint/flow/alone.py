@@ -64,12 +64,15 @@ _KEEPS_DEVICE = re.compile(
 _NUMBER_GIVEN = r"\((?:[^()]*,\s*)?\d\s*[,)]"
 _GIVEN_NUMBER = re.compile(
     rf"""(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)
-        ([a-z_][\w.]*){_NUMBER_GIVEN}""",
+        ([A-Za-z_][\w.]*){_NUMBER_GIVEN}""",
     re.VERBOSE,
 )
 _GPU_NUMBERED = re.compile(
     rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}|\b(?:device|gpu|rank)\w*\s*=\s*\d|\bin\s*[\[(]\s*\d"
 )
+# torch.zeros(3, device=get()), device = get()
+_TOLD_PLACE = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)([^,)]*)")
+_ASSIGNED = re.compile(r"^[ \t]*(\w+)[ \t]*=(?!=)", re.MULTILINE)
 # x.device == "cuda", x.device is not torch.device("cuda"), x.device != device, and not x.device != y.device
 _DEVICE_COMPARED = re.compile(r"\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)(?!\s*[\w.\[\]]+\.device\b)")
 _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
@@ -231,6 +234,16 @@ class Alone:
     def names_gpu(self) -> bool:
         """Whether it may say, by a name or number, where something is to be."""
         return _GPU_NAMED.search(self.code) is not None or _GPU_NUMBERED.search(self.code) is not None
+
+    @property
+    def tells_own_places(self) -> bool:
+        """Whether it moves something, or makes it, where not only who calls it says."""
+        if self.names_gpu:
+            return True
+        headers = map(self.said.inside, _HEADER.finditer(self.code))
+        given = {word for header in headers for word in words_of(header)} - set(_ASSIGNED.findall(self.code))
+        told = {word for place in _TOLD_PLACE.findall(self.code) for word in words_of(place)}
+        return not given >= told | self.targets
 
     @property
     def given_numbers(self) -> set[str]:

@@ -41,7 +41,7 @@ def uncalled(said: Said, is_module: bool) -> bool:
 
 def beside_tensors(said: Said, is_module: bool) -> bool:
     """The same where there are tensors on the CPU: it may give others that are on a GPU."""
-    return uncalled(said, is_module) or (not is_module and said.alone.names_gpu)
+    return uncalled(said, is_module) or (not is_module and said.alone.tells_own_places)
 
 
 def told_device(said: Said, is_module: bool) -> bool:
@@ -177,7 +177,7 @@ class Prospects:
     def _promising_methods(self, said: Said, cls: Class | Function, methods: Many[Class | Function]) -> Many[Function]:
         """All, unless nothing is begun before they run: what others do of them makes no difference then."""
         known = [method for method in methods if isinstance(method, Function)]
-        if (said.runs and said.asks_plain_container) or self._promises(Said(said.before_methods), cls):
+        if said.alone.leaves_in_forward or self._makes_modules(said) or self._promises(Said(said.before_methods), cls):
             return known
         return [each for each in known if self._promises(Said(said.run_by(each.name)), cls)] or known
 
