@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from placement_lint.flow import meetings
-from placement_lint.flow.texts import at_word, end_of, outline
+from placement_lint.flow.texts import at_word, outline
 from placement_lint.flow.vocabulary import CONTAINERS, GRAD_FLAGS, PARAMETER_CONTAINERS, PARAMETRIC_LAYERS
 from placement_lint.source.scan import words_of
 
@@ -147,14 +147,8 @@ _MAKES_LAYER = re.compile(rf"{at_word('setattr')}\(|{at_word('nn')}\.(?:{'|'.joi
 _ASKED_FOR = re.compile(r"\.(\w+)")
 _RUNS_ITSELF = re.compile(rf"{at_word('self')}\(")
 _RUNS_OWN = re.compile(rf"{at_word('self')}\.(\w+)\(")
-# self.layer, self; x = super().forward(x), which is no statement of its own
-_OF_SELF = re.compile(rf"{at_word('self')}\b(?:\.(\w+))?")
-_OF_BASE = re.compile(r"\S[ \t]*\bsuper\(")
-# What of a module is nowhere: self.config, self.num_heads, self.patch_size
-_NOWHERE = re.compile(rf"config|dtype|training|{meetings.NUMBERS.pattern}")
 _HEADER = re.compile(r"\bdef[ \t]+\w+\(")
 _IS_FUNCTION = re.compile(r"\s*\n(?:@.*\n)*(?:async )?def\b")
-_FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
 
 
 def without_compared(code: str) -> str:
@@ -347,13 +341,39 @@ class Alone:
         return self.said.is_of_cpu and self._lets_meet(self._making, is_given=False)
 
     def meets_on_gpu(self, is_module: bool) -> bool:
-        """Whether it may meet one on a GPU: where it knows of any, or in a module, which may be there."""
-        return self.meets if self.said.knows_of_gpu or self.said.has("cuda") else is_module and self._meets_module
+        """Whether it may meet one on a GPU: where it knows of any, or in a module, which may be there.
+
+        A module may as well be on the CPU. So nothing is found of it but in its forward, which is to work anywhere.
+        """
+        if is_module:
+            return self._meets_in_forward if self.meets_in_forward_only else self.meets
+        return self._knows_of_gpu and self.meets
+
+    @property
+    def meets_in_forward_only(self) -> bool:
+        """Whether it does so only in a forward, if it is a module: nothing names a GPU."""
+        return not (self._knows_of_gpu or self.names_gpu)
+
+    @property
+    def _knows_of_gpu(self) -> bool:
+        """Whether it is told that there is a GPU, or says so."""
+        return self.said.knows_of_gpu or self.said.has("cuda")
 
     @cached_property
-    def _meets_module(self) -> bool:
-        making = [name for name in self._making if name not in self.said.run_later or name in self._beside_module]
+    def _meets_in_forward(self) -> bool:
+        """The same of what a forward runs, or leaves ``__init__`` to it."""
+        making = [name for name in self._making if name in self.in_forward or name not in self.said.run_later]
         return self.said.is_of_cpu and self._lets_meet(making, is_given=False)
+
+    @cached_property
+    def in_forward(self) -> Set[str]:
+        """The methods that a forward may run: all that it names, and what the class says of its own or inherited."""
+        methods = self.said.run_later
+        found, new = set[str](), {*FORWARDS, *words_of(self.said.head)} & methods.keys()
+        while new:
+            found |= new
+            new = {word for name in new for word in words_of(methods[name])} & methods.keys() - found
+        return found
 
     @cached_property
     def gives_or_meets(self) -> bool:
@@ -363,8 +383,7 @@ class Alone:
     def _lets_meet(self, methods: Iterable[str], *, is_given: bool) -> bool:
         if _IS_FUNCTION.match(self.code) is not None:
             return meetings.may_meet(self.code, in_init=False, is_given=is_given)
-        first = _FIRST_METHOD.search(self.code)
-        if self.said.part(self.code[: first.start()] if first is not None else self.code).is_of_cpu:
+        if self.said.part(self.said.head).is_of_cpu:
             return True
         asked = {*_ASKED_FOR.findall(self.code), *(FORWARDS if _RUNS_ITSELF.search(self.code) is not None else ())}
         return any(
@@ -380,31 +399,6 @@ class Alone:
     def _making(self) -> list[str]:
         """The methods that make tensors on the CPU."""
         return [name for name, method in self.said.methods.items() if self.said.part(method).is_of_cpu]
-
-    @cached_property
-    def _beside_module(self) -> set[str]:
-        """The methods that may come to have something that is where the module is, or they say: not only ``__init__``.
-
-        That is an input of a forward, a part of the module, or what one of the others gives or is given. All else is
-        on the CPU, or nobody knows where; and to whom a method gives a tensor, that is looked at by itself.
-        """
-        waiting = {name: set(words_of(method)) for name, method in self.said.run_later.items()}
-        new = {name for name in waiting if name in FORWARDS or self._takes_part(name)}
-        found = set[str]()
-        while new:
-            said = set[str]().union(*(waiting.pop(name) for name in new))
-            found |= new
-            new = {name for name, words in waiting.items() if name in said or not words.isdisjoint(new)}
-        return found
-
-    def _takes_part(self, name: str) -> bool:
-        """Whether a method asks its module for a part, or says where something is to be."""
-        method = self.said.part(self.said.methods[name])
-        header = _HEADER.search(method.code)
-        body = method.code[end_of(method.code, header) :] if header is not None else method.code
-        parts = {name for name in _OF_SELF.findall(body) if _NOWHERE.fullmatch(name) is None}
-        says = method.places or any(method.begins_where("to")) or _GPU_NAMED.search(method.code) is not None
-        return not parts <= self.said.methods.keys() or _OF_BASE.search(body) is not None or says
 
 
 def _leaves_what_it_reads(code: str) -> bool:

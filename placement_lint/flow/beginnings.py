@@ -424,14 +424,9 @@ class Said(Text):
         """The attributes that it, or what it calls of its own, asks of a class that it derives from."""
         return frozenset(self._inherits - {"__init__"})
 
-    @cached_property
-    def requests_later(self) -> frozenset[str]:
-        """The same of its methods that not only ``__init__`` runs."""
-        return frozenset[str]().union(*map(_requests, self.run_later.values()))
-
-    def requests_by(self, method: str) -> frozenset[str]:
-        """The same of one of its methods, if it has it."""
-        return _requests(self.methods[method]) if method in self.methods else frozenset()
+    def requests_by(self, *methods: str) -> frozenset[str]:
+        """The same of those of these methods that it has."""
+        return frozenset[str]().union(*(_requests(self.methods[name]) for name in methods if name in self.methods))
 
     def leaves_of(self, requested: frozenset[str], later: frozenset[str]) -> str:
         """The lines in which the methods of a class leave or give what a class that derives from it asks for.

@@ -124,8 +124,11 @@ class Prospects:
         """What a definition says, and a class inherits."""
         said = self._said(value.node if isinstance(value, Function) else self.machine.definition(value))
         bases = [self._said(self.machine.definition(base)) for base in _bases(value)]
-        requested, later = _requested(said.requests, bases), _requested(said.requests_later, bases)
-        inherited = [base.leaves_of(requested, later) for base in bases]
+        is_module = isinstance(value, Class) and value.module
+        run_later = said.alone.in_forward if is_module and said.alone.meets_in_forward_only else said.run_later
+        requested, later = _requested(said.requests, bases), _requested(said.requests_by(*run_later), bases)
+        asked = said.methods.keys() & frozenset[str]().union(*(base.requests_by(*requested) for base in bases))
+        inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(asked))]
         return Said("\n".join((*inherited, said.code))) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:

@@ -15,6 +15,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 # With its decorators, as far as each of them stands in one line.
 _METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
+_FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
 _PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
 # Names of classes that only ask, or say, of what class something is: isinstance(x, (A, B)), -> A:, x: A[B, C] | None
 _CLASS_ASKED = re.compile(r"\bisinstance\(\s*[\w.\[\]]+\s*,(?:[^()]|\([^()]*\))*\)")
@@ -137,6 +138,12 @@ class Text:
     def inside(self, opened: re.Match[str]) -> str:
         """What is between the brackets of which a match ends with the first: the arguments of a call."""
         return self.code[opened.end() : end_of(self.code, opened) - 1]
+
+    @cached_property
+    def head(self) -> str:
+        """What stands before all methods."""
+        first = _FIRST_METHOD.search(self.code)
+        return self.code[: first.start()] if first is not None else self.code
 
     @cached_property
     def methods(self) -> dict[str, str]:
