@@ -8,7 +8,6 @@ the syntax alone: what is not known to be harmless is a meeting.
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -54,8 +53,6 @@ _RESHAPING = {
 _COMPUTING = {
     *("to", "type", "max", "min", "pow", "clamp", "fill_", "masked_fill", "masked_fill_", "eq", "repeat_interleave"),
 }
-# What a module keeps by such a name is a number: self.num_heads, self.patch_size.
-NUMBERS = re.compile(r"num_\w+|\w+_(?:size|dim)")
 # weight.copy_(…), len(…): what may be given a tensor of anywhere; and what moves with the module from then on
 _TAKING = {"copy_", "len", "int", "float", "isinstance", "print", "type", "autocast"}
 _REGISTERING = {"register_buffer", "Parameter", "Buffer"}
@@ -248,11 +245,6 @@ def _named(function: ast.expr) -> tuple[str, str]:
     return "", ""
 
 
-def _is_number_kept(node: ast.Attribute) -> bool:
-    """``self.num_heads``, ``self.config.hidden_size``"""
-    return NUMBERS.fullmatch(node.attr) is not None and ast.unparse(node.value) in ("self", "self.config")
-
-
 def _arguments(call: ast.Call) -> Iterator[ast.expr]:
     yield from call.args
     yield from (each.value for each in call.keywords)
@@ -279,9 +271,7 @@ def _is_plain(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return _named(node.func)[1] in ("size", "len", "int", "numel", "dim")
     if isinstance(node, ast.Attribute):
-        return (
-            node.attr == "shape" or _named(node)[0] == "torch" or node.attr.endswith("dtype") or _is_number_kept(node)
-        )
+        return node.attr == "shape" or _named(node)[0] == "torch" or node.attr.endswith("dtype")
     if isinstance(node, ast.Name):
         return node.id.endswith("dtype")
     return isinstance(node, ast.Constant) and not _is_text(node)
