@@ -68,7 +68,7 @@ _GIVEN_NUMBER = re.compile(
     re.VERBOSE,
 )
 _GPU_NUMBERED = re.compile(
-    rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}|\b(?:device|gpu|rank)\w*\s*=\s*\d|\bin\s*[\[(]\s*\d"
+    rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}|(?:device|gpu|rank)\w*\s*=\s*\d|[\[(](?<=\bin [\[(])\s*\d"
 )
 # torch.zeros(3, device=get()), device = get()
 _TOLD_PLACE = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)([^,)]*)")
@@ -77,7 +77,7 @@ _ASSIGNED = re.compile(r"^[ \t]*(\w+)[ \t]*=(?!=)", re.MULTILINE)
 _DEVICE_COMPARED = re.compile(r"\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)(?!\s*[\w.\[\]]+\.device\b)")
 _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
 # "cuda:1", and DEVICE, as modules name what is such a text
-_GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b|\b[A-Z\d_]*(?:GPU|DEVICE)(?![a-z])")
+_GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b|(?:GPU|DEVICE)(?![a-z])")
 
 # Texts with which something is only compared: kind == "cuda", kind in ("cpu", "mps"), "cuda" in kind,
 # x.device != torch.device("meta"); not those that a loop goes through
@@ -224,7 +224,7 @@ class Alone:
         """Whether it moves something, or makes it, where it is told."""
         return self.said.places or bool(self.moves)
 
-    @property
+    @cached_property
     def names_gpu(self) -> bool:
         """Whether it may say, by a name or number, where something is to be."""
         return _GPU_NAMED.search(self.code) is not None or _GPU_NUMBERED.search(self.code) is not None
@@ -345,6 +345,8 @@ class Alone:
 
         A module may as well be on the CPU. So nothing is found of it but in its forward, which is to work anywhere.
         """
+        if not self.said.is_of_cpu:
+            return False
         if is_module:
             return self._meets_in_forward if self.meets_in_forward_only else self.meets
         return self._knows_of_gpu and self.meets

@@ -124,11 +124,14 @@ class Prospects:
         """What a definition says, and a class inherits."""
         said = self._said(value.node if isinstance(value, Function) else self.machine.definition(value))
         bases = [self._said(self.machine.definition(base)) for base in _bases(value)]
+        if not bases:
+            return said
+        requested, asked = _requested(said.requests, bases)
         is_module = isinstance(value, Class) and value.module
         run_later = said.alone.in_forward if is_module and said.alone.meets_in_forward_only else said.run_later
-        requested, later = _requested(said.requests, bases), _requested(said.requests_by(*run_later), bases)
-        asked = said.methods.keys() & frozenset[str]().union(*(base.requests_by(*requested) for base in bases))
-        inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(asked))]
+        later, _ = _requested(said.requests_by(*run_later), bases)
+        own = asked & said.methods.keys() if said.is_of_cpu else ()
+        inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(own))]
         return Said("\n".join((*inherited, said.code))) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:
@@ -191,7 +194,7 @@ class Prospects:
 
     def _comes_upon(self, said: Said, words: Set[str], sought: Sought) -> bool:
         """Whether it uses something that is sought, and does not only ask, or say, that something is of that class."""
-        return self._uses(words, sought) and self._uses(words & said.used, sought)
+        return bool(words) and self._uses(words, sought) and self._uses(words & said.used, sought)
 
     def _uses(self, words: Set[str], sought: Sought) -> bool:
         if sought not in self._names:
@@ -257,16 +260,17 @@ def _is_options(value: Value) -> bool:
     return isinstance(value, Symbol) and any(f"{name}(" in value.text for name in _PARSING)
 
 
-def _requested(names: frozenset[str], bases: Many[Said]) -> frozenset[str]:
-    """What a class that asks for these names asks of those that it derives from, be it by what it runs of them."""
-    requested = set(names)
+def _requested(names: frozenset[str], bases: Many[Said]) -> tuple[frozenset[str], set[str]]:
+    """What a class that asks for these names asks of those that it derives from, and what these ask for then."""
+    requested, asked = set(names), set[str]()
     waiting = [*requested]
     while waiting:
         name = waiting.pop()
-        new = set[str]().union(*(base.requests_by(name) for base in bases)) - requested
+        new = set[str]().union(*(base.requests_by(name) for base in bases))
+        asked |= new
+        waiting += new - requested
         requested |= new
-        waiting += new
-    return frozenset(requested)
+    return frozenset(requested), asked
 
 
 def _bases(value: Value) -> Iterator[Class]:
