@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Set
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -61,9 +61,24 @@ _BOUND = re.compile(r"\bpartial\([^()]*[,=]\s*self\.")
 _KEEPS_DEVICE = re.compile(
     rf"{at_word('self')}\.(?:device\s*=(?!=)(?![ \t]*\w+[ \t]*$)|\w+\s*=(?!=).{{0,120}}?\.device\b)", re.MULTILINE
 )
+# A number that may be that of a GPU: run(0), tools.run(net, 1), and not range(3); self.run(0), gpu = 0, for n in (0, 1)
+_NUMBER_GIVEN = r"\((?:[^()]*,\s*)?\d\s*[,)]"
+_GIVEN_NUMBER = re.compile(
+    rf"""(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)
+        ([A-Za-z_][\w.]*){_NUMBER_GIVEN}""",
+    re.VERBOSE,
+)
+_GPU_NUMBERED = re.compile(
+    rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}|(?:device|gpu|rank)\w*\s*=\s*\d|[\[(](?<=\bin [\[(])\s*\d"
+)
+# torch.zeros(3, device=get()), device = get()
+_TOLD_PLACE = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)([^,)]*)")
+_ASSIGNED = re.compile(r"^[ \t]*(\w+)[ \t]*=(?!=)", re.MULTILINE)
 # x.device == "cuda", x.device is not torch.device("cuda"), x.device != device, and not x.device != y.device
 _DEVICE_COMPARED = re.compile(r"\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)(?!\s*[\w.\[\]]+\.device\b)")
 _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
+# "cuda:1", and DEVICE, as modules name what is such a text
+_GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b|(?:GPU|DEVICE)(?![a-z])")
 
 # Texts with which something is only compared: kind == "cuda", kind in ("cpu", "mps"), "cuda" in kind,
 # x.device != torch.device("meta"); not those that a loop goes through
@@ -133,8 +148,8 @@ _MAKES_LAYER = re.compile(rf"{at_word('setattr')}\(|{at_word('nn')}\.(?:{'|'.joi
 _ASKED_FOR = re.compile(r"\.(\w+)")
 _RUNS_ITSELF = re.compile(rf"{at_word('self')}\(")
 _RUNS_OWN = re.compile(rf"{at_word('self')}\.(\w+)\(")
+_HEADER = re.compile(r"\bdef[ \t]+\w+\(")
 _IS_FUNCTION = re.compile(r"\s*\n(?:@.*\n)*(?:async )?def\b")
-_FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
 
 
 def without_compared(code: str) -> str:
@@ -209,6 +224,26 @@ class Alone:
     def tells_places(self) -> bool:
         """Whether it moves something, or makes it, where it is told."""
         return self.said.places or bool(self.moves)
+
+    @cached_property
+    def names_gpu(self) -> bool:
+        """Whether it may say, by a name or number, where something is to be."""
+        return _GPU_NAMED.search(self.code) is not None or _GPU_NUMBERED.search(self.code) is not None
+
+    @property
+    def tells_own_places(self) -> bool:
+        """Whether it moves something, or makes it, where not only who calls it says."""
+        if self.names_gpu:
+            return True
+        headers = map(self.said.inside, _HEADER.finditer(self.code))
+        given = {word for header in headers for word in words_of(header)} - set(_ASSIGNED.findall(self.code))
+        told = {word for place in _TOLD_PLACE.findall(self.code) for word in words_of(place)}
+        return not given >= told | self.targets
+
+    @property
+    def given_numbers(self) -> set[str]:
+        """The words of what it hands a number, which may be that of a GPU."""
+        return {word for function in _GIVEN_NUMBER.findall(self.code) for word in words_of(function)}
 
     @cached_property
     def targets(self) -> set[str]:
@@ -304,34 +339,69 @@ class Alone:
     @cached_property
     def meets(self) -> bool:
         """Whether a tensor that it makes on the CPU may meet others in it."""
-        return self.said.is_of_cpu and self._lets_meet(is_given=False)
+        return self.said.is_of_cpu and self._lets_meet(self._making, is_given=False)
+
+    def meets_on_gpu(self, is_module: bool) -> bool:
+        """Whether it may meet one on a GPU: where it knows of any, or in a module, which may be there.
+
+        A module may as well be on the CPU. So nothing is found of it but in its forward, which is to work anywhere.
+        """
+        if not self.said.is_of_cpu:
+            return False
+        if is_module:
+            return self._meets_in_forward if self.meets_in_forward_only else self.meets
+        return self._knows_of_gpu and self.meets
+
+    @property
+    def meets_in_forward_only(self) -> bool:
+        """Whether it does so only in a forward, if it is a module: nothing names a GPU."""
+        return not (self._knows_of_gpu or self.names_gpu)
+
+    @property
+    def _knows_of_gpu(self) -> bool:
+        """Whether it is told that there is a GPU, or says so."""
+        return self.said.knows_of_gpu or self.said.has("cuda")
+
+    @cached_property
+    def _meets_in_forward(self) -> bool:
+        """The same of what a forward runs, or leaves ``__init__`` to it."""
+        making = [name for name in self._making if name in self.in_forward or name not in self.said.run_later]
+        return self.said.is_of_cpu and self._lets_meet(making, is_given=False)
+
+    @cached_property
+    def in_forward(self) -> Set[str]:
+        """The methods that a forward may run: all that it names, and what the class says of its own or inherited."""
+        methods = self.said.run_later
+        found, new = set[str](), {*FORWARDS, *words_of(self.said.head)} & methods.keys()
+        while new:
+            found |= new
+            new = {word for name in new for word in words_of(methods[name])} & methods.keys() - found
+        return found
 
     @cached_property
     def gives_or_meets(self) -> bool:
         """Whether it may so where somebody uses it, or there."""
-        return self.said.is_of_cpu and self._lets_meet(is_given=True)
+        return self.said.is_of_cpu and self._lets_meet(self._making, is_given=True)
 
-    def _lets_meet(self, *, is_given: bool) -> bool:
+    def _lets_meet(self, methods: Iterable[str], *, is_given: bool) -> bool:
         if _IS_FUNCTION.match(self.code) is not None:
             return meetings.may_meet(self.code, in_init=False, is_given=is_given)
-        first = _FIRST_METHOD.search(self.code)
-        if self.said.part(self.code[: first.start()] if first is not None else self.code).is_of_cpu:
+        if self.said.part(self.said.head).is_of_cpu:
             return True
         asked = {*_ASKED_FOR.findall(self.code), *(FORWARDS if _RUNS_ITSELF.search(self.code) is not None else ())}
         return any(
-            meetings.may_meet(method, in_init=in_init, is_given=is_given or name in asked or name.startswith("__"))
-            for name, method, in_init in self._making
+            meetings.may_meet(
+                self.said.methods[name],
+                in_init=name not in self.said.run_later,
+                is_given=is_given or name in asked or name.startswith("__"),
+            )
+            for name in methods
         )
 
-    @property
-    def _making(self) -> Iterator[tuple[str, str, bool]]:
-        """The methods that make tensors on the CPU, and whether only ``__init__`` runs them."""
-        methods = self.said.methods
-        built = self.said.reached_from(("__init__",))
-        later = self.said.reached_from([name for name, method in methods.items() if method not in built])
-        for name, method in methods.items():
-            if self.said.part(method).is_of_cpu:
-                yield name, method, method in built and method not in later
+    @cached_property
+    def _making(self) -> list[str]:
+        """The methods that make tensors on the CPU."""
+        return [name for name, method in self.said.methods.items() if self.said.part(method).is_of_cpu]
 
 
 def _leaves_what_it_reads(code: str) -> bool:

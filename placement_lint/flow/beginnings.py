@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from keyword import iskeyword
 
 from placement_lint.flow.alone import FORWARDS, INITIALISERS, TEXT, Alone, without_compared
+from placement_lint.flow.meetings import may_meet
 from placement_lint.flow.texts import Text, at_word, attributes_of_self, end_of, outline, without_prose
 from placement_lint.flow.vocabulary import (
     CONTAINERS,
@@ -173,7 +174,8 @@ _INIT = re.compile(rf"{at_word('def')} __init__\(")
 _SUPER = re.compile(rf"{at_word('super')}\(.*?\)\.(\w+)")
 # A line that leaves or gives something.
 _ASSIGNED = re.compile(r"\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)")
-_LEAVING = re.compile(rf"{_ASSIGNED.pattern}|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b|{_FACTORY.pattern}")
+_LEAVING = re.compile(rf"{_ASSIGNED.pattern}|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b")
+_LEAVING_TENSORS = re.compile(rf"{_LEAVING.pattern}|{_FACTORY.pattern}")
 
 
 @lru_cache(_WORDS_REMEMBERED)
@@ -434,14 +436,20 @@ class Said(Text):
         """The attributes that it, or what it calls of its own, asks of a class that it derives from."""
         return frozenset(self._inherits - {"__init__"})
 
-    def requests_by(self, method: str) -> frozenset[str]:
-        """The same of one of its methods, if it has it."""
-        return _requests(self.methods[method]) if method in self.methods else frozenset()
+    def requests_by(self, *methods: str) -> frozenset[str]:
+        """The same of those of these methods that it has."""
+        return frozenset[str]().union(*(_requests(self.methods[name]) for name in methods if name in self.methods))
 
-    def leaves_of(self, requested: frozenset[str]) -> str:
-        """The lines in which the methods of a class leave or give what a class that derives from it asks for."""
-        given = map(_left_by, map(self.methods.__getitem__, sorted(requested & self.methods.keys())))
-        built = [line for method in self.reached_from(("__init__",)) for line in _left_by(method).split("\n")]
+    def leaves_of(self, requested: frozenset[str], later: frozenset[str]) -> str:
+        """The lines in which the methods of a class leave or give what a class that derives from it asks for.
+
+        ``later`` is what not only its ``__init__`` asks for.
+        """
+        given = [
+            (_left_by if name in later else _left_by_building)(self.methods[name])
+            for name in sorted(requested & self.methods.keys())
+        ]
+        built = [line for method in self.reached_from(("__init__",)) for line in _left_by_building(method).split("\n")]
         return "\n".join(filter(None, (*(line for line in built if _may_leave(line, requested)), *given)))
 
     def leaves_to(self, user: Said) -> str:
@@ -472,6 +480,14 @@ def _requests(method: str) -> frozenset[str]:
 @lru_cache(_METHODS_REMEMBERED)
 def _left_by(method: str) -> str:
     """The lines of a method that leave or give something."""
+    return "\n".join(line for line in method.split("\n") if _LEAVING_TENSORS.search(line) is not None)
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _left_by_building(method: str) -> str:
+    """The same of one that only ``__init__`` runs: where that lets no tensor out, those that make one do not count."""
+    if not Said(method).is_of_cpu or may_meet(method, in_init=True, is_given=True):
+        return _left_by(method)
     return "\n".join(line for line in method.split("\n") if _LEAVING.search(line) is not None)
 
 

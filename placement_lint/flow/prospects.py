@@ -8,7 +8,6 @@ tensors on the CPU something is found only in a module, which may be on a GPU, o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
 from functools import lru_cache
@@ -32,13 +31,6 @@ from placement_lint.source.wording import lines_of
 _DEEPEST = 3
 # What gives the options of the command line.
 _PARSING = ("parse_args", "parse_known_args")
-# A number that may be that of a GPU: run(0), run(net, 1), run(net, device=0); not range(3), x.view(1, 2)
-_HANDS_INDEX = re.compile(
-    r"""(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)
-        [a-z_]\w*\((?:[^()]*,\s*)?\d\s*[,)]
-        |\b(?:device|gpu|rank)\w*\s*=\s*\d""",
-    re.VERBOSE,
-)
 
 
 def uncalled(said: Said, is_module: bool) -> bool:
@@ -46,13 +38,18 @@ def uncalled(said: Said, is_module: bool) -> bool:
     return begins(said, is_module) if is_module else said.alone.begins
 
 
+def beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU: it may give others that are on a GPU."""
+    return uncalled(said, is_module) or (not is_module and said.alone.tells_own_places)
+
+
 def told_device(said: Said, is_module: bool) -> bool:
-    """The same where it may be handed the number of a GPU."""
+    """The same where it may be told a GPU by a name or number."""
     return uncalled(said, is_module) or (not is_module and said.is_of_cpu and said.alone.tells_places)
 
 
-def beside_tensors(said: Said, is_module: bool) -> bool:
-    """The same where there are tensors on the CPU."""
+def told_device_beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where both is so."""
     return uncalled(said, is_module) or (not is_module and said.alone.tells_places)
 
 
@@ -71,7 +68,12 @@ def _tended(names: frozenset[str]) -> Sought:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
     def is_sought(said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and said.may_be_tended(names) and (said.alone.begins or said.alone.meets)
+        return (
+            is_module
+            and said.runs
+            and said.may_be_tended(names)
+            and (said.alone.begins or said.alone.meets_on_gpu(is_module))
+        )
 
     return is_sought
 
@@ -123,35 +125,42 @@ class Prospects:
         """What a definition says, and a class inherits."""
         said = self._said(value.node if isinstance(value, Function) else self.machine.definition(value))
         bases = [self._said(self.machine.definition(base)) for base in _bases(value)]
-        requested = _requested(said, bases)
-        inherited = [base.leaves_of(requested) for base in bases]
+        if not bases:
+            return said
+        requested, asked = _requested(said.requests, bases)
+        is_module = isinstance(value, Class) and value.module
+        run_later = said.alone.in_forward if is_module and said.alone.meets_in_forward_only else said.run_later
+        later, _ = _requested(said.requests_by(*run_later), bases)
+        own = asked & said.methods.keys() if said.is_of_cpu else ()
+        inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(own))]
         return Said("\n".join((*inherited, said.code))) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:
         """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
         is_module = isinstance(value, Class) and value.module
-        may_be_on_gpu = is_module or said.knows_of_gpu or said.has("cuda")
-        if said.alone.begins or (may_be_on_gpu and said.alone.meets) or (said.begins and self._has_options(said)):
+        if said.alone.begins or said.alone.meets_on_gpu(is_module) or (said.begins and self._has_options(said)):
             return True
         if (said.alone.loads and self._chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
             return True
         others = said.words - {value.name, *(base.name for base in _bases(value))}
-        sought = self._sought(said, is_module)
-        return self._uses(others, sought) or (bool(said.tended) and self._uses(others, _tended(said.tended)))
+        if any(self._comes_upon(said, words & others, sought) for words, sought in self._sought(said, is_module)):
+            return True
+        return bool(said.tended) and self._uses(others, _tended(said.tended))
 
     def _has_options(self, said: Said) -> bool:
         """Whether it knows the options of the command line, which may name devices."""
         return said.has(*_PARSING) or not self._options.isdisjoint(said.words)
 
-    def _sought(self, said: Said, is_module: bool) -> Sought:
-        """With what a finding may begin in what it uses."""
+    def _sought(self, said: Said, is_module: bool) -> Iterator[tuple[Set[str], Sought]]:
+        """With what a finding may begin in what it uses, and by which words."""
         if self._has_options(said):
-            return begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
-        if is_module:
-            return in_module if said.alone.runs_parts_aside else in_forward
-        if said.alone.meets:
-            return beside_tensors
-        return told_device if _HANDS_INDEX.search(said.code) is not None else uncalled
+            yield said.words, begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
+        elif is_module:
+            yield said.words, in_module if said.alone.runs_parts_aside else in_forward
+        else:
+            of_gpu = told_device_beside_tensors if said.alone.meets else told_device
+            yield said.words if said.alone.names_gpu else said.alone.given_numbers, of_gpu
+            yield said.words, beside_tensors if said.alone.meets else uncalled
 
     def _moves_where_module_says(self, said: Said) -> bool:
         """Whether it tells where to move something by a name of the module, which may stand for a device."""
@@ -189,6 +198,10 @@ class Prospects:
         if node not in self._texts:
             self._texts[node] = read(lines_of(node))
         return self._texts[node]
+
+    def _comes_upon(self, said: Said, words: Set[str], sought: Sought) -> bool:
+        """Whether it uses something that is sought, and does not only ask, or say, that something is of that class."""
+        return bool(words) and self._uses(words, sought) and self._uses(words & said.used, sought)
 
     def _uses(self, words: Set[str], sought: Sought) -> bool:
         used = (name for name in words & self._here.keys() if self._gives(name, words, sought))
@@ -255,16 +268,17 @@ def _is_options(value: Value) -> bool:
     return isinstance(value, Symbol) and any(f"{name}(" in value.text for name in _PARSING)
 
 
-def _requested(said: Said, bases: Many[Said]) -> frozenset[str]:
-    """What a class asks of those that it derives from: itself, and by what it runs of them."""
-    requested = set(said.requests)
+def _requested(names: frozenset[str], bases: Many[Said]) -> tuple[frozenset[str], set[str]]:
+    """What a class that asks for these names asks of those that it derives from, and what these ask for then."""
+    requested, asked = set(names), set[str]()
     waiting = [*requested]
     while waiting:
         name = waiting.pop()
-        new = set[str]().union(*(base.requests_by(name) for base in bases)) - requested
+        new = set[str]().union(*(base.requests_by(name) for base in bases))
+        asked |= new
+        waiting += new - requested
         requested |= new
-        waiting += new
-    return frozenset(requested)
+    return frozenset(requested), asked
 
 
 def _bases(value: Value) -> Iterator[Class]:

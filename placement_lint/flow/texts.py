@@ -16,6 +16,14 @@ _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 # With its decorators, as far as each of them stands in one line.
 _METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?=[ad])(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 _PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
+_FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
+# Names of classes that only ask, or say, of what class something is: isinstance(x, (A, B)), -> A:, x: A[B, C] | None
+_CLASS_ASKED = re.compile(r"\bisinstance\(\s*[\w.\[\]]+\s*,(?:[^()]|\([^()]*\))*\)")
+_CLASS_RETURNED = re.compile(r"->[^:\n]*:")
+_HEADER = re.compile(r"\bdef[ \t]+\w+\(")
+_SUBSCRIPT = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\])*\]"
+_CLASS_ANNOTATED = re.compile(rf"(?<![^(,])(\s*\*{{0,2}}\w+\s*):(?:[\w.|\s\"']|{_SUBSCRIPT})+")
+
 # Of how many methods it is remembered what they ask for.
 _METHODS_REMEMBERED = 1_024
 
@@ -82,6 +90,26 @@ def outline(code: str) -> str:
     return "".join((*kept, code[start:])) if not depth else "".join(kept)
 
 
+def without_classes_asked(code: str) -> str:
+    """The code without the names of classes that only ask, or say, of what class something is.
+
+    Nothing comes of these: what is annotated, or of that class by a test, is as unknown as before.
+    """
+    code = _CLASS_RETURNED.sub(":", _CLASS_ASKED.sub("", code))
+    kept, end = [], 0
+    for header in _HEADER.finditer(code):
+        if header.start() >= end:
+            kept.append(code[end : header.end()])
+            end = end_of(code, header)
+            kept.append(_without_annotations(code[header.end() : end]))
+    return "".join((*kept, code[end:]))
+
+
+def _without_annotations(parameters: str) -> str:
+    """A lambda or a dict has other colons."""
+    return parameters if "lambda" in parameters or "{" in parameters else _CLASS_ANNOTATED.sub(r"\1", parameters)
+
+
 class Text:
     """A definition, by its ``code``: each of its lines begins after a newline."""
 
@@ -96,6 +124,11 @@ class Text:
     def words(self) -> set[str]:
         return set(words_of(self.code))
 
+    @cached_property
+    def used(self) -> set[str]:
+        """Its words, without those that only ask, or say, of what class something is."""
+        return set(words_of(without_classes_asked(self.code)))
+
     def has(self, *words: str) -> bool:
         """Whether one of these words is said."""
         return not self.words.isdisjoint(words)
@@ -109,6 +142,12 @@ class Text:
     def inside(self, opened: re.Match[str]) -> str:
         """What is between the brackets of which a match ends with the first: the arguments of a call."""
         return self.code[opened.end() : end_of(self.code, opened) - 1]
+
+    @cached_property
+    def head(self) -> str:
+        """What stands before all methods."""
+        first = _FIRST_METHOD.search(self.code)
+        return self.code[: first.start()] if first is not None else self.code
 
     @cached_property
     def methods(self) -> dict[str, str]:
@@ -132,6 +171,13 @@ class Text:
                 reached[name] = self.methods[name]
                 waiting += attributes_of_self(self.methods[name])
         return reached.values()
+
+    @cached_property
+    def run_later(self) -> dict[str, str]:
+        """The methods that not only ``__init__`` runs, with their texts."""
+        built = self.reached_from(("__init__",))
+        later = self.reached_from([name for name, method in self.methods.items() if method not in built])
+        return {name: method for name, method in self.methods.items() if method in later or method not in built}
 
     def run_by(self, method: str) -> str:
         """What runs when a method is called."""

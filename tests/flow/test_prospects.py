@@ -282,7 +282,12 @@ def test_long_lines_are_read_in_a_moment(text: str) -> None:
     began = time.process_time()
     said = read(text)
     assert [said.begins, said.is_of_cpu, said.gives_tensors, said.tended, said.hides, said.leaves_to(said)]
-    assert [said.alone.begins, said.alone.meets, said.alone.gives_or_meets, said.leaves_of(said.requests)]
+    assert [
+        said.alone.begins,
+        said.alone.meets,
+        said.alone.gives_or_meets,
+        said.leaves_of(said.requests, said.requests),
+    ]
     assert time.process_time() - began < 1
 
 
@@ -414,12 +419,61 @@ def test_tensors_on_the_cpu_meet_no_others(text: str) -> None:
     assert not read(dedent(text)).alone.meets
 
 
+MODULE = """
+class M(nn.Module):
+    def mask(self, x): return x * torch.ones(3)
+    def sample(self): return self.layer(torch.randn(3)){more}
+    def forward(self, x): return x * {forward}
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "more"), [("self.mask(x)", ""), ("M.mask(self, x)", ""), ("2", " * torch.ones(3, device='mps')")]
+)
+def test_a_module_may_meet_tensors_in_its_forward_or_where_a_gpu_is_named(forward: str, more: str) -> None:
+    said = read(MODULE.format(forward=forward, more=more))
+    assert said.alone.meets_on_gpu(is_module=True)
+
+
+def test_a_module_meets_none_in_what_no_forward_runs() -> None:
+    said = read(MODULE.format(forward="2", more=""))
+    assert said.alone.meets
+    assert not said.alone.meets_on_gpu(is_module=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x): return x.to(place())",
+        "def f(x, d):\n    d = place()\n    return x.to(d)",
+        "def f(x): return torch.zeros(3, device=DEVICE)",
+        "def f(x, d='mps'): return torch.zeros(3, device=d)",
+        "def f(x):\n    for n in (0, 1): x = x.to(n)",
+    ],
+)
+def test_it_says_itself_where_something_is_to_be(text: str) -> None:
+    assert read(text).alone.tells_own_places
+
+
+@pytest.mark.parametrize("text", ["def f(x, d): return x.to(d)", "def f(x, *, d): return torch.zeros(3, device=d)"])
+def test_who_calls_it_says_where_something_is_to_be(text: str) -> None:
+    assert not read(text).alone.tells_own_places
+
+
+def test_what_is_only_asked_for_is_not_used() -> None:
+    text = """
+    def f(self, x: A[B, "C"] | None = D(), *more: E, y: F=g(3)) -> H:
+        return isinstance(x, (I, J)) and K(x)
+    """
+    assert {*"ABCDEFGHIJK"} & read(dedent(text)).used == {*"DK"}
+
+
 def test_a_class_inherits_what_it_asks_for() -> None:
     base = read(
         "class A:\n    def __init__(self):\n        self.a = x.cuda()\n        self.b, self.c = torch.ones(3), y.cpu()"
     )
     user = read("class B(A):\n    def forward(self, x): return self.a + x")
-    assert base.leaves_of(user.requests).strip() == "self.a = x.cuda()"
+    assert base.leaves_of(user.requests, user.requests).strip() == "self.a = x.cuda()"
 
 
 @pytest.mark.parametrize("line", ["net.table = x", "self.net[0].table = x", "setattr(net, name, x)"])

@@ -121,6 +121,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "written_into": {"device": "that of the input"},
         "item_of_arguments": {"device": "that of the input"},
         "lengths": {"home": "cpu"},
+        "aside": "no forward runs what makes its tensors on the CPU",
         "meets_nothing": "its tensors on the CPU meet no other",
         "moved_to_the_cpu": {"home": "cpu"},
         "shape_as_tensor": {"operation": "cat", "home": "cpu"},
