@@ -15,6 +15,7 @@ from functools import lru_cache
 import libcst as cst
 
 from placement_lint.flow import imports, ranks, relevance
+from placement_lint.flow.alone import FORWARDS
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.sought import (
@@ -131,8 +132,9 @@ class Prospects:
         is_module = isinstance(value, Class) and value.module
         run_later = said.alone.in_forward if is_module and said.alone.meets_in_forward_only else said.run_later
         later, _ = _requested(said.requests_by(*run_later), bases)
-        own = asked & said.methods.keys() if said.is_of_cpu else ()
-        inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(own))]
+        # What its bases run of its methods, it runs.
+        run = asked & said.methods.keys() if said.is_of_cpu else ()
+        inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(run))]
         return Said("\n".join((*inherited, said.code))) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:
@@ -192,7 +194,11 @@ class Prospects:
             or self._promises(Said(said.before_methods), cls)
         ):
             return known
-        return [each for each in later if self._promises(Said(said.run_by(each.name)), cls)] or known
+        # What a forward inherits may run any of them.
+        meeting = FORWARDS if said.alone.meets_on_gpu(isinstance(cls, Class) and cls.module) else ()
+        return [
+            each for each in later if each.name in meeting or self._promises(Said(said.run_by(each.name)), cls)
+        ] or known
 
     def _said(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Said:
         if node not in self._texts:
