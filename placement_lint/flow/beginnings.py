@@ -113,7 +113,7 @@ _ANY = frozenset({"*"})
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
 # Of how many letters the texts are that are remembered, of how many words what they begin, of how many methods what
 # they leave, and of how many definitions what begins where nobody calls them.
-_LETTERS = 2_000_000
+_LETTERS = 1_200_000
 _WORDS_REMEMBERED = 32_768
 _METHODS_REMEMBERED = 2_048
 _DEFINITIONS_REMEMBERED = 256

@@ -42,7 +42,7 @@ _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
-_UNITS, _LETTERS = 2048, 400_000
+_UNITS, _LETTERS = 2048, 300_000
 # How many answers are kept: each keeps the file that it is about.
 _ANSWERS = 2048
 
