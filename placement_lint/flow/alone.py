@@ -148,7 +148,6 @@ _MAKES_LAYER = re.compile(rf"{at_word('setattr')}\(|{at_word('nn')}\.(?:{'|'.joi
 _ASKED_FOR = re.compile(r"\.(\w+)")
 _RUNS_ITSELF = re.compile(rf"{at_word('self')}\(")
 _RUNS_OWN = re.compile(rf"{at_word('self')}\.(\w+)\(")
-_HEADER = re.compile(r"\bdef[ \t]+\w+\(")
 _IS_FUNCTION = re.compile(r"\s*\n(?:@.*\n)*(?:async )?def\b")
 
 
@@ -235,8 +234,7 @@ class Alone:
         """Whether it moves something, or makes it, where not only who calls it says."""
         if self.names_gpu:
             return True
-        headers = map(self.said.inside, _HEADER.finditer(self.code))
-        given = {word for header in headers for word in words_of(header)} - set(_ASSIGNED.findall(self.code))
+        given = {word for header in self.said.headers for word in words_of(header)} - set(_ASSIGNED.findall(self.code))
         told = {word for place in _TOLD_PLACE.findall(self.code) for word in words_of(place)}
         return not given >= told | self.targets
 

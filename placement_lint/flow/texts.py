@@ -16,7 +16,6 @@ _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 # With its decorators, as far as each of them stands in one line.
 _METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?=[ad])(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 _PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
-_FIRST_METHOD = re.compile(r"\n[ \t]+(?:@|(?:async[ \t]+)?def\b)")
 # Names of classes that only ask, or say, of what class something is: isinstance(x, (A, B)), -> A:, x: A[B, C] | None
 _CLASS_ASKED = re.compile(r"\bisinstance\(\s*[\w.\[\]]+\s*,(?:[^()]|\([^()]*\))*\)")
 _CLASS_RETURNED = re.compile(r"->[^:\n]*:")
@@ -143,10 +142,15 @@ class Text:
         """What is between the brackets of which a match ends with the first: the arguments of a call."""
         return self.code[opened.end() : end_of(self.code, opened) - 1]
 
+    @property
+    def headers(self) -> Iterator[str]:
+        """The parameters of each function in it."""
+        return map(self.inside, _HEADER.finditer(self.code))
+
     @cached_property
     def head(self) -> str:
         """What stands before all methods."""
-        first = _FIRST_METHOD.search(self.code)
+        first = _METHOD.search(self.code)
         return self.code[: first.start()] if first is not None else self.code
 
     @cached_property
@@ -186,6 +190,4 @@ class Text:
     @property
     def before_methods(self) -> str:
         """What has run before any other method does: what stands before all of them, and ``__init__``."""
-        first = _METHOD.search(self.code)
-        head = self.code[: first.start()] if first is not None else self.code
-        return "\n".join((head, *self.reached_from(("__init__",))))
+        return "\n".join((self.head, *self.reached_from(("__init__",))))
