@@ -280,7 +280,7 @@ class Condition:
             (cube.machines, _bits(answer for answer in cube.answers if answer.question.number < question.number))
             for cube in self.cubes
         ]
-        return _simplified(older, self.widened)
+        return _simplified(frozenset(older), self.widened)
 
     def asks_after(self, question: Question) -> bool:
         """Whether it hangs on what was asked later than this question."""
@@ -291,12 +291,9 @@ class Condition:
         """What it costs to go on under this condition, where a plain one costs 1."""
         return 1 + sum(map(_count, self.cases)) // _EASY
 
-    @cached_property
+    @property
     def negation(self) -> Condition:
-        result = ALWAYS
-        for case in sorted(self.cases, key=_narrowness):
-            result = result & _negated(case)
-        return result
+        return _negation(self)
 
 
 # The answers of the program that is looked at.
@@ -356,13 +353,13 @@ def _of(cases: frozenset[Case], widened: bool = False) -> Condition:
 @lru_cache(_REMEMBERED)
 def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
-    return _simplified(_met(one.cases, other.cases), one.widened or other.widened)
+    met = frozenset(_meeting(one.cases, other.cases))
+    return one if met == one.cases and one.widened >= other.widened else _simplified(met, one.widened or other.widened)
 
 
-def _met(some: Iterable[Case], others: Iterable[Case]) -> list[Case]:
+def _meeting(some: Iterable[Case], others: Iterable[Case]) -> Iterator[Case]:
     """Each of some cases together with each of others, where they do not exclude each other."""
     noes, competing = _answers.noes, _answers.competing
-    met = []
     for bits, mine in some:
         rivals = mine & competing
         for others_bits, theirs in others:
@@ -373,25 +370,32 @@ def _met(some: Iterable[Case], others: Iterable[Case]) -> list[Case]:
                 and not both & both >> 1 & noes
                 and not (rivals and theirs & competing and not _bear(rivals, theirs & competing))
             ):
-                met.append((common, both))
-    return met
+                yield common, both
 
 
 @lru_cache(_REMEMBERED)
 def _exclude(one: Condition, other: Condition) -> bool:
-    return not _met(one.cases, other.cases)
+    return next(_meeting(one.cases, other.cases), None) is None
 
 
 @lru_cache(_REMEMBERED)
 def _either(one: Condition, other: Condition) -> Condition:
-    return _simplified((*one.cases, *other.cases), one.widened or other.widened)
+    return _simplified(one.cases | other.cases, one.widened or other.widened)
+
+
+@lru_cache(_REMEMBERED)
+def _negation(condition: Condition) -> Condition:
+    result = ALWAYS
+    for case in sorted(condition.cases, key=_narrowness):
+        result = result & _negated(case)
+    return result
 
 
 @lru_cache(_REMEMBERED)
 def _without(condition: Condition, known: Condition) -> Condition:
     base, common = known.machines, reduce(and_, (answers for _, answers in known.cases))
     rest = [(ANY_MACHINE if base & ~bits == 0 else bits, answers & ~common) for bits, answers in condition.cases]
-    return _simplified(rest, condition.widened)
+    return _simplified(frozenset(rest), condition.widened)
 
 
 class Memory:
@@ -439,14 +443,12 @@ def _untie() -> None:
     """Leave no circles, in which all that a program asked about would wait for the collector."""
     for question in _asked.values():
         question.untie()
-    for condition in _made.values():
-        vars(condition).pop("negation", None)
 
 
 def _forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     Question.last = 0
-    for remembered in (_bear, _in_order, _both, _exclude, _either, _without):
+    for remembered in (_bear, _in_order, _both, _exclude, _either, _without, _negation):
         remembered.cache_clear()
     for each in (_asked, _asked_before, said):
         each.clear()
@@ -471,18 +473,20 @@ def answered(question: Question, answer: bool) -> Condition:
 
 
 def _negated(case: Case) -> Condition:
+    """That another answer is given to one of its questions, or the machine is another."""
     bits, answers = case
-    given = sorted(_answers.among(answers), key=hash)
-    flipped = [answered(answer.question, not answer.given) for answer in given]
+    noes = answers & _answers.noes
+    turned = noes << 1 | (answers ^ noes) >> 1
+    others = [(ANY_MACHINE, answer.bit) for answer in _answers.among(turned)]
     if bits != ANY_MACHINE:
-        flipped.append(machines(ANY_MACHINE & ~bits))
-    return any_of(flipped)
+        others.append((ANY_MACHINE & ~bits, 0))
+    return _simplified(frozenset(others))
 
 
-def _simplified(cases: Sequence[Case], widened: bool = False) -> Condition:
+def _simplified(cases: frozenset[Case], widened: bool = False) -> Condition:
     """Merge what differs in one respect only and drop what another case covers, until nothing changes."""
     if len(cases) < 2:
-        return _of(frozenset(cases), widened)
+        return _of(cases, widened)
     kept, alike = _widest(cases)
     if alike:
         kept = _merged(kept)
@@ -493,23 +497,20 @@ def _simplified(cases: Sequence[Case], widened: bool = False) -> Condition:
 
 def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
     """Those that no other one covers, the widest first, and whether some of them can be merged."""
-    kept: list[Case] = []
+    kept: list[tuple[int, int, int]] = []
     noes, alike = _answers.noes, False
-    for case in sorted(cases, key=_count):
-        bits, answers = case
-        for others_bits, others in kept:
+    for count, bits, answers in sorted([(answers.bit_count(), bits, answers) for bits, answers in cases]):
+        for others_count, others_bits, others in kept:
             if others & answers == others and bits & others_bits == bits:
                 break
-            # As in _union, which is only asked what comes of it.
-            different = answers ^ others
-            alike = (
-                alike
-                or not different
-                or (bits == others_bits and different == 3 * (no := different & -different) and no & noes != 0)
-            )
+            if count == others_count and not alike:
+                # As in _union, which is only asked what comes of it.
+                different = answers ^ others
+                no = different & -different
+                alike = not different or (bits == others_bits and different == 3 * no and no & noes != 0)
         else:
-            kept.append(case)
-    return kept, alike
+            kept.append((count, bits, answers))
+    return [(bits, answers) for _, bits, answers in kept], alike
 
 
 def _covers(one: Case, other: Case) -> bool:
