@@ -85,7 +85,8 @@ class Unit:
 
     def brings(self, words: Set[str]) -> Set[str]:
         """Those of these words that ``import *`` takes from it; nothing is parsed where its ``__all__`` tells."""
-        taken = words if self._listed is None else words & self._listed
+        exports = self.exports
+        taken = {word for word in words if word[0] != "_"} if exports is None else words & exports
         return taken & self.index.bindings.keys() if taken else taken
 
     @cached_property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -45,11 +46,13 @@ Binding = Lines | Import
 class Index:
     """The top level of a file, in the order in which it runs.
 
-    ``bindings`` are, for each name, the statements that bind it or change what it holds. ``exports`` is a literal
-    ``__all__``. ``rebound`` and ``changed`` are the names that functions of the file assign to, or change in place.
+    ``bindings`` are, for each name, the statements that bind it or change what it holds; ``taken`` says of those that
+    only import it, in a branch, from where. ``exports`` is a literal ``__all__``. ``rebound`` and ``changed`` are the
+    names that functions of the file assign to, or change in place.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    taken: Mapping[tuple[str, Binding], tuple[Import, ...]] = field(default_factory=dict)
     stars: tuple[Import, ...] = ()
     exports: tuple[str, ...] | None = None
     rebound: frozenset[str] = frozenset()
@@ -84,12 +87,14 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
         for statement, own in outer.items()
     }
     variables = frozenset(name for statement in tree.body for name in _variables(statement, running[statement]))
-    taken = (name for own in outer.values() for name, found in own.imports if _may_be_variable(found))
-    changeable = variables.union(taken)
+    changeable = variables.union(
+        name for own in outer.values() for name, found in own.imports if _may_be_variable(found)
+    )
     inner = [(each.name, _Inner(each, changeable)) for each in outline.definitions.values()]
     changes = {name: found.changed for name, found in inner}
     statements = dict(_statements(tree, outline.definitions))
     bindings: dict[str, list[Binding]] = {}
+    taken: dict[tuple[str, Binding], tuple[Import, ...]] = {}
     stars: list[Import] = []
     for statement in tree.body:
         own = outer[statement].imports
@@ -101,9 +106,11 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
             lines = statements[statement]
             for name in dict.fromkeys((*running[statement].bound, *_touched(running[statement], variables, changes))):
                 bindings.setdefault(name, []).append(lines)
+            taken.update(((name, lines), found) for name, found in running[statement].taken if name not in variables)
     bindings.pop("*", None)
     return Index(
         bindings={name: tuple(found) for name, found in bindings.items()},
+        taken=taken,
         stars=tuple(stars),
         exports=_exports(outer),
         rebound=frozenset(name for _, each in inner for name in each.rebound),
@@ -257,6 +264,13 @@ class _Outer:
                 found = [*imported(node)]
                 self.imports.extend(found)
                 self.bound.extend(name for name, _ in found)
+
+    @property
+    def taken(self) -> Iterator[tuple[str, tuple[Import, ...]]]:
+        """The names that it only imports, with where they come from."""
+        for name, times in Counter(name for name, _ in self.imports).items():
+            if self.bound.count(name) == times:
+                yield name, tuple(found for own, found in self.imports if own == name)
 
 
 def _may_be_variable(taken: Import) -> bool:

@@ -239,7 +239,10 @@ class _Search:
         return new if unit.index.stars else new & unit.index.bindings.keys()
 
     def _binds_concern(self, unit: Unit, name: str, said: Mentions) -> bool:
-        bindings = unit.index.bindings.get(name) or [line._replace(name=name) for line in unit.index.stars]
+        index = unit.index
+        known = index.bindings.get(name) or [line._replace(name=name) for line in index.stars]
+        # A branch has more in it than the import of that name.
+        bindings = [each for binding in known for each in index.taken.get((name, binding), (binding,))]
         for binding in bindings:
             if isinstance(binding, Lines):
                 self._found((unit, binding))

@@ -62,6 +62,18 @@ TELLING: Mapping[str, Mapping[str, str]] = {
     "by what is gathered": {"main.py": "from b import warm\nwarm(x)", "b.py": "from a import *", "a.py": WARM},
     "by what it takes inside": {"main.py": "def f(x):\n    from a import warm\n    return warm(x)", "a.py": WARM},
     "by what it takes if it can": {"main.py": "try:\n    from a import warm\nexcept: pass\nwarm(x)", "a.py": WARM},
+    "by what a branch takes and sets": {
+        "main.py": "from b import place\nplace(x)",
+        "b.py": "from a import warm\nif known:\n    from c import place\nelse:\n    place = warm",
+        "a.py": WARM,
+        "c.py": "def place(x): return x",
+    },
+    "by what another branch takes": {
+        "main.py": "from b import place\nplace(x)",
+        "b.py": "try:\n    from c import place\nexcept ImportError:\n    from a import warm as place",
+        "a.py": WARM,
+        "c.py": "def place(x): return x",
+    },
     "by what that uses": {
         "main.py": "from b import run\nrun(x)",
         "b.py": "from a import warm\ndef run(x): return warm(x)",
@@ -132,6 +144,16 @@ SILENT: Mapping[str, Mapping[str, str]] = {
     "what it does not gather": {
         "main.py": "from a import *\ndef f(x): return warm(x)",
         "a.py": f"{WARM}__all__ = [\n    'cool',\n    'cold',\n]",
+    },
+    "what is only gathered if it is listed": {
+        "main.py": "from a import *\ndef f(x): return _warm(x)",
+        "a.py": WARM.replace("warm", "_warm"),
+    },
+    "what is taken beside it": {
+        "main.py": "from b import place\nplace(x)",
+        "b.py": "if known:\n    from a import warm\n    from c import place",
+        "a.py": WARM,
+        "c.py": "def place(x): return x",
     },
     "a registered model": {
         "main.py": f"from a import register\n{NET}@register\ndef small(): return Net()",

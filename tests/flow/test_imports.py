@@ -347,6 +347,12 @@ other = size + 1
     assert [found.name or found.module for _, found in read_imports(code_of(text))] == ["torch", "b", "late", "*"]
 
 
+def test_what_branches_only_import_is_told_from_what_they_set() -> None:
+    index = read_index("try:\n    from a import b, c\nexcept ImportError:\n    from d import b\n    c = None\n")
+    assert index.bindings == {"b": (Lines(1, 5),), "c": (Lines(1, 5),)}
+    assert index.taken == {("b", Lines(1, 5)): (Import(0, "a", "b"), Import(0, "d", "b"))}
+
+
 @pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"])
 def test_what_only_type_checkers_see_is_not_bound(test: str) -> None:
     index = read_index(f"if {test}:\n    from a import b\n    from z import *\nelse:\n    c = 1\n")
