@@ -63,13 +63,16 @@ _KEEPS_DEVICE = re.compile(
 )
 # A number that may be that of a GPU: run(0), tools.run(net, 1), and not range(3); self.run(0), gpu = 0, for n in (0, 1)
 _NUMBER_GIVEN = r"\((?:[^()]*,\s*)?\d\s*[,)]"
-_GIVEN_NUMBER = re.compile(
-    rf"""(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)
-        ([A-Za-z_][\w.]*){_NUMBER_GIVEN}""",
-    re.VERBOSE,
+_GIVEN_NUMBER = re.compile(_NUMBER_GIVEN)
+_NUMBERED = re.compile(
+    r"(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)"
+    r"[A-Za-z_][\w.]*$"
 )
-_GPU_NUMBERED = re.compile(
-    rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}|(?:device|gpu|rank)\w*\s*=\s*\d|[\[(](?<=\bin [\[(])\s*\d"
+# Each begins with letters: of one pattern for all of them, a search would take five times as long.
+_GPU_NUMBERED = (
+    re.compile(rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}"),
+    *(re.compile(rf"{name}\w*\s*=\s*\d") for name in ("device", "gpu", "rank")),
+    re.compile(rf"{at_word('in')} [\[(]\s*\d"),
 )
 # torch.zeros(3, device=get()), device = get()
 _TOLD_PLACE = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)([^,)]*)")
@@ -79,6 +82,7 @@ _DEVICE_COMPARED = re.compile(r"\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\
 _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
 # "cuda:1", and DEVICE, as modules name what is such a text
 _GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b|(?:GPU|DEVICE)(?![a-z])")
+_GPU_NAMES = ("cuda", "mps", "xpu", "npu", "hpu", "xla")
 
 # Texts with which something is only compared: kind == "cuda", kind in ("cpu", "mps"), "cuda" in kind,
 # x.device != torch.device("meta"); not those that a loop goes through
@@ -227,7 +231,10 @@ class Alone:
     @cached_property
     def names_gpu(self) -> bool:
         """Whether it may say, by a name or number, where something is to be."""
-        return _GPU_NAMED.search(self.code) is not None or _GPU_NUMBERED.search(self.code) is not None
+        named = self.said.has(*_GPU_NAMES) or "GPU" in self.code or "DEVICE" in self.code
+        if named and _GPU_NAMED.search(self.code) is not None:
+            return True
+        return any(pattern.search(self.code) is not None for pattern in _GPU_NUMBERED)
 
     @property
     def tells_own_places(self) -> bool:
@@ -241,7 +248,11 @@ class Alone:
     @property
     def given_numbers(self) -> set[str]:
         """The words of what it hands a number, which may be that of a GPU."""
-        return {word for function in _GIVEN_NUMBER.findall(self.code) for word in words_of(function)}
+        given = (_NUMBERED.search(self._line_before(found)) for found in _GIVEN_NUMBER.finditer(self.code))
+        return {word for function in given if function is not None for word in words_of(function[0])}
+
+    def _line_before(self, found: re.Match[str]) -> str:
+        return self.code[self.code.rfind("\n", 0, found.start()) + 1 : found.start()]
 
     @cached_property
     def targets(self) -> set[str]:

@@ -37,17 +37,18 @@ def _last_parts(names: Iterable[str]) -> set[str]:
     return {name.rpartition(".")[2] for name in names}
 
 
-# Words that begin a finding wherever they are said.
+# Words that begin a finding wherever they are said, in small letters: by how they begin, or by what is in them.
 _BEGINS = re.compile(
-    rf"""^[xnh]pu$ | data_?parallel | parallel$ | ^parallel(?:_apply|_model|i[sz]e\w*)$ | ddp | distributed
-    | ^spawn | ^fork(?:server|_rng)?$ | ^mp$ | multiprocessing
-    | (?<!down)(?<!up)(?<!down_)(?<!up_)(?<!re)(?<!sub)sampler(?!ate)
-    | set_epoch | share_memory | pin_memory | dataloader | random_split | set_default(?!s$) | (?<!tar)get_device$
-    | ^pack_(?:padded_)?sequence$
-    | ^autocast | custom_fwd
-    | ^(?-i:{_any_of(_last_parts(OPTIMIZERS))})$""",
-    re.IGNORECASE | re.VERBOSE,
+    r"[xnh]pu$|parallel(?:_apply|_model|i[sz]e\w*)$|spawn|fork(?:server|_rng)?$|mp$|pack_(?:padded_)?sequence$|autocast"
 )
+_BEGINS_WITHIN = re.compile(
+    r"""parallel(?:$|(?<=data_parallel)|(?<=dataparallel)) | ddp | distributed | multiprocessing
+    | sampler(?<!downsampler)(?<!upsampler)(?<!down_sampler)(?<!up_sampler)(?<!resampler)(?<!subsampler)(?!ate)
+    | set_epoch | share_memory | pin_memory | dataloader | random_split | set_default(?!s$)
+    | get_device$(?<!target_device) | custom_fwd""",
+    re.VERBOSE,
+)
+_OPTIMIZERS = _last_parts(OPTIMIZERS)
 # What stays where it is, or goes where another tensor is: x.to(y.device), x.to(y.dtype), x.to(torch.float32)
 _LIKE_ANOTHER = r"""(?:(?:device=)?(?!self\.device)[\w.\[\]]+\.device|dtype=[^(),]+|[\w.\[\]]*dtype
     |torch\.(?:b?float\d*|u?int\d*|half|bool|long|double))"""
@@ -138,7 +139,7 @@ _OF_NUMBERS = _NUMBERING | {
 _ASSIGNED_CALL = re.compile(rf"\n\s*(\w+)\s*=(?! *(?:\w+\.)*(?:{_any_of(_NUMBERING)})\().*\w\(")
 
 # Attributes of other objects are looked after: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
-_OF_OTHERS = re.compile(r"\.(?<!\bself\.)\w+\s*=(?!=)")
+_OF_OTHERS = re.compile(r"\.(?<![^\w.]self\.)\w+\s*=(?!=)")
 _TENDS = re.compile(r"\n[ \t]*\b(?:self\.\w+|(?!self\b)\w+)\b(?:\[[^\]\n]*\])?(?:\.\w+)*\.(\w+)\s*=(?!=)")
 _SETS = re.compile(rf"{at_word('setattr')}\((?!self\b)")
 # In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
@@ -160,9 +161,12 @@ _INSTANTIATED = re.compile(
     r"[A-Z](?<=(?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z])\w*(?=\()"
 )
 # Lists and dicts: self.blocks = [ …, or of a name that stands for one: self.blocks = blocks
-_CONTAINER = r"\s*(?::[^=\n]{0,80})?=\s*(?:\[|\{|(?P<tuple>\()|(?:list|dict|tuple|\w*[dD]ict)\()"
+_OPENED = r"(?:\[|\{|(?P<tuple>\()|(?:list|dict|tuple|\w*[dD]ict)\()"
+_CONTAINER = rf"\s*(?::[^=\n]{{0,80}})?=\s*{_OPENED}"
 _KEPT_CONTAINER = re.compile(rf"{at_word('self')}\.(\w+){_CONTAINER}")
-_KEPT_NAME = re.compile(rf"{at_word('self')}\.(\w+)\s*(?::[^=\n]{{0,80}})?=\s*(\w+)[ \t]*$", re.MULTILINE)
+_KEPT = re.compile(
+    rf"{at_word('self')}\.(\w+)\s*(?::[^=\n]{{0,80}})?=\s*(?:{_OPENED}|(?P<name>\w+)[ \t]*$)", re.MULTILINE
+)
 _NAMED_CONTAINER = re.compile(rf"\n\s*(\w+){_CONTAINER}")
 # blocks.append(…), self.blocks[0] = …, blocks += …
 _FILLED = re.compile(
@@ -180,7 +184,8 @@ _LEAVING_TENSORS = re.compile(rf"{_LEAVING.pattern}|{_FACTORY.pattern}")
 
 @lru_cache(_WORDS_REMEMBERED)
 def _always_begins(word: str) -> bool:
-    return _BEGINS.search(word) is not None
+    small = word.lower()
+    return word in _OPTIMIZERS or _BEGINS.match(small) is not None or _BEGINS_WITHIN.search(small) is not None
 
 
 _texts = Shelf[str, "Said"](_LETTERS, lambda said: len(said.code))
@@ -258,7 +263,7 @@ class Said(Text):
     @property
     def knows_of_gpu(self) -> bool:
         """Whether it is told that there is a GPU: it asks, or derives from a trainer that takes care of it."""
-        return _KNOWS_OF_GPU.search(self.code) is not None
+        return (self.has("is_cuda") or "Trainer" in self.code) and _KNOWS_OF_GPU.search(self.code) is not None
 
     @cached_property
     def makes_tensors(self) -> bool:
@@ -277,7 +282,8 @@ class Said(Text):
         """The attributes of other objects after which it may look; ``*`` where they can be any."""
         if self.has("setattr") and _SETS.search(self.code) is not None:
             return _ANY
-        return frozenset(_TENDS.findall(self.code) if _OF_OTHERS.search(self.code) is not None else ())
+        lines = {self.code.rfind("\n", 0, found.start()) for found in _OF_OTHERS.finditer(self.code)}
+        return frozenset(found[1] for line in lines if (found := _TENDS.match(self.code, line)) is not None)
 
     def may_be_tended(self, names: frozenset[str]) -> bool:
         """Whether one of these can be an attribute of it."""
@@ -412,14 +418,12 @@ class Said(Text):
     @cached_property
     def asks_plain_container(self) -> bool:
         """Whether a forward makes use of a list or dict of more than numbers, be it that it is filled later."""
-        kept = [(f"self.{each[1]}", each) for each in _KEPT_CONTAINER.finditer(self.code) if self._is_asked(each[1])]
-        names = {value for attribute, value in _KEPT_NAME.findall(self.code) if self._is_asked(attribute)}
+        asked = [each for each in _KEPT.finditer(self.code) if each[1] in self._asked_in_forward]
+        kept = [(f"self.{each[1]}", each) for each in asked if each["name"] is None]
+        names = {each["name"] for each in asked} - {None}
         if names:
             kept += [(each[1], each) for each in _NAMED_CONTAINER.finditer(self.code) if each[1] in names]
         return any(self._keeps_made(each) or name in self._filled for name, each in kept)
-
-    def _is_asked(self, name: str) -> bool:
-        return name in self._asked_in_forward
 
     @cached_property
     def _filled(self) -> set[str]:
