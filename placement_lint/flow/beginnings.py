@@ -7,7 +7,7 @@ only seems to be said costs time, and no finding.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from keyword import iskeyword
 
@@ -225,6 +225,13 @@ class Said(Text):
     def alone(self) -> Alone:
         """The same where nobody calls it."""
         return _alone(self)
+
+    def after(self, lines: Iterable[str]) -> Said:
+        """The same with other lines before it."""
+        before = "\n".join(lines)
+        said = Said(f"{before}\n{self.code}")
+        said.words = self.words.union(words_of(before))
+        return said
 
     def part(self, code: str) -> Said:
         """What a part of it says."""
@@ -453,8 +460,19 @@ class Said(Text):
             (_left_by if name in later else _left_by_building)(self.methods[name])
             for name in sorted(requested & self.methods.keys())
         ]
-        built = [line for method in self.reached_from(("__init__",)) for line in _left_by_building(method).split("\n")]
-        return "\n".join(filter(None, (*(line for line in built if _may_leave(line, requested)), *given)))
+        built = (line for line, left in self._built if left is None or not requested.isdisjoint(left))
+        return "\n".join(filter(None, (*built, *given)))
+
+    def leaves_less_to_builders(self, requested: frozenset[str]) -> bool:
+        """Whether its methods leave less of this where only ``__init__`` runs them."""
+        methods = [self.methods[name] for name in requested & self.methods.keys()]
+        return any(_left_by_building(method) != _left_by(method) for method in methods)
+
+    @cached_property
+    def _built(self) -> Sequence[tuple[str, Sequence[str] | None]]:
+        """The lines in which its ``__init__`` leaves something, with the attributes; None where nobody knows which."""
+        lines = (line for method in self.reached_from(("__init__",)) for line in _left_by_building(method).split("\n"))
+        return [(line, _assigned_in(line)) for line in lines if line]
 
     def leaves_to(self, user: Said) -> str:
         """The lines in which methods of a class leave or give something to a class that derives from it."""
@@ -464,10 +482,10 @@ class Said(Text):
         return self._leaves[known]
 
 
-def _may_leave(line: str, requested: frozenset[str]) -> bool:
-    """Whether a line of ``__init__`` that leaves something leaves one of these attributes, or nobody knows what."""
+def _assigned_in(line: str) -> Sequence[str] | None:
+    """The attributes to which a line assigns something; None if it only gives something."""
     assigned = _ASSIGNED.search(line)
-    return bool(line) and (assigned is None or not requested.isdisjoint(attributes_of_self(line[: assigned.end()])))
+    return attributes_of_self(line[: assigned.end()]) if assigned is not None else None
 
 
 @lru_cache(_DEFINITIONS_REMEMBERED)

@@ -115,7 +115,7 @@ class _Glance:
         if ancestors is None:
             return True
         left = [each for each in (read(base).leaves_to(own) for base in ancestors.texts) if each]
-        said = Said("\n".join((*left, own.code))) if left else own
+        said = own.after(left) if left else own
         words = said.words - {base for base in bases if f"{base}." not in own.code}
         if ancestors.of_tensors:
             sought, meets_tensors = begins_in_module, self._makes_tensors or said.is_of_cpu

@@ -129,13 +129,15 @@ class Prospects:
         if not bases:
             return said
         requested, asked = _requested(said.requests, bases)
-        is_module = isinstance(value, Class) and value.module
-        run_later = said.alone.in_forward if is_module and said.alone.meets_in_forward_only else said.run_later
-        later, _ = _requested(said.requests_by(*run_later), bases)
+        later = requested
+        if any(base.leaves_less_to_builders(requested) for base in bases):
+            is_module = isinstance(value, Class) and value.module
+            run_later = said.alone.in_forward if is_module and said.alone.meets_in_forward_only else said.run_later
+            later, _ = _requested(said.requests_by(*run_later), bases)
         # What its bases run of its methods, it runs.
         run = asked & said.methods.keys() if said.is_of_cpu else ()
         inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(run))]
-        return Said("\n".join((*inherited, said.code))) if any(inherited) else said
+        return said.after(inherited) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:
         """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
@@ -276,15 +278,14 @@ def _is_options(value: Value) -> bool:
 
 def _requested(names: frozenset[str], bases: Many[Said]) -> tuple[frozenset[str], set[str]]:
     """What a class that asks for these names asks of those that it derives from, and what these ask for then."""
-    requested, asked = set(names), set[str]()
-    waiting = [*requested]
-    while waiting:
-        name = waiting.pop()
-        new = set[str]().union(*(base.requests_by(name) for base in bases))
-        asked |= new
-        waiting += new - requested
+    requested, asked = names, set[str]()
+    new: Set[str] = names
+    while new:
+        found = set[str]().union(*(base.requests_by(*new & base.methods.keys()) for base in bases))
+        asked |= found
+        new = found - requested
         requested |= new
-    return frozenset(requested), asked
+    return requested, asked
 
 
 def _bases(value: Value) -> Iterator[Class]:
