@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 
 from placement_lint.flow.beginnings import Said, read
@@ -23,8 +23,8 @@ from placement_lint.flow.sought import (
     while_it_runs,
 )
 from placement_lint.flow.texts import without_strings
-from placement_lint.project.finder import Place, Surroundings
-from placement_lint.project.index import Import, read_imports, without_imports
+from placement_lint.project.finder import Place, Surroundings, Unit
+from placement_lint.project.index import Import, Lines, read_imports, without_imports
 from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, concerns, is_of_tensors
 from placement_lint.source.outline import bases_of, defines_class, outlined
 from placement_lint.source.scan import words_of
@@ -37,6 +37,8 @@ _GIVEN_VALUE = re.compile(r"^[ \t]*\w+[ \t]*=(?!=)", re.MULTILINE)
 # Functions that give modules whose names are texts, and what gives something of a module so.
 _ASKING_BY_NAME = ("import_module", "__import__")
 _ASKING_A_MODULE_BY_NAME = ("getattr", "__dict__")
+# Of how many definitions of other files what they say is remembered.
+_REMEMBERED = 32
 
 
 def may_tell(text: str, surroundings: Surroundings) -> bool:
@@ -46,9 +48,9 @@ def may_tell(text: str, surroundings: Surroundings) -> bool:
 
 @dataclass(frozen=True)
 class _Ancestors:
-    """The texts of the classes that one derives from, and whether it may be a module."""
+    """What the classes say that one derives from, and whether it may be a module."""
 
-    texts: Sequence[str]
+    said: Sequence[Said]
     of_tensors: bool
 
 
@@ -114,7 +116,7 @@ class _Glance:
         ancestors = self._ancestors(bases)
         if ancestors is None:
             return True
-        left = [each for each in (read(base).leaves_to(own) for base in ancestors.texts) if each]
+        left = [each for each in (base.leaves_to(own) for base in ancestors.said) if each]
         said = own.after(left) if left else own
         words = said.words - {base for base in bases if f"{base}." not in own.code}
         if ancestors.of_tensors:
@@ -145,7 +147,7 @@ class _Glance:
                 libraries = [found for word in words for found, place in self._imports.get(word, ()) if place is None]
                 of_tensors = any(is_of_tensors(found.module or found.name or "") for found in libraries)
                 self._known[bases] = _Ancestors(
-                    [*here, *(unit.source(lines) for unit, lines in elsewhere.definitions)],
+                    [*map(read, here), *(_said_elsewhere(*definition) for definition in elsewhere.definitions)],
                     of_tensors or elsewhere.of_tensors or bool(unknown) or not all(map(defines_class, here)),
                 )
         return self._known[bases]
@@ -174,6 +176,12 @@ class _Glance:
             return True
         gathered = self._gathered
         return bool(gathered) and self.relevance.stars_lead_to(gathered, said.difference(self.definitions), wanted)
+
+
+@lru_cache(_REMEMBERED)
+def _said_elsewhere(unit: Unit, lines: Lines) -> Said:
+    """What a definition of another file says: many classes of a project derive from the same few."""
+    return read(unit.source(lines))
 
 
 def _may_begin(said: Said) -> bool:

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from textwrap import dedent
 
 from placement_lint.flow.vocabulary import CUDA_CONSTRUCTORS, FACTORIES
-from placement_lint.source.parsing import python_tree
+from placement_lint.source.parsing import CHILDREN, python_tree
 
 _MAKERS = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)} | {"Generator"}
 # Of how many methods it is remembered what becomes of their tensors.
@@ -78,12 +78,17 @@ def _may_meet(method: str, in_init: bool, is_given: bool) -> bool:
 class _Method:
     def __init__(self, tree: ast.AST, in_init: bool, is_given: bool) -> None:
         self.in_init, self.is_given = in_init, is_given
-        self.nodes = list(ast.walk(tree))
-        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.nodes = [tree]
+        self.parents: dict[ast.AST, ast.AST] = {}
         self.mentions = defaultdict[str, list[ast.Name]](list)
         for node in self.nodes:
             if isinstance(node, ast.Name):
                 self.mentions[node.id].append(node)
+            for field in CHILDREN[type(node)]:
+                part = getattr(node, field, None)
+                inside = [each for each in (part if isinstance(part, list) else [part]) if isinstance(each, ast.AST)]
+                self.parents.update(dict.fromkeys(inside, node))
+                self.nodes += inside
         self._followed: set[str] = set()
 
     @property

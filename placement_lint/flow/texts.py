@@ -13,8 +13,10 @@ from placement_lint.source.scan import STRING_OR_COMMENT, words_of
 # afterwards, and what begins a line is searched with the end of the one before.
 _BRACKET = re.compile(r"[()\[\]{}]")
 _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
+_DECORATOR = re.compile(r"[ \t]+@")
+_DEF = re.compile(r"def[ \t]+(?=\w)")
 # With its decorators, as far as each of them stands in one line.
-_METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?=[ad])(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
+_METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 _PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
 # Names of classes that only ask, or say, of what class something is: isinstance(x, (A, B)), -> A:, x: A[B, C] | None
 _CLASS_ASKED = re.compile(r"\bisinstance\(\s*[\w.\[\]]+\s*,(?:[^()]|\([^()]*\))*\)")
@@ -73,6 +75,28 @@ def end_of(code: str, opened: re.Match[str]) -> int:
         if not depth:
             return bracket.end()
     return len(code)
+
+
+def _methods_in(code: str) -> Iterator[re.Match[str]]:
+    """The first lines of the functions that are in something, from their decorators on."""
+    for found in _DEF.finditer(code):
+        method = _METHOD.match(code, _before_decorators(code, code.rfind("\n", 0, found.start())))
+        if method is not None and method.start("name") == found.end():
+            yield method
+
+
+def _before_decorators(code: str, line: int) -> int:
+    """The newline before the decorators of a line, each of which stands in one; before it if it has none."""
+    first = line
+    while line > 0:
+        above = code.rfind("\n", 0, line)
+        text = code[above + 1 : line]
+        if _DECORATOR.match(text) is not None:
+            first = above
+        elif text.strip(" \t"):
+            break
+        line = above
+    return first
 
 
 def outline(code: str) -> str:
@@ -150,13 +174,13 @@ class Text:
     @cached_property
     def head(self) -> str:
         """What stands before all methods."""
-        first = _METHOD.search(self.code)
+        first = next(_methods_in(self.code), None)
         return self.code[: first.start()] if first is not None else self.code
 
     @cached_property
     def methods(self) -> dict[str, str]:
         """By its name, the text of each method of a class, with the functions inside."""
-        found = list(_METHOD.finditer(self.code))
+        found = list(_methods_in(self.code))
         outermost = min((len(each["indent"]) for each in found), default=0)
         starts = [each for each in found if len(each["indent"]) == outermost]
         ends = [*(each.start() for each in starts), len(self.code)][1:]

@@ -124,13 +124,8 @@ class Relevance:
 
         ``words`` are those that name the classes.
         """
-        search = _Ancestors(self.surroundings)
-        said = Mentions(False, attributes=words)
-        if any(search.leads_from(place, name, said) for place, name in bases):
-            return None
-        if any(map(search.is_unclear_from, search.each())):
-            return None
-        return Lineage(search.definitions, search.of_tensors)
+        named = frozenset(bases)
+        return self.surroundings.answer(("lineage", named, words), lambda around: _lineage(around, named, words))
 
     def _is_wanted(self, definition: Definition, wanted: Wanted) -> bool:
         """Whether it is, or uses what is, where it is not known by its own text."""
@@ -152,6 +147,18 @@ def _lead(surroundings: Surroundings, place: Place, name: str | None, words: fro
     search = _Search(surroundings)
     matters = search.leads_from(place, name, Mentions(False, attributes=words))
     return _Led(matters, search.definitions, search.asks_module)
+
+
+def _lineage(
+    surroundings: Surroundings, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]
+) -> Lineage | None:
+    search = _Ancestors(surroundings)
+    said = Mentions(False, attributes=words)
+    if any(search.leads_from(place, name, said) for place, name in bases):
+        return None
+    if any(map(search.is_unclear_from, search.each())):
+        return None
+    return Lineage(search.definitions, search.of_tensors)
 
 
 def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place, Unit]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from placement_lint.source.scan import STRING_OR_COMMENT, split_lines, words_of
@@ -24,6 +25,8 @@ _BASES = re.compile(
     re.MULTILINE,
 )
 _IMPORT = re.compile(r"(?:from|import)\b")
+# Of how many files the outlines are remembered: who checks a file, and who asks what it binds, may be the same.
+_REMEMBERED = 16
 _EMPTY = {"def": "def {}(): ...", "class": "class {}: ..."}
 
 
@@ -55,6 +58,7 @@ class Outline:
     rest: str
 
 
+@lru_cache(_REMEMBERED)
 def outlined(text: str) -> Outline:
     """The outline of a text; one that Python cannot parse may have any."""
     lines = split_lines(text)
@@ -65,8 +69,8 @@ def outlined(text: str) -> Outline:
     whole = code_of("\n".join(lines))
     for first, code in _statements(whole):
         last = first + code.rstrip().count("\n")
-        found = _DEFINITION.search(code)
-        if found is not None and (code[0] == "@" or not found.start()):
+        found = _DEFINITION.search(code) if code[0] == "@" else _DEFINITION.match(code)
+        if found is not None:
             line = first + code.count("\n", 0, found.start())
             rest += lines[first - 1 : line - 1] if found["kind"] != "class" else []
             own = "\n".join(lines[line - 1 : last])
