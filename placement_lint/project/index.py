@@ -317,10 +317,14 @@ def _root(node: ast.AST) -> str:
 _MUTATORS = {"append", "extend", "insert", "update", "setdefault", "add", "pop", "remove", "clear", "discard"}
 
 # How code goes on behind a name where it changes what that holds: NAME.append(x), NAME[0].x += 1, NAME.x, y = z ...
-_LINK = r"(?:\.\w+|\[(?:[^\[\]\n]|\[[^\[\]\n]*\])*\]|\((?:[^()\n]|\([^()\n]*\))*\))"
+_PART = r"\.\w+|\[(?:[^\[\]\n]|\[[^\[\]\n]*\])*\]"
+_LINK = rf"(?:{_PART}|\((?:[^()\n]|\([^()\n]*\))*\))"
 _CHANGING = re.compile(
-    rf"{_LINK}*\.(?:{'|'.join(sorted(_MUTATORS))})\b|{_LINK}+\s*(?:[-+*/%&|^@]|//|\*\*|<<|>>|[,:][^=\n]*)?=(?!=)"
+    rf"{_LINK}*\.(?:{'|'.join(sorted(_MUTATORS))})\b"
+    rf"|{_LINK}*(?:{_PART})\s*(?:[-+*/%&|^@]|//|\*\*|<<|>>|[,:][^=\n]*)?=(?!=)"
 )
+# ... and what a name has before it that is a part of another one ...
+_IN_NAME = re.compile(r"[\w.]")
 # ... and how a line begins that may do so: for NAME.x in y
 _TAKING = re.compile(r"\s*(?:for|async|with|del)\b")
 
@@ -354,8 +358,10 @@ def _may_be_changed(name: str, code: str) -> bool:
     begin = code.find(name)
     while begin >= 0:
         end = begin + len(name)
-        if code.startswith((".", "[", "("), end) and (
-            _CHANGING.match(code, end) or _TAKING.match(code, code.rfind("\n", 0, begin) + 1)
+        if (
+            code.startswith((".", "[", "("), end)
+            and not _IN_NAME.match(code, begin - 1)
+            and (_CHANGING.match(code, end) or _TAKING.match(code, code.rfind("\n", 0, begin) + 1))
         ):
             return True
         begin = code.find(name, end)
