@@ -502,7 +502,8 @@ def _requests(method: str) -> frozenset[str]:
 @lru_cache(_METHODS_REMEMBERED)
 def _left_by(method: str) -> str:
     """The lines of a method that leave or give something."""
-    return "\n".join(line for line in method.split("\n") if _LEAVING_TENSORS.search(line) is not None)
+    leaving = _LEAVING_TENSORS if any(name in method for name in _FACTORIES) else _LEAVING
+    return "\n".join(line for line in method.split("\n") if leaving.search(line) is not None)
 
 
 @lru_cache(_METHODS_REMEMBERED)

@@ -157,9 +157,9 @@ class Text:
         return not self.words.isdisjoint(words)
 
     def each(self, pattern: re.Pattern[str], words: Iterable[str]) -> Iterator[re.Match[str]]:
-        """Where the text matches a pattern of which each match begins with one of these words."""
+        """Where the text matches a pattern of which each match is one of these words and a bracket."""
         for word in self.words.intersection(words):
-            found = (pattern.match(self.code, each.start()) for each in re.finditer(word, self.code))
+            found = (pattern.match(self.code, each.start()) for each in re.finditer(rf"{word}\(", self.code))
             yield from filter(None, found)
 
     def inside(self, opened: re.Match[str]) -> str:
