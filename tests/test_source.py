@@ -13,11 +13,12 @@ import pytest
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from placement_lint.finding import Range
-from placement_lint.source.parsing import check_syntax, parse
+from placement_lint.source.parsing import check_syntax, parse, read
 from placement_lint.source.positions import positions
 from placement_lint.source.scan import Scan
 from placement_lint.source.text import Unreadable, decode
 from placement_lint.source.walking import children
+from placement_lint.stack import with_deep_stack
 
 HERE = Path(__file__).parent
 STDLIB = Path(sysconfig.get_path("stdlib"))
@@ -77,6 +78,35 @@ def test_says_where_a_text_is_no_python(read, text: str, words: str, line: int) 
     with pytest.raises(Unreadable, match=words) as caught:
         read(text)
     assert caught.value.line == line
+
+
+DEEP = "-" * 1600
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"x = 1\nx = {DEEP}1\n", 2),
+        (f"@a{'.b' * 1600}\ndef f(): pass\n", 1),
+        (f"def f(\n    a={DEEP}1\n): pass\n", 2),
+        (f"class A:\n    def f(self):\n        while {DEEP}x: pass\n", 3),
+        (f"try:\n    pass\nexcept {DEEP}E:\n    pass\n", 3),
+        (f"match x:\n    case 1:\n        y = {DEEP}1\n", 3),
+        ("if a: pass\n" + "elif b: pass\n" * 1600, 1601),
+        ("if a: pass\n" + "elif b: pass\n" * 1000 + f"elif {'-' * 600}b: pass\n", 1002),
+    ],
+)
+def test_refuses_what_is_nested_too_deeply_wherever_it_stands(text: str, line: int) -> None:
+    with pytest.raises(Unreadable, match="nested too deeply") as caught:
+        read(text)
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    "text", [f"x = {'-' * 1400}1\n", f"x = [{'-' * 900}1,\n{'-' * 900}1]\n", '"""' + DEEP + '"""\n']
+)
+def test_reads_what_is_long_or_less_deep(text: str) -> None:
+    assert with_deep_stack(lambda: read(text)).body
 
 
 def test_brackets_in_strings_and_comments_do_not_nest() -> None:

@@ -6,9 +6,8 @@ import ast
 import re
 import symtable
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement_lint.source.scan import Scan, split_lines
 from placement_lint.source.text import Unreadable
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 MOST_NESTED_BRACKETS = 200
 # libcst's time grows faster than the square of an expression's depth: seconds at 3,000, minutes at 10,000.
 MOST_NESTED_NODES = 1500
+# A statement of so many letters has no more nodes than these inside each other.
+_LETTERS = 1000
 TOO_DEEP = "an expression is nested too deeply to be analysed"
 BOM = "\ufeff"
 PLACE = re.compile(r"error at (\d+):(\d+)")
@@ -35,7 +36,7 @@ def read(text: str, sparing: bool = False) -> cst.Module:
     from placement_lint.source.abstraction import KINDS, abstracted
 
     tree = _tree_within_reach(text)
-    if tree is None or text.startswith(BOM) or not tree.kinds <= KINDS:
+    if tree is None or text.startswith(BOM) or not _kinds(tree) <= KINDS:
         return _parsed(text)
     return abstracted(tree.root, text, sparing)
 
@@ -105,14 +106,11 @@ def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:
     return Unreadable("Python accepts this line, but libcst cannot parse it", line, column)
 
 
-@dataclass(frozen=True)
-class _Tree:
-    """Python's own of a text, with the kinds of nodes in it, its depth, and a node at its bottom."""
+class _Tree(NamedTuple):
+    """Python's own of a text, with the statements, handlers and decorators in it by how many blocks they are in."""
 
     root: ast.Module
-    kinds: set[type[ast.AST]]
-    depth: int
-    bottom: ast.AST
+    blocks: Sequence[Sequence[ast.AST]]
 
 
 def _tree_within_reach(text: str) -> _Tree | None:
@@ -129,9 +127,9 @@ def _tree_within_reach(text: str) -> _Tree | None:
         return None
     except (RecursionError, MemoryError):
         raise Unreadable(TOO_DEEP) from None
-    tree = _surveyed(root)
-    if tree.depth > MOST_NESTED_NODES:
-        raise Unreadable(TOO_DEEP, getattr(tree.bottom, "lineno", 1), getattr(tree.bottom, "col_offset", 0) + 1)
+    tree = _Tree(root, [*_blocks(root)])
+    if _may_be_deep(tree, split_lines(text)):
+        _refuse_depth(root)
     return tree
 
 
@@ -147,31 +145,78 @@ def refuse_nested_brackets(text: str) -> None:
         )
 
 
-def _surveyed(root: ast.Module) -> _Tree:
-    kinds: set[type[ast.AST]] = set()
+def _refuse_depth(tree: ast.Module) -> None:
     depth = 0
-    bottom: ast.AST = root
-    for level in levels(root):
-        kinds.update(map(type, level))
+    bottom: ast.AST = tree
+    for level in levels(tree):
         depth += 1
         bottom = next((node for node in level if hasattr(node, "lineno")), bottom)
-    return _Tree(root, kinds, depth, bottom)
+    if depth > MOST_NESTED_NODES:
+        raise Unreadable(TOO_DEEP, getattr(bottom, "lineno", 1), getattr(bottom, "col_offset", 0) + 1)
 
 
-def levels(tree: ast.AST) -> Iterator[list[ast.AST]]:
-    """All nodes, by how deep they are; without recursion, whose limit an odd text would reach."""
-    level = [tree]
+def _may_be_deep(tree: _Tree, lines: Sequence[str]) -> bool:
+    """Whether there may be so many nodes inside each other: only long statements are looked into."""
+    if len(tree.blocks) + _LETTERS >= MOST_NESTED_NODES:
+        return True
+    few = _LETTERS // (max(map(len, lines)) + 1)
+    return any(
+        depth + _depth(each) > MOST_NESTED_NODES
+        for depth, block in enumerate(tree.blocks, 2)
+        for each in _of_more_lines(block, few)
+        if _letters(each, lines) > _LETTERS
+    )
+
+
+def _of_more_lines(block: Iterable[Any], few: int) -> list[ast.AST]:
+    return [each for each in block if each.end_lineno - each.lineno >= few]
+
+
+def _letters(statement: Any, lines: Sequence[str]) -> int:
+    """How many letters are in the lines of a statement, or of what is before its block."""
+    last = statement.body[0].lineno if type(statement) in _BLOCKS else statement.end_lineno
+    return sum(map(len, lines[statement.lineno - 1 : last]))
+
+
+def _depth(statement: ast.AST) -> int:
+    """How many nodes are inside each other in a statement, or in what is before its block."""
+    return sum(1 for _ in levels(*_below([statement], _HEADERS)))
+
+
+def _blocks(tree: ast.Module) -> Iterator[Sequence[ast.AST]]:
+    block: Sequence[ast.AST] = tree.body
+    while block:
+        yield block
+        block = [inner for each in block for field in _BLOCKS.get(type(each), ()) for inner in getattr(each, field)]
+
+
+def _kinds(tree: _Tree) -> set[type[ast.AST]]:
+    """The kinds of statements in it; of all nodes, where Python knows expressions that are left to libcst."""
+    from placement_lint.source.abstraction import KINDS
+
+    parts = tree.blocks if KINDS.issuperset(ast.expr.__subclasses__()) else levels(tree.root)
+    return {type(node) for part in parts for node in part}
+
+
+def levels(*nodes: ast.AST) -> Iterator[Sequence[ast.AST]]:
+    """The nodes and all inside them, by how deep they are; without recursion, whose limit an odd text would reach."""
+    level: Sequence[ast.AST] = nodes
     while level:
         yield level
-        below: list[object] = []
-        for node in level:
-            for field in CHILDREN[type(node)]:
-                child = getattr(node, field, None)
-                if isinstance(child, list):
-                    below.extend(child)
-                elif child is not None:
-                    below.append(child)
-        level = [node for node in below if isinstance(node, ast.AST)]
+        level = _below(level, CHILDREN)
+
+
+def _below(nodes: Iterable[ast.AST], fields: Mapping[type[ast.AST], Sequence[str]]) -> list[ast.AST]:
+    """What is in these fields of nodes, by their kinds."""
+    below: list[object] = []
+    for node in nodes:
+        for field in fields[type(node)]:
+            child = getattr(node, field, None)
+            if isinstance(child, list):
+                below.extend(child)
+            elif child is not None:
+                below.append(child)
+    return [node for node in below if isinstance(node, ast.AST)]
 
 
 # The fields of each node that may hold others; operators, contexts and the values of constants tell nothing.
@@ -181,3 +226,11 @@ CHILDREN = {
     for node in vars(ast).values()
     if isinstance(node, type) and issubclass(node, ast.AST)
 } | {ast.Constant: ()}
+# Of those that have blocks: the fields with what is looked at by itself, and the others.
+_APART = ("body", "handlers", "orelse", "finalbody", "decorator_list", "type_params")
+_BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
+    node: tuple(field for field in _APART if field in fields)
+    for node, fields in CHILDREN.items()
+    if issubclass(node, (ast.stmt, ast.excepthandler)) and "body" in fields
+}
+_HEADERS = CHILDREN | {node: tuple(set(CHILDREN[node]).difference(apart)) for node, apart in _BLOCKS.items()}
