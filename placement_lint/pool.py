@@ -12,6 +12,7 @@ from threading import Thread
 
 from placement_lint.checker import Checker, OneRun
 from placement_lint.results import Checked, Crash, Job
+from placement_lint.stack import with_deep_stack
 
 BATCH_BYTES = 2**17
 # So many objects more than there were, and the collector looks for garbage among them: a check leaves none behind.
@@ -76,7 +77,8 @@ def _end_with_parent() -> None:
 
 
 def _check(batch: Batch) -> list[Checked]:
-    return [_checkers[-1].check_file(path) for path in batch]
+    """The files of a batch share a deep stack: it takes longer to make one than to check a small file."""
+    return with_deep_stack(lambda: [_checkers[-1].check_file(path) for path in batch])
 
 
 def _results(batch: Batch, future: Future[list[Checked]], job: Job) -> list[Checked]:

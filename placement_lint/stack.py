@@ -9,6 +9,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_thread = threading.local()
+
 STACK_BYTES = 256 * 2**20  # reserved, and used only as far as the recursion goes
 FRAMES = 20_000
 # Python takes room for frames in pieces of 2,000 slots, and gives one back when the first frame in it returns, be it
@@ -17,11 +19,14 @@ SLOTS = 2**17 + 1
 
 
 def with_deep_stack(work: Callable[[], T]) -> T:
-    """The result of ``work``, run in a thread whose stack survives what the default one does not."""
+    """The result of ``work``, run in a thread whose stack survives what the default one does not: this one, or anew."""
+    if getattr(_thread, "is_deep", False):
+        return work()
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
+        _thread.is_deep = True
         try:
             results.append(work())
         except BaseException as error:
