@@ -23,9 +23,12 @@ def by_kind(table: Mapping[type, Handler]) -> dict[type, Handler]:
     return {**table, **{ABSTRACT[kind]: handler for kind, handler in table.items() if kind in ABSTRACT}}
 
 
-def abstracted(tree: ast.Module, text: str, sparing: bool = False) -> cst.Module:
-    """The abstract tree of a text, from Python's own in which there are no other than these :data:`KINDS`."""
-    layout = SparingLayout(text, tree) if sparing else Layout(text, tree)
+def abstracted(tree: ast.Module, text: str, statements: Sequence[int], sparing: bool = False) -> cst.Module:
+    """The abstract tree of a text, from Python's own in which there are no other than these :data:`KINDS`.
+
+    ``statements`` are the lines in which one begins.
+    """
+    layout = SparingLayout(text, tree, statements) if sparing else Layout(text, tree, statements)
     return _MODULE(layout, tree, _lines(layout, tree.body))
 
 

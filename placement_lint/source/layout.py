@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cached_property
 from keyword import kwlist
 from typing import TypeAlias
@@ -32,11 +32,12 @@ class Unplaced(Exception):
 
 
 class Layout:
-    """Of one text."""
+    """Of one text; ``statements`` are the lines in which statements and handlers begin, or their decorators."""
 
-    def __init__(self, text: str, tree: ast.Module) -> None:
+    def __init__(self, text: str, tree: ast.Module, statements: Sequence[int]) -> None:
         self.text = text
         self.tree = tree
+        self._statements = statements
 
     def inside(self, string: ast.JoinedStr) -> Layout:
         """That of what is inside an f-string."""
@@ -158,23 +159,6 @@ class Layout:
         line = self.lines[self._statements[number - 1] - 1] if number else ""
         return line[: len(line) - len(line.lstrip())]
 
-    @cached_property
-    def _statements(self) -> list[int]:
-        """The lines in which statements and handlers begin, decorators included."""
-        found: list[ast.stmt | ast.ExceptHandler] = [*self.tree.body]
-        for statement in found:
-            found.extend(_statements_in(statement))
-        return sorted({each.lineno for node in found for each in (node, *getattr(node, "decorator_list", ()))})
-
-
-# The fields in which statements have others, and handlers.
-_BODIES = ("body", "handlers", "orelse", "finalbody")
-
-
-def _statements_in(statement: ast.AST) -> Iterator[ast.stmt | ast.ExceptHandler]:
-    for field in _BODIES:
-        yield from getattr(statement, field, ())
-
 
 def _further_left(piece: str, indent: str) -> str:
     """Its lines without that indentation; what is inside a string stays."""
@@ -189,8 +173,8 @@ def _further_left(piece: str, indent: str) -> str:
 class SparingLayout(Layout):
     """That of a text that is kept long: Python's own nodes take most of the room, and most are in functions."""
 
-    def __init__(self, text: str, tree: ast.Module) -> None:
-        super().__init__(text, tree)
+    def __init__(self, text: str, tree: ast.Module, statements: Sequence[int]) -> None:
+        super().__init__(text, tree, statements)
         self._let_go = 0
 
     @property
@@ -215,16 +199,12 @@ class SparingLayout(Layout):
         assert isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef))
         return found
 
-    @cached_property
-    def _statements(self) -> list[int]:
-        return Layout(self.text, python_tree(self.text))._statements
-
 
 class _Doubted(Layout):
     """That of the expressions in f-strings, which Python's tree misplaces before 3.12: what it says counts on proof."""
 
     def __init__(self, outer: Layout, string: Span) -> None:
-        super().__init__(outer.text, outer.tree)
+        super().__init__(outer.text, outer.tree, outer._statements)
         self._outer = outer
         self._string = string
         self._proven: dict[ast.AST, Span | None] = {}
@@ -240,10 +220,6 @@ class _Doubted(Layout):
     @property
     def _comments(self) -> dict[int, int]:
         return self._outer._comments
-
-    @property
-    def _statements(self) -> list[int]:
-        return self._outer._statements
 
     def inside(self, string: ast.JoinedStr) -> Layout:
         return self

@@ -6,6 +6,7 @@ import ast
 import re
 import symtable
 import warnings
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,7 +39,7 @@ def read(text: str, sparing: bool = False) -> cst.Module:
     tree = _tree_within_reach(text)
     if tree is None or text.startswith(BOM) or not _kinds(tree) <= KINDS:
         return _parsed(text)
-    return abstracted(tree.root, text, sparing)
+    return abstracted(tree.root, text, tree.statements, sparing)
 
 
 def parse(text: str) -> cst.Module:
@@ -110,7 +111,12 @@ class _Tree(NamedTuple):
     """Python's own of a text, with the statements, handlers and decorators in it by how many blocks they are in."""
 
     root: ast.Module
-    blocks: Sequence[Sequence[ast.AST]]
+    blocks: Sequence[Sequence[Any]]
+
+    @property
+    def statements(self) -> Sequence[int]:
+        """The lines in which one of these begins."""
+        return array("L", sorted(each.lineno for block in self.blocks for each in block))
 
 
 def _tree_within_reach(text: str) -> _Tree | None:
@@ -183,8 +189,8 @@ def _depth(statement: ast.AST) -> int:
     return sum(1 for _ in levels(*_below([statement], _HEADERS)))
 
 
-def _blocks(tree: ast.Module) -> Iterator[Sequence[ast.AST]]:
-    block: Sequence[ast.AST] = tree.body
+def _blocks(tree: ast.Module) -> Iterator[Sequence[Any]]:
+    block: Sequence[Any] = tree.body
     while block:
         yield block
         block = [inner for each in block for field in _BLOCKS.get(type(each), ()) for inner in getattr(each, field)]

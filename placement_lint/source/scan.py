@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import re
 import string
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-LEXEME = re.compile(
-    r"""
-    (?P<string> '''(?:\\.|[^\\])*?''' | \"\"\"(?:\\.|[^\\])*?\"\"\"
-              | '(?:\\(?:\r\n|.)|[^'\\\r\n])*' | "(?:\\(?:\r\n|.)|[^"\\\r\n])*" )
+_STRINGS_AND_COMMENTS = r"""
+    (?P<string> '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*''' | \"\"\"[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"\"\"
+              | '[^'\\\r\n]*(?:\\(?:\r\n|.)[^'\\\r\n]*)*' | "[^"\\\r\n]*(?:\\(?:\r\n|.)[^"\\\r\n]*)*" )
   | (?P<comment> \#[^\r\n]* )
+"""
+_OTHERS = r"""
   | (?P<joined> \\(?:\r\n|\r|\n) )
   | (?P<newline> \r\n|\r|\n )
   | (?P<open> [(\[{] )
   | (?P<close> [)\]}] )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+"""
+LEXEME = re.compile(_STRINGS_AND_COMMENTS + _OTHERS, re.VERBOSE | re.DOTALL)
+_STRING_OR_COMMENT = re.compile(_STRINGS_AND_COMMENTS, re.VERBOSE | re.DOTALL)
 # A text may have halves of characters, which nothing else can encode.
 UTF_8 = ("utf-8", "surrogatepass")
 NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -90,18 +92,16 @@ class Scan:
         return deepest, where
 
     def comments(self) -> Iterator[Comment]:
-        line, start_of_line, end_of_blank = 1, 0, 0
-        leading = True
-        for lexeme in LEXEME.finditer(self.text):
-            leading = leading and not self.text[end_of_blank : lexeme.start()].strip("\ufeff \t\f")
-            if lexeme.lastgroup == "comment":
-                yield Comment(lexeme.group(), line, lexeme.start() - start_of_line + 1, leading)
-            elif lexeme.lastgroup != "newline":
+        starts = [0, *(newline.end() for newline in newlines(self.text))]
+        done, leading = 0, True
+        for found in _STRING_OR_COMMENT.finditer(self.text):
+            leading = leading and not self.text[done : found.start()].strip("\ufeff \t\f\r\n")
+            if found.lastgroup == "comment":
+                line = bisect_right(starts, found.start())
+                yield Comment(found.group(), line, found.start() - starts[line - 1] + 1, leading)
+            else:
                 leading = False
-            end_of_blank = lexeme.end()
-            for newline in NEWLINE.finditer(lexeme.group()):
-                line += 1
-                start_of_line = lexeme.start() + newline.end()
+            done = found.end()
 
     @cached_property
     def logical_lines(self) -> dict[int, tuple[int, int]]:
