@@ -102,11 +102,17 @@ class OneRun(Reading):
 
     def __init__(self) -> None:
         self._content = lru_cache(_KEPT)(read_from_disk)
+        self._absent: set[str] = set()
         self._names: dict[str, Set[str] | None] = {}
         self._answers: Answers = {}
 
     def source(self, path: str) -> bytes | None:
-        return self._content(path) if self._may_be(path) else None
+        if path in self._absent:
+            return None
+        if self._may_be(path):
+            return self._content(path)
+        self._absent.add(path)
+        return None
 
     def _may_be(self, path: str) -> bool:
         """Whether there may be something of that path; of all that an import may mean, most is not there."""

@@ -43,6 +43,7 @@ _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 _KNOWN = frozenset({"torch", "builtins"})
 # How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
 _UNITS, _LETTERS = 2048, 300_000
+_PATHS = 8192
 # How many answers are kept: each keeps the file that it is about.
 _ANSWERS = 2048
 
@@ -239,6 +240,24 @@ class Place(NamedTuple):
         return folder if name == INIT else None
 
 
+@lru_cache(_PATHS)
+def _above(path: str, level: int) -> str:
+    """The folder that so many dots mean in a file."""
+    folder = os.path.dirname(path)
+    return folder if level == 1 else _above(folder, level - 1)
+
+
+@lru_cache(_PATHS)
+def _below(folder: str, parts: tuple[str, ...]) -> str:
+    return os.path.join(folder, *parts)
+
+
+@lru_cache(_PATHS)
+def _candidates(path: str) -> tuple[Place, Place]:
+    """Where a module of that path may be."""
+    return Place(os.path.join(path, INIT)), Place(f"{path}.py")
+
+
 Answer = TypeVar("Answer")
 Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"]]]
 """What was answered of files, with all that was looked at for it."""
@@ -330,12 +349,9 @@ class Surroundings:
         return self._found[asked]
 
     def _find(self, wanted: Import, importer: str) -> Place | None:
-        parts = wanted.module.split(".") if wanted.module else []
+        parts = tuple(wanted.module.split(".")) if wanted.module else ()
         if wanted.level:
-            folder = os.path.dirname(importer)
-            for _ in range(wanted.level - 1):
-                folder = os.path.dirname(folder)
-            return self._within(folder, parts, wanted.name)
+            return self._within(_above(importer, wanted.level), parts, wanted.name)
         if parts[0] in _KNOWN or not EXCLUDED_FOLDERS.isdisjoint(parts[:-1]):
             return None
         for root in self._roots(importer, parts[0]):
@@ -362,18 +378,17 @@ class Surroundings:
         self.folders.update(os.path.join(root, *parts[:count]) for count in range(1, len(parts)))
         return Place(first, is_file=False)
 
-    def _within(self, folder: str, parts: Sequence[str], name: str | None) -> Place | None:
+    def _within(self, folder: str, parts: tuple[str, ...], name: str | None) -> Place | None:
         """The module of that dotted name below a folder; one without a file if that holds the module ``name``."""
-        path = os.path.join(folder, *parts)
+        path = _below(folder, parts)
         if found := self._regular(path):
             return found
-        return Place(path, is_file=False) if name and self._regular(os.path.join(path, name)) else None
+        return Place(path, is_file=False) if name and self._regular(_below(path, (name,))) else None
 
     def _regular(self, path: str) -> Place | None:
         if path not in self._modules:
-            candidates = (os.path.join(path, INIT), f"{path}.py")
-            there = (file for file in candidates if file == self.path or self._look_at(file) is not None)
-            self._modules[path] = next(map(Place, there), None)
+            there = (it for it in _candidates(path) if it.path == self.path or self._look_at(it.path) is not None)
+            self._modules[path] = next(there, None)
         return self._modules[path]
 
     def _roots(self, importer: str, first: str) -> Iterator[str]:
