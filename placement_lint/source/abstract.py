@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -82,6 +82,7 @@ def _compiled(kind: Any, slots: Sequence[str]) -> Callable[..., Any]:
     return make
 
 
+@cache
 def _defaults(kind: type[cst.CSTNode]) -> dict[str, Any]:
     """What libcst takes for the fields that it can go without."""
     made = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}

@@ -48,10 +48,8 @@ def _all(layout: Layout, nodes: Iterable[ast.AST]) -> list[Any]:
 
 _NAME = maker(cst.Name, "value")
 _ATTRIBUTE = maker(cst.Attribute, "value", "attr")
-_STRING = maker(cst.SimpleString, "value")
+_STRING = maker(cst.SimpleString, value=lambda _, node: repr(node.value))
 _LITERALS: dict[type, Callable[..., cst.BaseExpression]] = {
-    str: _STRING,
-    bytes: _STRING,
     int: maker(cst.Integer, "value"),
     float: maker(cst.Float, "value"),
     complex: maker(cst.Imaginary, "value"),
@@ -80,6 +78,8 @@ def _dotted(layout: Layout, node: ast.AST, path: str) -> cst.Attribute | cst.Nam
 
 
 def _constant(layout: Layout, node: ast.Constant) -> cst.BaseExpression:
+    if isinstance(node.value, (str, bytes)):
+        return _STRING(layout, node)
     if node.value is ...:
         return _ELLIPSIS(layout, node)
     try:
