@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from placement_lint.flow.copying import replace
+from placement_lint.flow.copying import record, replace
 from placement_lint.flow.values import Value
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Arguments:
     """``spread`` where ``*args`` or ``**kwargs`` of unknown content are among them."""
 

@@ -1,19 +1,29 @@
-"""Copies of immutable records with other content."""
+"""Immutable records, and copies of them with other content."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+__all__ = ("record", "replace")
 
 T = TypeVar("T")
 
+if TYPE_CHECKING:
+    from dataclasses import dataclass as record
+else:
+
+    def record(frozen: bool) -> Callable[[type[T]], type[T]]:
+        """A frozen dataclass for who checks types; what guards it at runtime would triple the cost of making one."""
+        return lambda kind: dataclass(unsafe_hash="__hash__" not in vars(kind))(kind)
+
 
 def replace(record: T, /, **changes: Any) -> T:
-    """A copy of a frozen dataclass with other fields, at a fifth of what ``dataclasses.replace`` costs.
+    """A copy of an immutable record with other fields, at a tenth of what ``dataclasses.replace`` costs.
 
     Only for records that keep exactly their fields and check nothing when they are made, as those of the analysis do.
     """
     copy = object.__new__(type(record))
-    fields = copy.__dict__
-    fields.update(record.__dict__)
-    fields.update(changes)
+    object.__setattr__(copy, "__dict__", record.__dict__ | changes)
     return copy

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.condition import Condition
-from placement_lint.flow.copying import replace
+from placement_lint.flow.copying import record, replace
 from placement_lint.flow.values import Holder, Place, StateDict, Tensor
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scene:
     """Where and when an event happens.
 
@@ -65,7 +65,7 @@ class MoveDiscarded(Event):
     named: bool = True
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Operand:
     """One side of an operation: a tensor as the program names it, or the parameters of a module."""
 

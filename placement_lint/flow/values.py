@@ -7,14 +7,14 @@ the identity of an :class:`Object` or :class:`Symbol`; the values themselves nev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import TypeAlias
 
 import libcst as cst
 
 from placement_lint.flow.condition import ALWAYS, NEVER, Condition
-from placement_lint.flow.copying import replace
+from placement_lint.flow.copying import record, replace
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
@@ -22,7 +22,7 @@ from placement_lint.source.wording import source_text
 MAX_ALTERNATIVES = 8
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Const:
     """A literal. ``1``, ``1.0`` and ``True`` are different constants here."""
 
@@ -35,7 +35,7 @@ class Const:
         return hash((type(self.value), self.value))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Symbol:
     """A value that is unknown but equal to itself: an argument, ``args.device``, the result of a foreign call."""
 
@@ -54,14 +54,14 @@ class Symbol:
         return source_text(self.source)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AtLeast:
     """An integer known only from below: ``torch.cuda.device_count()`` on a machine with several GPUs."""
 
     bound: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Device:
     """A place for tensors.
 
@@ -150,7 +150,7 @@ class Source(Enum):
     MODULE = auto()  # computed by a module, or a parameter of one
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Holder:
     """The attribute of a module that a tensor was read from, and the statement that assigned it.
 
@@ -166,7 +166,7 @@ class Holder:
     registrable: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Alias:
     """An attribute through which a replica reaches the original module instead of itself.
 
@@ -182,7 +182,7 @@ class Alias:
     method: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lost:
     """What was done to a Parameter that made it an ordinary tensor, and where and which it was before."""
 
@@ -192,7 +192,7 @@ class Lost:
     uid: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cut:
     """Where a value was cut off, how, and the modules and Parameters ``behind``: no gradient comes back to them."""
 
@@ -201,7 +201,7 @@ class Cut:
     behind: frozenset[int]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Chunk:
     """A replica's part of a batch, kept by a ``hook`` (the call that registered it); the replica's notes and ids.
 
@@ -214,7 +214,7 @@ class Chunk:
     since: Value
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tensor:
     """A tensor, by what matters for placement. Only ``place``, ``scalar``, ``role`` and the loss facts
     tell two tensors apart; the rest is history for messages."""
@@ -313,7 +313,7 @@ class Kind(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Object:
     """Something with an identity. ``cls`` is its class: a :class:`Class` of this program or a name of a library."""
 
@@ -326,14 +326,14 @@ class Object:
     alias: Alias | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class External:
     """A name of a library, fully qualified: ``torch.nn.Linear``."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Imported:
     """A module of the project: the names of its top level are cells of ``frame``, once they were asked for."""
 
@@ -341,7 +341,7 @@ class Imported:
     name: str = field(compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pending:
     """``from module import name`` before the name is used; ``library`` is its full name if the module has no such."""
 
@@ -350,7 +350,7 @@ class Pending:
     library: str = field(compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sequence:
     """A tuple, or the content of a list: ``exact`` says whether these are all the items there are."""
 
@@ -365,7 +365,7 @@ class Sequence:
         return place < before if place >= 0 else -place <= after
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Mapping:
     """The content of a dict: known string keys, and the join of what other keys hold."""
 
@@ -387,7 +387,7 @@ class Mapping:
         return Mapping(tuple(content.items()), self.rest)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Function:
     """A function or lambda of this program, with the frame it closes over."""
 
@@ -405,7 +405,7 @@ class Function:
         return (*self.node.params.posonly_params, *self.node.params.params)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Class:
     """A class of this program. Attributes and methods are cells of ``id``; ``bases`` are in order.
 
@@ -421,7 +421,7 @@ class Class:
     file: str = field(default="", compare=False)  # the path of its file, where the program is part of a project
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Bound:
     """A method together with the object it was read from."""
 
@@ -431,14 +431,14 @@ class Bound:
     node: cst.CSTNode | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Partial:
     function: Value
     positional: tuple[Value, ...]
     keywords: tuple[tuple[str, Value], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Super:
     """``super()`` inside a method: look beyond ``owner`` for the attributes of ``receiver``."""
 
@@ -446,7 +446,7 @@ class Super:
     owner: Class
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Parameters:
     """``model.parameters()``: a view on the parameters that a module has; ``named`` where each comes with its name."""
 
@@ -459,7 +459,7 @@ class Parameters:
     uid: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StateDict:
     """What ``state_dict()`` returned: whether its keys carry the ``module.`` of a wrapper."""
 
@@ -468,14 +468,14 @@ class StateDict:
     node: cst.CSTNode = field(compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Choice:
     """One of several values, each under its condition; the conditions exclude each other."""
 
     alternatives: tuple[tuple[Condition, Value], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Placed:
     """The content of a module's place cell: where it is, and the statement that put it there."""
 
@@ -483,7 +483,7 @@ class Placed:
     note: Note | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fact:
     """Something that a cell remembers of the program's past; ``details`` is for the room that wrote it."""
 
@@ -491,7 +491,7 @@ class Fact:
     details: object = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Loaded:
     """What ``torch.load`` returned, or an entry of it: resolved once all that was saved is known."""
 
@@ -501,7 +501,7 @@ class Loaded:
     node: cst.Call | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Casting:
     """``torch.autocast("cuda", dtype=torch.bfloat16, enabled=flag)``"""
 
