@@ -50,6 +50,7 @@ from placement_lint.flow.values import (
     NONE,
     OWN,
     Bound,
+    Choice,
     Class,
     Const,
     Device,
@@ -138,7 +139,7 @@ def call_function(
         return foreign(machine, arguments, node)
     frame = Frame(machine.new_frame(function.frame), function, receiver)
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
-    with _running(machine, frame, function, node), machine.without_gradients(gradless):
+    with _running(machine, frame, function, node, gradless):
         _bind_parameters(machine, function.node.params, arguments)
         aliases.enclose(machine, function)
         if machine.log is not None and machine.at_home:
@@ -176,18 +177,20 @@ def _reaches(machine: Machine, function: Function, arguments: Arguments) -> bool
 
 
 @contextmanager
-def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode) -> Iterator[None]:
+def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode, gradless: bool) -> Iterator[None]:
     machine.frames.append(frame)
     machine.running.append(function.node)
     machine.calls.append(node)
     foreign = machine.root(frame.id) != machine.module_frame
     machine.foreign_calls += foreign
+    machine.without_grad += gradless
     # What a decorator does around a function is not known.
     outside, machine.casting = machine.casting, NONE if function.decorators else machine.casting
     try:
         yield
     finally:
         machine.casting = outside
+        machine.without_grad -= gradless
         machine.foreign_calls -= foreign
         machine.calls.pop()
         machine.running.pop()
@@ -387,6 +390,8 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
     schedulers.given_away(machine, arguments.values(), node)
     for value in arguments.values():
+        if isinstance(value, Const):
+            continue
         wrappers.may_change(machine, value)
         checkpoints.kept(machine, value)
         cuts.written_into(machine, value)
@@ -405,7 +410,10 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
 
 def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
     """Whether a call asks if a tensor is what stands for one while ``torch.fx`` traces: then nothing is anywhere."""
-    of_tensor = all(isinstance(option, Tensor) for _, option in alternatives(arguments.get(0) or NONE))
+    given = arguments.get(0)
+    of_tensor = isinstance(given, (Tensor, Choice)) and all(
+        isinstance(option, Tensor) for _, option in alternatives(given)
+    )
     return of_tensor and isinstance(node, cst.Call) and Machine.text(node.func).rpartition(".")[2] in PROXY_TESTS
 
 

@@ -25,7 +25,7 @@ def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
     """Of several lists, of which each may be the one: item by item, what it is in each."""
     options = alternatives(machine.restrict(lists))
     contents = [content(machine, option) for _, option in options]
-    joined = machine.joined_content([guard for guard, _ in options], contents) if None not in contents else None
+    joined = machine.joined_content(lambda: [guard for guard, _ in options], contents) if None not in contents else None
     return joined if isinstance(joined, Sequence) else None
 
 

@@ -20,6 +20,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     NONE,
     AtLeast,
+    Choice,
     Const,
     Cut,
     Device,
@@ -86,6 +87,8 @@ def accompanied(machine: Machine, result: Tensor, *others: Value) -> Tensor:
 
 def _flat(machine: Machine, value: Value) -> list[Value]:
     """The alternatives of a value, and what is in lists; an unknown value besides where there may be more in them."""
+    if not isinstance(value, (Choice, Sequence, Object)):
+        return [value]
     flat: list[Value] = []
     for _, option in alternatives(value):
         items = content(machine, option)

@@ -47,7 +47,7 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import ITEM_TYPES
 from placement_lint.source.abstract import meaning
-from placement_lint.source.abstraction import by_kind
+from placement_lint.source.abstraction import by_kind, of_kind
 
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
@@ -144,7 +144,7 @@ def _items(machine: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.Ba
     before, behind = None, 0
     for element in elements:
         value = evaluate(machine, element.value)
-        if isinstance(element, cst.StarredElement):
+        if type(element) in _STARRED:
             inner = Sequence((value,), exact=False) if isinstance(value, Parameters) else content(machine, value)
             exact = inner is not None and inner.exact
             before = len(items) if before is None and not exact else before
@@ -153,6 +153,9 @@ def _items(machine: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.Ba
         else:
             items.append(value)
     return Sequence(tuple(items), before is None, None if before is None else (before, len(items) - behind))
+
+
+_STARRED = of_kind(cst.StarredElement)
 
 
 def _tuple(machine: Machine, node: cst.Tuple) -> Value:
@@ -346,25 +349,32 @@ def _starred(machine: Machine, node: cst.StarredElement) -> Value:
 
 def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst.CSTNode) -> None:
     """Bind a target: a name, an attribute, an item, or a pattern of these; ``node`` is the statement."""
-    if isinstance(target, cst.Name):
-        before = machine.read(machine.frame.id, target.value)
-        if before is not None:
-            optimizers.succeeded(machine, target.value, before, value, node)
-        bind(machine, target.value, value)
-        schedulers.succeeded(machine, target.value, before, value, node)
-    elif isinstance(target, cst.Attribute):
-        owner = evaluate(machine, target.value)
-        attributes.write(machine, owner, target.attr.value, value, node, target)
-    elif isinstance(target, cst.Subscript):
-        owner, key = evaluate(machine, target.value), key_of(machine, target)
-        if any(_is_batch(option) for _, option in alternatives(owner)):
-            owner = machine.lift(lambda option: _opened(machine, option, key, node), owner)
-            assign(machine, target.value, owner, node)
-        attributes.write_item(machine, owner, key, value, node, target)
-    elif isinstance(target, (cst.Tuple, cst.List)):
-        _unpack(machine, list(target.elements), value, node)
+    handler = _ASSIGN.get(type(target))
+    if handler is not None:
+        handler(machine, target, value, node)
     if machine.log is not None and machine.at_home and isinstance(target, (cst.Name, cst.Attribute)):
         machine.log.assigned(machine, target, value, node)
+
+
+def _assign_name(machine: Machine, target: cst.Name, value: Value, node: cst.CSTNode) -> None:
+    before = machine.read(machine.frame.id, target.value)
+    if before is not None:
+        optimizers.succeeded(machine, target.value, before, value, node)
+    bind(machine, target.value, value)
+    schedulers.succeeded(machine, target.value, before, value, node)
+
+
+def _assign_attribute(machine: Machine, target: cst.Attribute, value: Value, node: cst.CSTNode) -> None:
+    owner = evaluate(machine, target.value)
+    attributes.write(machine, owner, target.attr.value, value, node, target)
+
+
+def _assign_item(machine: Machine, target: cst.Subscript, value: Value, node: cst.CSTNode) -> None:
+    owner, key = evaluate(machine, target.value), key_of(machine, target)
+    if any(_is_batch(option) for _, option in alternatives(owner)):
+        owner = machine.lift(lambda option: _opened(machine, option, key, node), owner)
+        assign(machine, target.value, owner, node)
+    attributes.write_item(machine, owner, key, value, node, target)
 
 
 def _is_batch(value: Value) -> bool:
@@ -382,8 +392,9 @@ def _opened(machine: Machine, batch: Value, key: Value, node: cst.CSTNode) -> Va
     return machine.new_dict(Mapping((), rest=batch), node) if named else machine.fresh(node)
 
 
-def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node: cst.CSTNode) -> None:
-    starred = next((place for place, target in enumerate(targets) if isinstance(target, cst.StarredElement)), None)
+def _unpack(machine: Machine, pattern: cst.Tuple | cst.List, value: Value, node: cst.CSTNode) -> None:
+    targets = pattern.elements
+    starred = next((place for place, target in enumerate(targets) if type(target) in _STARRED), None)
     # how many items there are, if that shows
     count = len(targets) if starred is None else 0
     for place, target in enumerate(targets):
@@ -393,6 +404,17 @@ def _unpack(machine: Machine, targets: list[cst.BaseElement], value: Value, node
             part = machine.lift(lambda option, place=place: _part(machine, option, place, count, node), value)
             part = lengths.given_back(machine, part, target.value, node)
         assign(machine, target.value, part, node)
+
+
+_ASSIGN: dict[type, Callable[..., None]] = by_kind(
+    {
+        cst.Name: _assign_name,
+        cst.Attribute: _assign_attribute,
+        cst.Subscript: _assign_item,
+        cst.Tuple: _unpack,
+        cst.List: _unpack,
+    }
+)
 
 
 def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTNode) -> Value:

@@ -11,8 +11,8 @@ from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial, reduce
-from operator import and_
+from functools import cache, partial, reduce
+from operator import and_, itemgetter, or_
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -23,7 +23,9 @@ from placement_lint.flow.registries import Registries
 from placement_lint.flow.store import Delta, Store, Watch
 from placement_lint.flow.values import (
     ABSENT,
+    FALSE,
     NONE,
+    TRUE,
     AtLeast,
     Bound,
     Choice,
@@ -63,6 +65,10 @@ ABROAD = 5_000
 ABROAD_FOR_UNCALLED = 200
 # Forwards in an editor's text have numbers from multiples of this.
 _ROUND = 256
+
+
+# The conditions of several ways out: worked out where it makes a difference which of them is taken.
+Guards = Callable[[], Many[Condition]]
 
 
 @dataclass
@@ -238,6 +244,7 @@ class Machine(Registries):
         self.sure_of_gpu = 0
         self.in_default_context = 0
         self.updating = False
+        # what is read here is only compared with None
         self.testing = False
         # the call that is a statement of its own: what it returns is dropped
         self.statement: cst.CSTNode | None = None
@@ -361,7 +368,7 @@ class Machine(Registries):
 
     def moment(self) -> dict[str, Any]:
         """Where the program is."""
-        return {name: vars(self)[name] for name in _MOMENT}
+        return dict(zip(_MOMENT, _of_moment(vars(self)), strict=True))
 
     @contextmanager
     def noting(self, registries: dict[str, Any]) -> Iterator[None]:
@@ -383,7 +390,8 @@ class Machine(Registries):
 
     def fresh(self, text: str | cst.CSTNode = "", type: str = "", scattered: bool = False) -> Symbol:
         """A value of which nothing is known, but perhaps its type, or that it depends on the rows of a replica."""
-        return Symbol(self.new_id(), text, type=type, scattered=scattered)
+        self._last_id += 1
+        return Symbol(self._last_id, text, None, type, scattered)
 
     def part(
         self,
@@ -522,7 +530,7 @@ class Machine(Registries):
     def ask(self, question: Question) -> Value:
         """A question's answer as a boolean: a choice that later tests of the same question agree with."""
         yes, no = answered(question, True), answered(question, False)
-        return self.either(((yes, Const(True)), (no, Const(False))))
+        return self.either(((yes, TRUE), (no, FALSE)))
 
     def either(self, options: Many[tuple[Condition, Value]]) -> Value:
         """The value among guarded ones; unknown where there are too many."""
@@ -596,32 +604,30 @@ class Machine(Registries):
             for cell, changed in exits[0].changes.items():
                 self.store.write(*cell, changed)
             return exits[0].value
-        values, cells = [exit.value for exit in exits], dict.fromkeys(cell for exit in exits for cell in exit.changes)
+        values, cells = [exit.value for exit in exits], reduce(or_, (exit.changes for exit in exits))
         if not cells and (settled := self._settled(values)) is not None:
             return settled
-        guards = [exit.path.given(base_path) for exit in exits]
-        for cell in cells:
-            if newest is not None and cell[0] > newest and cell[0] in self._own:
-                self.store.write(*cell, next(exit.changes[cell] for exit in exits if cell in exit.changes))
+        guards = cache(lambda: [exit.path.given(base_path) for exit in exits])
+        for cell, changed in cells.items():
+            owner, name = cell
+            if newest is not None and owner > newest and owner in self._own:
+                self.store.write(owner, name, changed)
                 continue
-            before = self.store.read(*cell)
+            before = self.store.read(owner, name)
             after = [exit.changes.get(cell, before) for exit in exits]
-            join = self.joined_content if cell[1] in CONTENT_CELLS else self._joined
-            self.store.write(*cell, join(guards, after))
+            join = self.joined_content if name in CONTENT_CELLS else self._joined
+            self.store.write(owner, name, join(guards, after))
         return self._joined(guards, values) or NONE
 
-    def joined_content(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
+    def joined_content(self, guards: Guards, values: Many[Value | None]) -> Value | None:
         """What a list or dict holds after a branch: item by item, so that the rest of it stays known."""
-        known = [(guard, value) for guard, value in zip(guards, values, strict=True) if value is not None]
+        known = [(guard, value) for guard, value in zip(guards(), values, strict=True) if value is not None]
         if all(isinstance(value, Sequence) for _, value in known):
             rows = [(guard, value.items) for guard, value in known if isinstance(value, Sequence)]
             lengths = {len(items) for _, items in rows}
             exact = len(lengths) == 1 and all(isinstance(value, Sequence) and value.exact for _, value in known)
             joined = [
-                self._joined(
-                    [guard for guard, items in rows if len(items) > place],
-                    [items[place] for _, items in rows if len(items) > place],
-                )
+                self._joined_ways([(guard, items[place]) for guard, items in rows if len(items) > place])
                 for place in range(max(lengths, default=0))
             ]
             return Sequence(tuple(item for item in joined if item is not None), exact)
@@ -633,25 +639,33 @@ class Machine(Registries):
         contents = [(guard, dict(mapping.items)) for guard, mapping in known]
         items = []
         for key in dict.fromkeys(key for _, content in contents for key in content):
-            holding = [(guard, content[key]) for guard, content in contents if key in content]
-            value = self._joined([guard for guard, _ in holding], [value for _, value in holding])
+            value = self._joined_ways([(guard, content[key]) for guard, content in contents if key in content])
             items.append((key, value if value is not None else self.fresh()))
         rests = [(guard, mapping.rest) for guard, mapping in known if mapping.rest is not None]
-        rest = self._joined([guard for guard, _ in rests], [value for _, value in rests]) if rests else None
+        rest = self._joined_ways(rests) if rests else None
         return Mapping(tuple(items), rest)
 
     def _settled(self, values: Many[Value | None]) -> Value | None:
         """What is one of these values, where it makes no difference which."""
         first = values[0]
-        if all(value is first or value == first for value in values):
+        for value in values:
+            if value is not first and value != first:
+                break
+        else:
             return first
-        return self.fresh() if None not in values and not any(tells(value) for value in values) else None
+        for value in values:
+            if value is None or tells(value):
+                return None
+        return self.fresh()
 
-    def _joined(self, guards: list[Condition], values: Many[Value | None]) -> Value | None:
+    def _joined_ways(self, ways: list[tuple[Condition, Value]]) -> Value | None:
+        return self._joined(lambda: [guard for guard, _ in ways], [value for _, value in ways])
+
+    def _joined(self, guards: Guards, values: Many[Value | None]) -> Value | None:
         settled = self._settled(values)
-        if settled is not None or all(value is None for value in values):
+        if settled is not None or not any(values):
             return settled
-        options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards, values, strict=False)]
+        options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards(), values, strict=False)]
         return choose(options) or self.fresh()
 
     @contextmanager
@@ -704,7 +718,10 @@ class Machine(Registries):
 
     def lift(self, operation: Callable[..., Value], *values: Value) -> Value:
         """Apply an operation on concrete values to each combination of alternatives that can occur here."""
-        if Choice not in map(type, values):
+        for value in values:
+            if type(value) is Choice:
+                break
+        else:
             return operation(*values)
         restricted = [self.restrict(value) for value in values]
         if Choice not in map(type, restricted):
@@ -712,8 +729,8 @@ class Machine(Registries):
         combinations = self._combinations(restricted)
         if combinations is None:
             return self.fresh()
+        branches = [(guard, partial(operation, *chosen)) for guard, chosen in combinations]
         with self._one_visit():
-            branches = [(guard, partial(operation, *chosen)) for guard, chosen in combinations]
             return self.fork(branches, decides=True)
 
     def _combinations(self, values: list[Value]) -> list[tuple[Condition, tuple[Value, ...]]] | None:
@@ -798,8 +815,10 @@ class Machine(Registries):
         return next((call for frame, call in callers if self._answers(frame)), None)
 
     def _answers(self, frame: Frame) -> bool:
+        if self._roots[frame.id] == self.module_frame:
+            return True
         owner = frame.function.owner if frame.function is not None else None
-        return self.root(frame.id) == self.module_frame or (owner is not None and owner.module)
+        return owner is not None and owner.module
 
     @property
     def chooses(self) -> bool:
@@ -872,7 +891,7 @@ class Machine(Registries):
     def constructing(self, owner: Object) -> bool:
         """Whether the ``__init__`` of this object is running."""
         return any(
-            frame.receiver == owner and frame.function is not None and frame.function.name == "__init__"
+            frame.function is not None and frame.function.name == "__init__" and frame.receiver == owner
             for frame in self.frames
         )
 
@@ -890,13 +909,6 @@ class Machine(Registries):
         holds = test()
         saw, self.saw_gpu = self.saw_gpu, before
         return holds, saw
-
-    @contextmanager
-    def on_gpu(self, sure: bool) -> Iterator[None]:
-        """Inside a branch that is taken because something is on a GPU, if that is so."""
-        self.sure_of_gpu += sure
-        yield
-        self.sure_of_gpu -= sure
 
     @contextmanager
     def without_gradients(self, gradless: bool) -> Iterator[None]:
@@ -929,13 +941,6 @@ class Machine(Registries):
         yield
         self.updating = before
 
-    @contextmanager
-    def only_tested(self, tested: bool) -> Iterator[None]:
-        """What is read here is only compared with None."""
-        before, self.testing = self.testing, tested or self.testing
-        yield
-        self.testing = before
-
 
 def _older(subject: Hashable, limit: int) -> bool:
     """Whether all that a question is about has an id up to ``limit``."""
@@ -967,6 +972,7 @@ def _of_the_moment() -> tuple[str, ...]:
 
 # The attributes that say where the program is.
 _MOMENT = _of_the_moment()
+_of_moment = itemgetter(*_MOMENT)
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:

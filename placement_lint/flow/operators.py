@@ -142,14 +142,15 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
 def conditional(machine: Machine, node: cst.IfExp) -> Value:
     holds, saw_gpu = machine.test(lambda: condition(machine, node.test))
     machine.guards.append(node.test)
-    with machine.on_gpu(saw_gpu):
-        value = machine.fork(
-            (
-                (holds, lambda: expressions.evaluate(machine, node.body)),
-                (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
-            ),
-            asks=True,
-        )
+    machine.sure_of_gpu += saw_gpu
+    value = machine.fork(
+        (
+            (holds, lambda: expressions.evaluate(machine, node.body)),
+            (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
+        ),
+        asks=True,
+    )
+    machine.sure_of_gpu -= saw_gpu
     machine.guards.pop()
     return value
 
@@ -168,8 +169,9 @@ _NEGATED = {
 
 def comparison(machine: Machine, node: cst.Comparison) -> Value:
     target = node.comparisons[0]
-    with machine.only_tested(_tests_for_none(target)):
-        left = expressions.evaluate(machine, node.left)
+    outer, machine.testing = machine.testing, machine.testing or _tests_for_none(target)
+    left = expressions.evaluate(machine, node.left)
+    machine.testing = outer
     right = expressions.evaluate(machine, target.comparator)
     if len(node.comparisons) > 1:
         return machine.fresh(node)
@@ -347,7 +349,7 @@ def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Com
 def binary(machine: Machine, node: cst.BinaryOperation) -> Value:
     newest = machine.newest
     left, right = expressions.evaluate(machine, node.left), expressions.evaluate(machine, node.right)
-    if isinstance(node.operator, cst.Multiply):
+    if type(node.operator) is cst.Multiply:
         repeats.repeated(machine, node, left, right, newest)
     return machine.lift(
         lambda one, other: arithmetic(machine, one, other, node.operator, (node.left, node.right), node),
@@ -364,6 +366,9 @@ _SYMBOLS: dict[type, str] = {
 }  # fmt: skip
 
 
+_ADDING = (cst.Add, cst.AddAssign)
+
+
 def arithmetic(
     machine: Machine,
     left: Value,
@@ -373,23 +378,19 @@ def arithmetic(
     node: cst.CSTNode,
 ) -> Value:
     """``left + right`` and its kind, of concrete values."""
-    if (
-        isinstance(operator, cst.Modulo)
-        and isinstance(left, Const)
-        and isinstance(left.value, str)
-        and not isinstance(right, Const)
-    ):
+    kind = type(operator)
+    if kind is cst.Modulo and isinstance(left, Const) and isinstance(left.value, str) and not isinstance(right, Const):
         return _percent(machine, left.value, right, sources[1], node)
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return _tensor_arithmetic(machine, left, right, operator, sources, node)
     if isinstance(left, Const) and isinstance(right, Const):
         return _folded(machine, left.value, right.value, operator)
-    if isinstance(operator, cst.Multiply):
+    if kind is cst.Multiply:
         listed, times = (left, right) if content(machine, left) is not None else (right, left)
         items = content(machine, listed)
         if items is not None and isinstance(times, (Const, Symbol)):
             return machine.new_list(replace(items, exact=False), node)
-    if isinstance(operator, (cst.Add, cst.AddAssign)):
+    if kind in _ADDING:
         one, other = content(machine, left), content(machine, right)
         if one is not None and other is not None:
             joined = Sequence((*one.items, *other.items), one.exact and other.exact)
@@ -449,7 +450,7 @@ def _scaled(machine: Machine, loss: Tensor) -> Tensor:
 def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode) -> Value:
     """Arithmetic of constants, as far as devices and counts are computed with it."""
     if isinstance(left, str):
-        if isinstance(right, str) and isinstance(operator, (cst.Add, cst.AddAssign)):
+        if isinstance(right, str) and type(operator) in _ADDING:
             return Const(left + right)
         if isinstance(right, (int, str)) and isinstance(operator, cst.Modulo):
             try:
@@ -457,7 +458,7 @@ def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode
             except (TypeError, ValueError):
                 return machine.fresh()
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-        if isinstance(operator, (cst.Add, cst.AddAssign)):
+        if type(operator) in _ADDING:
             return Const(left + right)
         if isinstance(operator, (cst.Subtract, cst.SubtractAssign)):
             return Const(left - right)

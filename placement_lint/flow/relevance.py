@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from placement_lint.flow import imports, modules
 from placement_lint.flow.arguments import Arguments
@@ -77,17 +78,17 @@ def decides(machine: Machine, value: Value, depth: int = 0) -> bool:
     return parts is None or depth == _DEEPEST or any(decides(machine, part, depth + 1) for part in parts)
 
 
-def inside(machine: Machine, value: Value) -> list[Value] | None:
+def inside(machine: Machine, value: Value) -> Iterable[Value] | None:
     """What a value holds; None where that is not known, or it is something of its own."""
     if isinstance(value, Choice):
-        return [option for _, option in value.alternatives]
+        return (option for _, option in value.alternatives)
     if isinstance(value, Partial):
         return [value.function, *value.positional, *(item for _, item in value.keywords)]
     if isinstance(value, Sequence):
-        return list(value.items)
+        return value.items
     if isinstance(value, Mapping):
         return [*(item for _, item in value.items), *([value.rest] if value.rest is not None else [])]
     if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT, Kind.INSTANCE):
         names = machine.store.names(value.id) if value.kind is Kind.INSTANCE else CONTENT_CELLS
-        return [part for name in names if (part := machine.read(value.id, name)) is not None]
+        return (part for name in names if (part := machine.read(value.id, name)) is not None)
     return None

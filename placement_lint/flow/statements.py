@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -46,7 +47,7 @@ from placement_lint.flow.values import (
     Value,
 )
 from placement_lint.flow.vocabulary import GRADIENT_CONTEXTS
-from placement_lint.source.abstraction import by_kind
+from placement_lint.source.abstraction import by_kind, of_kind
 
 
 def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
@@ -59,9 +60,9 @@ def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
     for place, line in enumerate(lines):
         if machine.dead:
             break
-        if isinstance(line, cst.SimpleStatementLine):
+        if _is_line(line):
             machine.block = (lines, place)
-            machine.frame.line = line
+            machine.frames[-1].line = line
             execute_all(machine, line.body)
         else:
             machine.spend()
@@ -71,6 +72,13 @@ def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
             elif handler is not None:
                 handler(machine, line)
     machine.block = outer
+
+
+_LINES = of_kind(cst.SimpleStatementLine)
+
+
+def _is_line(node: cst.CSTNode) -> TypeGuard[cst.SimpleStatementLine]:
+    return type(node) in _LINES
 
 
 # --- simple statements -----------------------------------------------------------------------------------------
@@ -180,11 +188,12 @@ def _if(machine: Machine, node: cst.If) -> None:
     if _moves_anyway(machine, node):
         machine.moving_tests.add(node.test)
     machine.guards.append(node.test)
-    with machine.on_gpu(saw_gpu):
-        machine.fork(
-            ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
-            asks=True,
-        )
+    machine.sure_of_gpu += saw_gpu
+    machine.fork(
+        ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
+        asks=True,
+    )
+    machine.sure_of_gpu -= saw_gpu
     machine.guards.pop()
 
 
@@ -525,38 +534,45 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
         machine.module_classes.add(node)
     if machine.at_home:
         machine.classes.append(cls)
-    outer = machine.enclose()
+    machine.enclose()
     for line in node.body.body:
-        if isinstance(line, cst.FunctionDef):
-            names = tuple(_decorator_name(machine, decorator) for decorator in line.decorators)
-            if not any(name.endswith((".setter", ".deleter")) for name in names):
-                method = Function(line, outer, line.name.value, cls, names)
-                machine.write(cls.id, line.name.value, method)
-        elif isinstance(line, cst.SimpleStatementLine):
-            for statement in line.body:
-                _class_variable(machine, cls, statement)
+        define = _IN_CLASS.get(type(line))
+        if define is not None:
+            define(machine, cls, line)
 
 
 def _fields(node: cst.ClassDef) -> Iterator[str]:
     """``x: int = 0``: names that are annotated in the body of a class, which a dataclass takes as arguments."""
     for line in node.body.body:
-        for statement in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+        for statement in line.body if _is_line(line) else ():
             if isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name):
                 yield statement.target.value
 
 
-def _class_variable(machine: Machine, cls: Class, statement: cst.CSTNode) -> None:
-    if isinstance(statement, cst.Assign):
-        targets = [target.target for target in statement.targets]
-    elif isinstance(statement, cst.AnnAssign):
-        targets = [statement.target]
-    else:
-        return
-    if statement.value is not None:
-        value = expressions.evaluate(machine, statement.value)
-        for target in targets:
-            if isinstance(target, cst.Name):
-                machine.write(cls.id, target.value, value)
+def _method(machine: Machine, cls: Class, node: cst.FunctionDef) -> None:
+    names = tuple(_decorator_name(machine, decorator) for decorator in node.decorators)
+    if not any(name.endswith((".setter", ".deleter")) for name in names):
+        machine.write(cls.id, node.name.value, Function(node, machine.frame.id, node.name.value, cls, names))
+
+
+def _class_variables(machine: Machine, cls: Class, line: cst.SimpleStatementLine) -> None:
+    for statement in line.body:
+        if isinstance(statement, cst.Assign):
+            targets = [target.target for target in statement.targets]
+        elif isinstance(statement, cst.AnnAssign):
+            targets = [statement.target]
+        else:
+            continue
+        if statement.value is not None:
+            value = expressions.evaluate(machine, statement.value)
+            for target in targets:
+                if isinstance(target, cst.Name):
+                    machine.write(cls.id, target.value, value)
+
+
+_IN_CLASS: dict[type, Callable[..., None]] = by_kind(
+    {cst.FunctionDef: _method, cst.SimpleStatementLine: _class_variables}
+)
 
 
 _TABLE: dict[type, Callable[..., None]] = {

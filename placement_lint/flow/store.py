@@ -79,19 +79,20 @@ class Store:
         return value
 
     def write(self, owner: int, name: str, value: Value | None) -> None:
-        cell = (owner, name)
-        before = self._cells.get(cell)
+        cell, cells = (owner, name), self._cells
+        before = cells.get(cell)
         if self.watch is not None and owner <= self.watch.newest:
             self._note_write(cell, before, value)
-        if not self._journals:
+        if self._journals:
+            self._journals[-1].setdefault(cell, before)
+        else:
             self._note_lasting((cell,))
-        elif cell not in self._journals[-1]:
-            self._journals[-1][cell] = before
-        if cell not in self._cells:
+        if before is None and cell not in cells:
             self._name(cell)
         if value is not before:
-            self._cells[cell] = value
-            self._note_change(owner, before, value)
+            cells[cell] = value
+            if owner in self._held:
+                self._note_change(owner, before, value)
 
     def _note_write(self, cell: Cell, before: Value | None, after: Value | None) -> None:
         watch, changes = self.watch, before != after
@@ -121,8 +122,8 @@ class Store:
                 self._name(cell)
 
     def _note_change(self, owner: int, before: Value | None, after: Value | None) -> None:
-        """What an owner holds is to be looked for anew, if one of these may be a part of it."""
-        if owner in self._held and not (type(before) in _NO_PARTS and type(after) in _NO_PARTS):
+        """What an owner holds, as is known, is to be looked for anew if one of these may be a part of it."""
+        if not (type(before) in _NO_PARTS and type(after) in _NO_PARTS):
             del self._held[owner]
 
     def names(self, owner: int) -> Iterator[str]:
@@ -179,11 +180,13 @@ class Store:
 
     def roll_back(self) -> None:
         """End the innermost branch and undo it."""
+        cells, held = self._cells, self._held
         for cell, value in self._journals.pop().items():
-            undone = self._cells.get(cell)
+            undone = cells.get(cell)
             if undone is not value:
-                self._cells[cell] = value
-                self._note_change(cell[0], undone, value)
+                cells[cell] = value
+                if cell[0] in held:
+                    self._note_change(cell[0], undone, value)
 
     def commit(self) -> None:
         """End the innermost branch and keep what it wrote."""

@@ -466,14 +466,29 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
     lost = Lost(how, node, tensor.place, tensor.uid) if tensor.role is Role.PARAMETER else tensor.lost
     role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
-    severs = how.strip(".()") in SEVERING
-    reached = frozenset() if severs else gradients.parameters(tensor)
+    operation = how.strip(".()")
+    severs = operation in SEVERING
+    parameters = frozenset() if severs else gradients.parameters(tensor)
     tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
-    memory = tensor.memory if how.strip(".()") in VIEWS else None
-    other = replace(tensor, split=None, padded=None, rows=frozenset(), literal=False, loaded=False, copied=None)
-    other = replace(other, memory=memory, copied_in_replica=None, chunk=None)
-    other = replace(other, role=role, lost=lost, scalar=scalar, parameters=reached, unfinished=None, uid=0)
-    return replace(other, reached=cuts.reached(tensor)) if tensor.role is Role.PARAMETER else other
+    return replace(
+        tensor,
+        scalar=scalar,
+        role=role,
+        lost=lost,
+        parameters=parameters,
+        reached=cuts.reached(tensor),
+        rows=frozenset(),
+        literal=False,
+        loaded=False,
+        split=None,
+        padded=None,
+        chunk=None,
+        memory=tensor.memory if operation in VIEWS else None,
+        copied_in_replica=None,
+        unfinished=None,
+        copied=None,
+        uid=0,
+    )
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:

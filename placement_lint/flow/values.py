@@ -294,9 +294,23 @@ class Tensor:
     def at(self, place: Place, note: Note | None = None, source: Source = Source.MOVE) -> Tensor:
         """The copy of this tensor on another device."""
         history = (*self.history, note) if note else self.history
-        moved = replace(self, place=place, history=history, source=source, assumed=False, mended=False, adrift=False)
-        moved = replace(moved, memory=None, copied_in_replica=self.memory or self.copied_in_replica)
-        return replace(moved, holder=None, left=False, copied=None, unfinished=None, entered=None, uid=0)
+        return replace(
+            self,
+            place=place,
+            history=history,
+            source=source,
+            assumed=False,
+            mended=False,
+            adrift=False,
+            memory=None,
+            copied_in_replica=self.memory or self.copied_in_replica,
+            holder=None,
+            left=False,
+            copied=None,
+            unfinished=None,
+            entered=None,
+            uid=0,
+        )
 
 
 class Kind(Enum):

@@ -25,6 +25,8 @@ class Abstract:
     """What abstract nodes have in common: where they come from, their kind, and the fields that they have."""
 
     __slots__ = ()
+    # libcst's own say the same, in Python
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
     layout: Layout
     origin: ast.AST

@@ -23,6 +23,11 @@ def by_kind(table: Mapping[type, Handler]) -> dict[type, Handler]:
     return {**table, **{ABSTRACT[kind]: handler for kind, handler in table.items() if kind in ABSTRACT}}
 
 
+def of_kind(*kinds: type) -> frozenset[type]:
+    """The types of nodes that are of one of these kinds: to look there is cheaper than to ask ``isinstance``."""
+    return frozenset(by_kind(dict.fromkeys(kinds)))
+
+
 def abstracted(tree: ast.Module, text: str, statements: Sequence[int], sparing: bool = False) -> cst.Module:
     """The abstract tree of a text, from Python's own in which there are no other than these :data:`KINDS`.
 
