@@ -184,7 +184,8 @@ class Alone:
             or self._may_freeze_module
             or said.derives_parameters
             or said.repeats_layers
-            or self.leaves_in_forward
+            or self.adds_in_forward
+            or bool(self.left_in_forward)
         )
 
     def _begins_by(self, word: str) -> bool:
@@ -325,16 +326,17 @@ class Alone:
     # --- forwards ----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def leaves_in_forward(self) -> bool:
-        """Whether a forward leaves something for the next one, makes a layer, or uses what only a plain list has."""
-        if not self.said.runs:
-            return False
-        reached = self.said.reached_from(FORWARDS)
-        return (
-            any(_MAKES_LAYER.search(method) is not None for method in reached)
+    def adds_in_forward(self) -> bool:
+        """Whether a forward makes a layer, or uses what only a plain list has."""
+        return self.said.runs and (
+            any(_MAKES_LAYER.search(method) is not None for method in self.said.reached_from(FORWARDS))
             or self.said.asks_plain_container
-            or _leaves_what_it_reads("".join(reached))
         )
+
+    @cached_property
+    def left_in_forward(self) -> Set[str]:
+        """The attributes that a forward leaves for the next one."""
+        return _left_and_read("".join(self.said.reached_from(FORWARDS))) if self.said.runs else set()
 
     @cached_property
     def runs_parts_aside(self) -> bool:
@@ -388,6 +390,13 @@ class Alone:
         return found
 
     @cached_property
+    def words_in_forward(self) -> Set[str]:
+        """The words of what a forward may run, and of what has run before it."""
+        aside = self.said.run_later.keys() - self.in_forward
+        texts = (self.said.head, *(method for name, method in self.said.methods.items() if name not in aside))
+        return {word for text in texts for word in words_of(text)}
+
+    @cached_property
     def gives_or_meets(self) -> bool:
         """Whether it may so where somebody uses it, or there."""
         return self.said.is_of_cpu and self._lets_meet(self._making, is_given=True)
@@ -413,10 +422,10 @@ class Alone:
         return [name for name, method in self.said.methods.items() if self.said.part(method).is_of_cpu]
 
 
-def _leaves_what_it_reads(code: str) -> bool:
-    """Whether an attribute is both assigned and read: each ``self.x = …`` is one mention of it."""
+def _left_and_read(code: str) -> Set[str]:
+    """The attributes that are both assigned and read: each ``self.x = …`` is one mention of them."""
     left, mentions = Counter(_LEAVES.findall(outline(code))), Counter(_ASKED_FOR.findall(code))
-    return any(mentions[name] > times for name, times in left.items())
+    return {name for name, times in left.items() if mentions[name] > times}
 
 
 def _opening(code: str) -> int | None:

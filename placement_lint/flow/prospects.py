@@ -25,6 +25,7 @@ from placement_lint.flow.sought import (
     begins_in_module,
     in_statement,
 )
+from placement_lint.flow.texts import attributes_of_self
 from placement_lint.flow.values import Class, Const, External, Function, Imported, Pending, Symbol, Value, alternatives
 from placement_lint.source.wording import lines_of
 
@@ -131,40 +132,56 @@ class Prospects:
         requested, asked = _requested(said.requests, bases)
         later = requested
         if any(base.leaves_less_to_builders(requested) for base in bases):
-            is_module = isinstance(value, Class) and value.module
-            run_later = said.alone.in_forward if is_module and said.alone.meets_in_forward_only else said.run_later
-            later, _ = _requested(said.requests_by(*run_later), bases)
+            in_forward_only = _is_module(value) and said.alone.meets_in_forward_only
+            later, _ = _requested(said.requests_by(*(said.alone.in_forward if in_forward_only else said.run_later)), bases)
         # What its bases run of its methods, it runs.
-        run = asked & said.methods.keys() if said.is_of_cpu else ()
+        run = asked & said.methods.keys()
         inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(run))]
         return said.after(inherited) if any(inherited) else said
 
     def _promises(self, said: Said, value: Class | Function) -> bool:
         """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
-        is_module = isinstance(value, Class) and value.module
-        if said.alone.begins or said.alone.meets_on_gpu(is_module) or (said.begins and self._has_options(said)):
+        return self._begins(said, value) or self._meets(said, value)
+
+    def _begins(self, said: Said, value: Class | Function) -> bool:
+        """The same without tensors on the CPU, of which something is found where they meet others."""
+        if said.alone.begins or (said.begins and self._has_options(said)):
             return True
         if (said.alone.loads and self._chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
             return True
-        others = said.words - {value.name, *(base.name for base in _bases(value))}
-        if any(self._comes_upon(said, words & others, sought) for words, sought in self._sought(said, is_module)):
+        others = _others(said, value)
+        if self._comes_upon(said, others, self._sought(said, _is_module(value))):
             return True
         return bool(said.tended) and self._uses(others, _tended(said.tended))
+
+    def _meets(self, said: Said, value: Class | Function) -> bool:
+        """Whether tensors on the CPU, of its own or given by what it uses, may meet those that are elsewhere."""
+        is_module = _is_module(value)
+        if said.alone.meets_on_gpu(is_module):
+            return True
+        others = _others(said, value)
+        return any(self._comes_upon(said, words & others, each) for words, each in self._sought_beside(said, is_module))
 
     def _has_options(self, said: Said) -> bool:
         """Whether it knows the options of the command line, which may name devices."""
         return said.has(*_PARSING) or not self._options.isdisjoint(said.words)
 
-    def _sought(self, said: Said, is_module: bool) -> Iterator[tuple[Set[str], Sought]]:
-        """With what a finding may begin in what it uses, and by which words."""
+    def _sought(self, said: Said, is_module: bool) -> Sought:
+        """With what a finding may begin in what it uses."""
         if self._has_options(said):
-            yield said.words, begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
-        elif is_module:
-            yield said.words, in_module if said.alone.runs_parts_aside else in_forward
+            return begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
+        return beside_tensors if not is_module and said.alone.meets else uncalled
+
+    def _sought_beside(self, said: Said, is_module: bool) -> Iterator[tuple[Set[str], Sought]]:
+        """The same of what gives tensors, or is told where to place them, by the words that count for it."""
+        if self._has_options(said):
+            return
+        if is_module:
+            words = said.alone.words_in_forward if said.alone.meets_in_forward_only else said.words
+            yield words, in_module if said.alone.runs_parts_aside else in_forward
         else:
-            of_gpu = told_device_beside_tensors if said.alone.meets else told_device
-            yield said.words if said.alone.names_gpu else said.alone.given_numbers, of_gpu
-            yield said.words, beside_tensors if said.alone.meets else uncalled
+            words = said.words if said.alone.names_gpu else said.alone.given_numbers
+            yield words, told_device_beside_tensors if said.alone.meets else told_device
 
     def _moves_where_module_says(self, said: Said) -> bool:
         """Whether it tells where to move something by a name of the module, which may stand for a device."""
@@ -191,16 +208,27 @@ class Prospects:
         later = [method for method in known if method.name != "__init__"]
         if (
             len(later) < 2
-            or said.alone.leaves_in_forward
+            or said.alone.adds_in_forward
             or self._makes_modules(said)
-            or self._promises(Said(said.before_methods), cls)
+            or self._begins_before_methods(said, cls)
         ):
             return known
-        # What a forward inherits may run any of them.
-        meeting = FORWARDS if said.alone.meets_on_gpu(isinstance(cls, Class) and cls.module) else ()
+        # What a forward inherits may run any of them; of what one leaves it counts who reads it.
+        left = said.alone.left_in_forward
+        forwards = FORWARDS if left or self._meets(said, cls) else ()
         return [
-            each for each in later if each.name in meeting or self._promises(Said(said.run_by(each.name)), cls)
+            each
+            for each in later
+            if each.name in forwards
+            or not left.isdisjoint(attributes_of_self(said.run_by(each.name)))
+            or self._promises(Said(said.run_by(each.name)), cls)
         ] or known
+
+    def _begins_before_methods(self, said: Said, cls: Class | Function) -> bool:
+        """Whether something is begun before any of its methods runs that not only a forward finishes."""
+        before = Said(said.before_methods)
+        in_forward_only = _is_module(cls) and said.alone.meets_in_forward_only
+        return self._begins(before, cls) or (not in_forward_only and self._meets(before, cls))
 
     def _said(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Said:
         if node not in self._texts:
@@ -286,6 +314,15 @@ def _requested(names: frozenset[str], bases: Many[Said]) -> tuple[frozenset[str]
         new = found - requested
         requested |= new
     return requested, asked
+
+
+def _is_module(value: Class | Function) -> bool:
+    return isinstance(value, Class) and value.module
+
+
+def _others(said: Said, value: Class | Function) -> Set[str]:
+    """The words of a definition, without its own name and those of what it derives from."""
+    return said.words - {value.name, *(base.name for base in _bases(value))}
 
 
 def _bases(value: Value) -> Iterator[Class]:

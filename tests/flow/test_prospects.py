@@ -18,7 +18,9 @@ from placement_lint.files import Selection
 from placement_lint.finding import Finding
 from placement_lint.flow import uncalled
 from placement_lint.flow.beginnings import read
+from placement_lint.flow.machine import Machine
 from placement_lint.flow.prospects import Prospects
+from placement_lint.flow.values import Class, Function
 from placement_lint.results import Job
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
@@ -518,14 +520,22 @@ def test_a_class_keeps_what_it_makes(methods: str) -> None:
     assert not read(f"class M:\n    {methods}\n").gives_tensors
 
 
-def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
+def looked_at(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The methods of each class that are looked at."""
+    looked: dict[str, list[str]] = {}
     look_at_class = uncalled._look_at_class
-    monkeypatch.setattr(
-        uncalled,
-        "_look_at_class",
-        lambda machine, cls, *methods: (looked.append(cls.name), look_at_class(machine, cls, *methods)),
-    )
+
+    def note(machine: Machine, cls: Class, *methods: Function) -> None:
+        looked[cls.name] = [method.name for method in methods]
+        look_at_class(machine, cls, *methods)
+
+    monkeypatch.setattr(uncalled, "_look_at_class", note)
+    (folder / "model.py").write_text(dedent(text))
+    findings(folder)
+    return looked
+
+
+def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = """
     from torch import nn
 
@@ -563,7 +573,87 @@ def test_most_definitions_of_a_model_are_not_looked_at(tmp_path: Path, monkeypat
                 x = block(x)
             return x
     """
-    path = tmp_path / "model.py"
-    path.write_text(dedent(model))
-    findings(tmp_path)
-    assert looked == ["Masked", "Layerwise"]
+    assert [*looked_at(model, tmp_path, monkeypatch)] == ["Masked", "Layerwise"]
+
+
+USER = """
+import torch
+from torch import nn
+
+def rows(n):
+    return torch.arange(n)
+
+class Base(nn.Module):
+    def forward(self, x):
+        return x * self.scale()
+
+class Net({base}):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        {init}
+
+    def forward(self, x):
+        return {forward}
+
+    def scale(self):
+        return {scale}
+
+    def pruned(self, x):
+        return self.layer.weight[rows(3)]{pruned}
+"""
+UNUSED = {"base": "nn.Module", "init": "", "forward": "x", "scale": "1", "pruned": ""}
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        {"forward": "x * rows(3)"},
+        {"forward": "x * self.scale()", "scale": "rows(3)"},
+        {"forward": "super().forward(x)", "base": "Base", "scale": "rows(3)"},
+        {"forward": "getattr(self, 'scale')()", "scale": "rows(3)"},
+        {"init": "self.rows = rows(3)", "forward": "self.rows * x"},
+    ],
+)
+def test_a_forward_may_meet_what_a_function_gives(
+    used: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "forward" in looked_at(USER.format_map(UNUSED | used), tmp_path, monkeypatch)["Net"]
+
+
+def test_all_methods_are_looked_at_where_a_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = USER.format_map(UNUSED | {"init": "self.rows = rows(3)", "pruned": ".to('cuda:0') * self.rows"})
+    assert looked_at(text, tmp_path, monkeypatch)["Net"] == ["__init__", "forward", "scale", "pruned"]
+
+
+def test_what_no_forward_runs_is_not_looked_at_for_what_a_function_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Net" not in looked_at(USER.format_map(UNUSED), tmp_path, monkeypatch)
+
+
+def test_of_what_a_forward_leaves_it_counts_who_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            self.seen = None
+
+        def forward(self, x):
+            if self.seen is None:
+                self.seen = self.layer(x)
+            return self.seen
+
+        def last(self):
+            return self._tell()
+
+        def _tell(self):
+            return self.seen
+
+        def width(self):
+            return self.layer.out_features
+    """
+    assert looked_at(text, tmp_path, monkeypatch)["Net"] == ["forward", "last", "_tell"]
