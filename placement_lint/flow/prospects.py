@@ -133,7 +133,8 @@ class Prospects:
         later = requested
         if any(base.leaves_less_to_builders(requested) for base in bases):
             in_forward_only = _is_module(value) and said.alone.meets_in_forward_only
-            later, _ = _requested(said.requests_by(*(said.alone.in_forward if in_forward_only else said.run_later)), bases)
+            run_later = said.alone.in_forward if in_forward_only else said.run_later
+            later, _ = _requested(said.requests_by(*run_later), bases)
         # What its bases run of its methods, it runs.
         run = asked & said.methods.keys()
         inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(run))]
