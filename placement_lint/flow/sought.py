@@ -41,6 +41,57 @@ def may_be_tended(names: frozenset[str]) -> Sought:
     return is_sought
 
 
+# --- where nobody calls the user -----------------------------------------------------------------------------------
+
+
+def uncalled(said: Said, is_module: bool) -> bool:
+    """Whether a finding may begin where it is used by what nobody calls, and hands it nothing that is known."""
+    return begins(said, is_module) if is_module else said.alone.begins
+
+
+def beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU: it may give others that are on a GPU."""
+    return uncalled(said, is_module) or (not is_module and said.alone.tells_own_places)
+
+
+def told_device(said: Said, is_module: bool) -> bool:
+    """The same where it may be told a GPU by a name or number."""
+    return uncalled(said, is_module) or (not is_module and said.is_of_cpu and said.alone.tells_places)
+
+
+def told_device_beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where both is so."""
+    return uncalled(said, is_module) or (not is_module and said.alone.tells_places)
+
+
+def in_forward(said: Said, is_module: bool) -> bool:
+    """The same in a module that runs others in its forward only: theirs are not looked into."""
+    return uncalled(said, is_module) or (bool(said.givers) if is_module else said.alone.gives_or_meets)
+
+
+def in_module(said: Said, is_module: bool) -> bool:
+    """The same in a module, which may be on a GPU."""
+    return uncalled(said, is_module) or (said.gives_tensors if is_module else said.alone.gives_or_meets)
+
+
+@lru_cache(_REMEMBERED)
+def tended(names: frozenset[str]) -> Sought:
+    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+
+    def is_sought(said: Said, is_module: bool) -> bool:
+        return (
+            is_module
+            and said.runs
+            and said.may_be_tended(names)
+            and (said.alone.begins or said.alone.meets_on_gpu(is_module))
+        )
+
+    return is_sought
+
+
+# --- in other files --------------------------------------------------------------------------------------------------
+
+
 @lru_cache(_REMEMBERED)
 def in_statement(sought: Sought) -> Wanted:
     """The same of what a statement of another file defines, of which any class may be a module.

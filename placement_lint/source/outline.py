@@ -7,7 +7,7 @@ file binds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -48,13 +48,14 @@ class Definition:
 class Outline:
     """A text with its definitions emptied, and all else where it was; and these, by the lines of their names.
 
-    ``rest`` is what is neither a definition nor an import: what else runs when the file does, with the decorators of
-    functions, but not those of classes. ``code`` is that of all.
+    ``statements`` are neither definitions nor imports. ``rest`` is all that runs when the file does: these, and the
+    decorators of functions, but not those of classes. ``code`` is that of all.
     """
 
     text: str
     code: str
     definitions: Mapping[int, Definition]
+    statements: Sequence[str]
     rest: str
 
 
@@ -65,6 +66,7 @@ def outlined(text: str) -> Outline:
     if "\f" in text:  # at the beginning of a line it is no indentation
         lines = [line.replace("\f", "") for line in lines]
     definitions: dict[int, Definition] = {}
+    statements: list[str] = []
     rest: list[str] = []
     whole = code_of("\n".join(lines))
     for first, code in _statements(whole):
@@ -78,8 +80,9 @@ def outlined(text: str) -> Outline:
             empty = _EMPTY[found["kind"].split()[-1]].format(found["name"])
             lines[line - 1 : last] = [empty, *[""] * (last - line)]
         elif not _IMPORT.match(code):
-            rest += lines[first - 1 : last]
-    return Outline("\n".join(lines), whole, definitions, "\n".join(rest))
+            statements.append("\n".join(lines[first - 1 : last]))
+            rest.append(statements[-1])
+    return Outline("\n".join(lines), whole, definitions, statements, "\n".join(rest))
 
 
 def defines_class(statement: str) -> bool:

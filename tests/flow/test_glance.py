@@ -16,7 +16,7 @@ from placement_lint.project.index import read_index
 NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
 WARM = "import torch\ndef warm(x): return x.cuda()\n"
 TABLE = "import torch\nclass Base(torch.nn.Module):\n    def __init__(self):\n        self.table = torch.zeros(3)\n"
-TAKES = "from a import Encoding\nfrom b import Base\nclass Taker(Base):\n    def run(self, x): return Encoding(x)"
+TAKES = "from a import Encoding\nfrom b import Base\nclass Taker(Base):\n    def forward(self, x): return Encoding(x).tensors()"
 GIVES = "class Encoding(dict):\n    def tensors(self): return torch.tensor(self)\n"
 ADDS = "\n    def forward(self, x): return x + self.table\n"
 
@@ -29,12 +29,12 @@ TELLING: Mapping[str, Mapping[str, str]] = {
     },
     "by a tensor beside what others tell a device": {
         "main.py": "import torch\nfrom a import g\ndef f(x): return torch.zeros(3) + g(x)",
-        "a.py": "import torch\ndef g(d): return torch.ones(3, device=d)",
+        "a.py": "import torch\ndef g(d): return torch.ones(3, device=pick(d))",
     },
     "by a tensor beside what asks for a GPU": {
         "main.py": "import torch\ndef f(x): return torch.zeros(3) + x if x.is_cuda else x"
     },
-    "by a tensor beside a module": {"main.py": f"{NET}\ndef f(): return torch.zeros(3)"},
+    "by a tensor beside a module": {"main.py": f"{NET.replace('1', 'f()')}\ndef f(): return torch.zeros(3)"},
     "by a tensor in a module that it has if it can": {
         "main.py": "import torch\ntry:\n    class Net(torch.nn.Module):\n        def forward(self, x):\n"
         "            return x + torch.zeros(3)\nexcept ImportError: pass"
@@ -172,7 +172,7 @@ SILENT: Mapping[str, Mapping[str, str]] = {
         "a.py": f"{WARM}class Base(torch.nn.Module):\n    def move(self): return self.half().cuda()",
     },
     "what takes tensors and is no module": {
-        "main.py": TAKES,
+        "main.py": TAKES.replace("forward", "run"),
         "a.py": GIVES,
         "b.py": "from collections import UserDict\nclass Base(UserDict, metaclass=type): pass",
     },
