@@ -68,8 +68,8 @@ _BEGINS_WHERE = {
         "environ": r"\benviron\b(?!\.get\()",
         "meta": r"['\"]meta['\"]",
         "mps": r"['\"]mps",
-        "device": rf"""{at_word("self")}\.(?:device\s*=(?!=)|\w+\s*=.{{0,120}}\.device\b)|{at_word("torch")}\.device\(
-            |\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)""",
+        "device": r"""\.device(?:(?<=self\.device)(?<!\wself\.device)\s*=(?!=)|(?<=torch\.device)(?<!\wtorch\.device)\(
+            |\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b))""",
         "optim": rf"{at_word('optim')}\b(?!\.(?:Optimizer|optimizer|lr_scheduler)\b)",
         "load": rf"{at_word('torch')}\.load\b",
         "save": rf"{at_word('torch')}\.save\b",
@@ -77,6 +77,8 @@ _BEGINS_WHERE = {
         **dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG),
     }.items()
 }
+# self.place = x.device
+_KEEPS_DEVICE = re.compile(rf"{at_word('self')}\.\w+\s*=.{{0,120}}\.device\b")
 # The kind of a device, which names none: device_type = x.device.type if … else "cpu", autocast("cuda")
 _KIND = re.compile(rf"\n[ \t]*device_type\s*=(?!=)[^\n]*|\bdevice_type={TEXT}|\bautocast\(\s*{TEXT}")
 _KIND_ASKED = re.compile(
@@ -216,6 +218,7 @@ class Said(Text):
         return (
             bool(self.beginning_words)
             or any(_BEGINS_WHERE[word].search(self.code) for word in self.words & _BEGINS_WHERE.keys())
+            or (self.has("device") and _KEEPS_DEVICE.search(self.code) is not None)
             or self.derives_parameters
             or self.repeats_layers
             or self.changes_in_forward
