@@ -146,6 +146,8 @@ class Checker:
 
     def rules_for(self, path: str) -> tuple[Rule, ...]:
         """The selected rules less those that the project ignores in this file."""
+        if not self.exemptions:
+            return self.rules
         absolute = Path(self.job.absolute(path))
         exempt = [
             selector
@@ -157,7 +159,8 @@ class Checker:
 
     def check_file(self, path: str) -> Checked:
         try:
-            data = Path(path).read_bytes()
+            with open(path, "rb") as file:
+                data = file.read()
         except OSError as error:
             reason = Unreadable(f"the file cannot be read: {error.strerror or error}")
             return replace(self.unreadable(path, reason), reads=((self.job.absolute(path), None),))
