@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 
@@ -17,6 +18,7 @@ from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Applicability, Edit, Range, Severity
 from placement_lint.results import Run
+from placement_lint.stack import with_deep_stack
 
 Write = Callable[..., Path]
 
@@ -119,6 +121,12 @@ def test_long_chains_are_analysed(job: Job, write: Write) -> None:
 def test_endless_chains_are_refused_at_once(job: Job, write: Write, chain: str) -> None:
     done = run(job, write("a.py", "import torch\nx = " + chain * 20_000 + "1\n"))
     assert [finding.message for finding in done.findings] == ["an expression is nested too deeply to be analysed"]
+
+
+def test_a_deep_stack_serves_all_that_runs_on_it() -> None:
+    here, *threads = get_ident(), *with_deep_stack(lambda: [get_ident(), with_deep_stack(get_ident)])
+    assert len({*threads}) == 1
+    assert here not in threads
 
 
 def test_processes_give_the_same_result(job: Job, write: Write) -> None:
