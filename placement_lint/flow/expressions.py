@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
 
 import libcst as cst
 
@@ -138,7 +139,7 @@ def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpressio
 # --- displays and comprehensions ---------------------------------------------------------------------------------
 
 
-def _items(machine: Machine, elements: tuple[cst.BaseElement, ...] | list[cst.BaseElement]) -> Sequence:
+def _items(machine: Machine, elements: Many[cst.BaseElement]) -> Sequence:
     items: list[Value] = []
     # how many items there are up to what is unpacked first, or last, of which nobody knows how much it is
     before, behind = None, 0
@@ -159,17 +160,17 @@ _STARRED = of_kind(cst.StarredElement)
 
 
 def _tuple(machine: Machine, node: cst.Tuple) -> Value:
-    return _items(machine, list(node.elements))
+    return _items(machine, node.elements)
 
 
 def _list(machine: Machine, node: cst.List) -> Value:
-    items = _items(machine, list(node.elements))
+    items = _items(machine, node.elements)
     schedulers.given_away(machine, items.items, node)
     return _new_list(machine, items, node)
 
 
 def _set(machine: Machine, node: cst.Set) -> Value:
-    return _new_list(machine, replace(_items(machine, list(node.elements)), exact=False), node)
+    return _new_list(machine, replace(_items(machine, node.elements), exact=False), node)
 
 
 def _new_list(machine: Machine, items: Sequence, node: cst.CSTNode) -> Object:

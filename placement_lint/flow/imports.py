@@ -199,8 +199,7 @@ def _module(machine: Machine, project: Project, place: Place, name: str) -> Impo
         project.places[known.frame] = place
         unit = project.surroundings.unit(place.path) if place.is_file else None
         project.units[known.frame] = unit
-        with machine.store.lasting():
-            machine.write(known.frame, "__name__", Const(name))
+        machine.store.write_lasting(known.frame, "__name__", Const(name))
         for line in unit.stars if unit is not None else ():
             star(machine, line, known.frame)
     return known
@@ -330,8 +329,7 @@ def load(machine: Machine, frame: int, name: str) -> None:
     project.loaded.add((frame, name))
     for binding in unit.index.bindings.get(name, ()):
         if isinstance(binding, Import):
-            with machine.store.lasting():
-                machine.write(frame, name, _bound(machine, binding, frame))
+            machine.store.write_lasting(frame, name, _bound(machine, binding, frame))
         elif (frame, binding) not in project.executed:
             project.executed.add((frame, binding))
             _run(machine, project, unit, frame, binding)

@@ -386,13 +386,11 @@ def _catches_attribute_errors(machine: Machine, node: cst.Try | cst.TryStar) -> 
 
 def _missing_import(machine: Machine, node: cst.Try | cst.TryStar) -> bool | None:
     """For imports that a handler has an alternative to: whether one fails; None where that cannot be told."""
-    catching = [machine.text(handler.type) if handler.type is not None else "" for handler in node.handlers]
-    if machine.project is None or not any(
-        name in text for text in catching for name in ("ImportError", "ModuleNotFoundError")
-    ):
-        return None
-    lines = [part for line in node.body.body if isinstance(line, cst.SimpleStatementLine) for part in line.body]
+    lines = [part for line in node.body.body if _is_line(line) for part in line.body]
     asked = [one for part in lines if isinstance(part, (cst.Import, cst.ImportFrom)) for one in wanted(part)]
+    catching = [machine.text(handler.type) for handler in node.handlers if asked and handler.type is not None]
+    if not any(name in text for text in catching for name in ("ImportError", "ModuleNotFoundError")):
+        return None
     answers = [is_missing(machine, one) for one in asked]
     if True in answers:
         return True

@@ -94,6 +94,12 @@ class Store:
             if owner in self._held:
                 self._note_change(owner, before, value)
 
+    def write_lasting(self, owner: int, name: str, value: Value) -> None:
+        """Write what no branch takes back."""
+        journals, self._journals = self._journals, []
+        self.write(owner, name, value)
+        self._journals = journals
+
     def _note_write(self, cell: Cell, before: Value | None, after: Value | None) -> None:
         watch, changes = self.watch, before != after
         while watch is not None and cell[0] <= watch.newest:

@@ -25,8 +25,6 @@ class Abstract:
     """What abstract nodes have in common: where they come from, their kind, and the fields that they have."""
 
     __slots__ = ()
-    # libcst's own say the same, in Python
-    __eq__, __hash__ = object.__eq__, object.__hash__
 
     layout: Layout
     origin: ast.AST
@@ -57,8 +55,8 @@ ABSTRACT: dict[type[cst.CSTNode], type[cst.CSTNode]] = {}
 """The abstract nodes' types, by the kinds of libcst that they are of."""
 
 
-# libcst's own are frozen, by methods that Python would call to fill a field.
-_CHANGEABLE = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+# libcst's own are frozen, by methods that Python would call to fill a field; the rest says the same as theirs.
+_OF_OBJECTS = {name: getattr(object, name) for name in ("__setattr__", "__delattr__", "__eq__", "__hash__")}
 
 
 def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -> Callable[..., Kind]:
@@ -69,7 +67,7 @@ def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -
     """
     defaults = {name: value for name, value in _defaults(kind).items() if name not in {*kept, *later}}
     own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": (*kept, *later), "later": later}
-    abstract: Any = type(kind.__name__, (Abstract, kind), {**defaults, **own, **_CHANGEABLE})
+    abstract: Any = type(kind.__name__, (Abstract, kind), {**defaults, **own, **_OF_OBJECTS})
     ABSTRACT[kind] = abstract
     return _compiled(abstract, ("layout", "origin", *kept))
 
