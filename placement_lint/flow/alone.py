@@ -112,10 +112,13 @@ _TOLD = re.compile(r"(?<!\w)(?:\d|f?['\"](?!cpu['\"]))")
 _TOLD_BY_FUNCTION = re.compile(r"(?<![.\w])(?!(?:getattr|next|str|int)\b)[a-z_]\w*\(")
 # device = 0, device: str = "mps"
 _SET_TO_TEXT = re.compile(r"\b(\w+)\s*(?::[^=\n]{0,80})?=\s*(?:f?['\"](?!cpu['\"])|\d)")
+# What is said of the kind of numbers, or which argument something is: x.to(device=d, dtype=next(y).dtype)
+_NO_PLACE = re.compile(r"\bdtype=[^,]*|\b(?:device|copy|non_blocking|memory_format)=")
 # What has no .to(): x = [...], x = dict(...), x = np.zeros(3), x = net.state_dict(); it may have come of a function
 _SET_TO_OTHER = re.compile(
     r"""\b((?:\w+\s*,\s*){0,8}\w+)\s*(?::[^=\n]{0,80})?=(?!=)\s*
-        (?:[\[{]|\([^()\n]*,|f?['"]|(?:list|dict|tuple|set|\w*[dD]ict|sorted|zip|filter|map)\(|(?:np|numpy)\.
+        (?:[\[{]|\([^()\n]*,|(?P<cpu>['"]cpu['"])|f?['"]|(?:list|dict|tuple|set|\w*[dD]ict|sorted|zip|filter|map)\(
+            |(?:np|numpy)\.
             |[^\n]{0,200}\.(?:numpy|state_dict|(?:named_)?parameters|items|keys|values|tolist)\(\)[ \t]*$
             |(?P<function>(?:self\.)?[a-z_]\w*)\()""",
     re.MULTILINE | re.VERBOSE,
@@ -261,7 +264,7 @@ class Alone:
         return {word for move in self.moves for word in words_of(self._target(move))}
 
     def _target(self, move: re.Match[str]) -> str:
-        return without_compared(outline(self.said.inside(move)))
+        return _NO_PLACE.sub("", without_compared(outline(self.said.inside(move))))
 
     def _may_be_in_vain(self, move: re.Match[str]) -> bool:
         """Whether something may be found about a move although nobody knows where a value that is given may be."""
@@ -279,17 +282,20 @@ class Alone:
     @cached_property
     def _set_otherwise(self) -> set[str]:
         """The names that may stand for a device: of a text or number, or of what a function gave."""
-        return {*_SET_TO_TEXT.findall(self.code), *self._others}
+        return {*_SET_TO_TEXT.findall(self.code), *_names(each for each in self._set_to_other if not each["cpu"])}
 
     @cached_property
     def _others(self) -> set[str]:
         """The names of what may be something else than a tensor."""
-        return {
-            name.strip()
+        return _names(self._set_to_other)
+
+    @cached_property
+    def _set_to_other(self) -> list[re.Match[str]]:
+        return [
+            found
             for found in _SET_TO_OTHER.finditer(self.code)
             if found["function"] is None or self._may_give_other(found["function"])
-            for name in found[1].split(",")
-        }
+        ]
 
     def _may_give_other(self, function: str) -> bool:
         """Whether a function, by its name, may be one that is defined here, and give a list or dict."""
@@ -420,6 +426,11 @@ class Alone:
     def _making(self) -> list[str]:
         """The methods that make tensors on the CPU."""
         return [name for name, method in self.said.methods.items() if self.said.part(method).is_of_cpu]
+
+
+def _names(assignments: Iterable[re.Match[str]]) -> set[str]:
+    """The names to which something is assigned: not the first parameter, where it is the default of one."""
+    return {name.strip() for found in assignments for name in found[1].split(",")} - {"self"}
 
 
 def _left_and_read(code: str) -> Set[str]:

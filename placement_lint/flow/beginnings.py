@@ -105,7 +105,7 @@ _NUMBER_MADE = re.compile(
 )
 _PARAMETER = re.compile(rf"{at_word('Parameter')}\(")
 # nn.Parameter(torch.log(x)): it shares no memory with what it is made of
-_NEW_DATA = re.compile(r"\s*torch\.(?:log|exp|sqrt|cat|stack|\w+_like)\(")
+_NEW_DATA = re.compile(r"\s*torch\.(?:log|exp|sqrt|cat|stack|normal|\w+_like)\(")
 # What is made here is registered at once ...
 _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,)[^()]*$")
 # ... or taken apart into numbers: [x.item() for x in torch.linspace(0, rate, depth)]

@@ -15,8 +15,9 @@ from placement_lint.project.relevance import is_of_tensors
 from placement_lint.source.outline import bases_of, defines_class
 
 
-class Foresight(Outlook[Said]):
-    """The outlook of a file as it is written; what else than definitions has a name, a statement may have made.
+class Foresight(Outlook[Said | str]):
+    """The outlook of a file as it is written; what else than definitions has a name, a statement may have made, or a
+    library has it.
 
     It is not for those that say themselves that they choose a device, nor where it is not clear what classes are.
     """
@@ -51,21 +52,24 @@ class Foresight(Outlook[Said]):
         kinds = [True] * ancestors.may_be_module + [False] * (not ancestors.is_module)
         return [Known(said, itself, True, is_module, ancestors.said) for is_module in kinds]
 
-    def _meant_by(self, name: str) -> Meaning[Said]:
-        imports = self.written.imports.get(name, ())
+    def _meant_by(self, name: str) -> Meaning[Said | str]:
         return Meaning(
             [each for text in self.written.definitions.get(name, ()) for each in self._may_be(name, text)],
-            self._others.get(name, ()),
-            any(place is not None for _, place in imports),
+            [*self._others.get(name, ()), *self.written.libraries({name})],
+            any(place is not None for _, place in self.written.imports.get(name, ())),
         )
 
-    def _moves_by(self, other: Said) -> bool:
-        return True
+    def _moves_by(self, other: Said | str) -> bool:
+        return not isinstance(other, str)
 
-    def _leads_to(self, other: Said, sought: Sought) -> bool:
-        return any(map(is_of_tensors, self.written.libraries(other.words))) or self._uses_one_of_elsewhere(
-            other.words, sought
-        )
+    def _may_learn(self, other: Said | str) -> bool:
+        return not isinstance(other, str) or other.partition(".")[0] == "torch"
+
+    def _leads_to(self, other: Said | str, sought: Sought) -> bool:
+        if isinstance(other, str):
+            return False
+        libraries = self.written.libraries(other.words)
+        return any(map(is_of_tensors, libraries)) or self._uses_one_of_elsewhere(other.words, sought)
 
     def _uses_one_of_elsewhere(self, words: Set[str], sought: Sought) -> bool:
         return self.written.leads_to(words, in_statement(sought))

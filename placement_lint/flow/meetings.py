@@ -206,7 +206,7 @@ class _Method:
         if isinstance(target, (ast.Tuple, ast.List)):
             return any(map(self._is_met_at, target.elts))
         if isinstance(target, ast.Subscript):
-            return not isinstance(target.value, ast.Name) or self._is_met_at(target.value)
+            return self._is_met_at(target.value)
         if isinstance(target, ast.Attribute):
             return target.attr != "data"
         return not isinstance(target, ast.Name) or self._is_variable_met(target.id)
@@ -274,7 +274,8 @@ def _is_plain(node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     if isinstance(node, ast.Call):
-        return _named(node.func)[1] in ("size", "len", "int", "numel", "dim")
+        names = ("len", "int") if isinstance(node.func, ast.Name) else ("size", "numel", "dim")
+        return _named(node.func)[1] in names
     if isinstance(node, ast.Attribute):
         return node.attr == "shape" or _named(node)[0] == "torch" or node.attr.endswith("dtype")
     if isinstance(node, ast.Name):

@@ -84,6 +84,10 @@ class Outlook(ABC, Generic[Other]):
         """Whether something else than a definition may tell where to move something."""
 
     @abstractmethod
+    def _may_learn(self, other: Other) -> bool:
+        """Whether something else than a definition may be a class of modules: of torch alone weights are known."""
+
+    @abstractmethod
     def _leads_to(self, other: Other, sought: Sought) -> bool:
         """Whether a finding may begin where something else than a definition is used."""
 
@@ -163,11 +167,13 @@ class Outlook(ABC, Generic[Other]):
         return any(map(self._may_be_module, said.made_in_forward))
 
     def _may_be_module(self, name: str) -> bool:
-        """Whether a name may stand for a class of modules: one that is defined here may not if it is none."""
+        """Whether a name may stand for a class of modules that learn: not for one that is known to be none."""
         meaning = self._meaning(name)
-        if not meaning.known or meaning.others or meaning.is_imported:
+        if meaning.is_imported or not (meaning.known or meaning.others):
             return True
-        return any(known.is_module or not known.is_class for known in meaning.known)
+        return any(known.is_module or not known.is_class for known in meaning.known) or any(
+            map(self._may_learn, meaning.others)
+        )
 
     # --- what they use -----------------------------------------------------------------------------------------------
 

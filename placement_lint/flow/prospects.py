@@ -118,6 +118,9 @@ class Prospects(Outlook[Value]):
     def _moves_by(self, other: Value) -> bool:
         return not isinstance(other, External)
 
+    def _may_learn(self, other: Value) -> bool:
+        return not isinstance(other, External) or other.name.startswith("torch.")
+
     def _leads_to(self, other: Value, sought: Sought, depth: int = 0) -> bool:
         if isinstance(other, (Class, Function)):
             return self._is_sought(self._know(other), sought)

@@ -305,6 +305,10 @@ def test_long_lines_are_read_in_a_moment(text: str) -> None:
         "def f(x): return x.to('mps')",
         "def f(x): return x.to(get_device_of(x))",
         "def f(x):\n    device = 0\n    return x.to(device)",
+        "def f(x, d='mps'): return x.to(dtype=next(x).dtype, device=d)",
+        "def f(x, d='cpu'):\n    d = place()\n    return x.to(device=d)",
+        "def f(d, batch='cpu'): return batch.to(d)",
+        "def f(self, d, names=[]): return names.to(d)",
         "def f(x):\n    for kind in ('cuda', 'cpu'):\n        x = x.to(kind)",
         "def f(x): return torch.cuda.set_device(x)",
         "def f(x): return x.device == 'mps'",
@@ -354,7 +358,11 @@ def test_a_finding_may_begin_where_nobody_calls(text: str) -> None:
         "def f(x):\n    with torch.autocast('cuda'):\n        return x",
         "class M:\n    def __init__(self, device):\n        self.device = device",
         "class M:\n    def __init__(self, x):\n        self.w = nn.Parameter(torch.log(x))",
+        "class M:\n    def __init__(self, x):\n        self.w = nn.Parameter(torch.normal(0, 1, (3,)))",
         "class M:\n    def forward(self, x):\n        self.seen = x\n        return x",
+        "def f(\n    x: Any,\n    d: str = 'cpu',\n):\n    return x.to(d)",
+        "def f(x, m):\n    dtype = 'half'\n    return x.to(dtype=next(m.parameters()).dtype)",
+        "def f(self, names=[]): return self.to(names[0].device)",
         """
         class M:
             def forward(self, x):
@@ -378,6 +386,8 @@ def test_no_finding_begins_where_nobody_calls(text: str) -> None:
         "def f(x):\n    mask = torch.ones(3)\n    return x * torch.zeros(3, device=mask.device)",
         "def f(x): return torch.ones(3)[x]",
         "def f(x): return torch.arange(3).type(x.dtype) * x",
+        "def f(x): return torch.arange(3) * x.int()",
+        "class M:\n    def __init__(self):\n        self.rows[0] = torch.ones(3)",
         "def f(x): x.cpu()",
         "def f(x): return torch.cat([torch.tensor([]), x])",
         "def f(x):\n    def g():\n        return torch.ones(3)\n    return x * g()",
@@ -415,6 +425,7 @@ def test_tensors_on_the_cpu_may_meet_others(text: str) -> None:
                 self.w = nn.Parameter(torch.log(table))
         """,
         "class M:\n    def mask(self): return torch.ones(3)\n    def forward(self, x): return x",
+        "class M:\n    def __init__(self):\n        self.layer.bias.data[0] = torch.ones(3)",
     ],
 )
 def test_tensors_on_the_cpu_meet_no_others(text: str) -> None:
@@ -630,6 +641,24 @@ def test_what_no_forward_runs_is_not_looked_at_for_what_a_function_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "Net" not in looked_at(USER.format_map(UNUSED), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("imported", "looked"),
+    [
+        ("from accelerate import State as Part", False),
+        ("from torch.nn import Linear as Part", True),
+        ("from parts import Part", True),
+        ("from torch import nn\nPart = nn.Linear", True),
+        ("class Part: pass", False),
+    ],
+)
+def test_a_forward_may_make_modules(
+    imported: str, looked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parts.py").write_text("from torch import nn\n\nclass Part(nn.Linear):\n    pass\n")
+    text = f"{imported}\nfrom torch.nn import Module\n\nclass Net(Module):\n    def forward(self, x):\n        "
+    assert ("Net" in looked_at(f"{text}return Part(3, 3)(x)\n", tmp_path, monkeypatch)) == looked
 
 
 def test_of_what_a_forward_leaves_it_counts_who_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
