@@ -130,6 +130,12 @@ _GIVES_OTHER = re.compile(
 )
 _GIVING_OTHER = {"numpy", "state_dict", "tolist", "parameters"}
 _CPU = re.compile(r"\.cpu\(")
+# if isinstance(x, torch.Tensor): x = x
+_IS_TENSOR = re.compile(
+    rf"""{at_word("isinstance")}\((\w+),[ \t]*(?:torch\.)?Tensor\):\s*
+        (?:return[ \t]+|[\w.]+(?:\[[^\[\]\n]*\])?[ \t]*=[ \t]*)?\1$""",
+    re.VERBOSE,
+)
 _ENDS_IN_NAME = re.compile(r"(?:\w+\.)*\w+$")
 _FUNCTION = re.compile(r"(?:self\.)?[a-z_]\w*")
 # Without what is in brackets, of a statement that ends in a move: x[].to, if a: b().to
@@ -309,7 +315,9 @@ class Alone:
         if opened is not None:
             return self._may_be_other(before[:opened], before[-1])
         name = _ENDS_IN_NAME.search(before)
-        return before.endswith(("'", '"')) or (name is not None and name[0].rpartition(".")[2] in self._others)
+        if name is None:
+            return before.endswith(("'", '"'))
+        return name[0].rpartition(".")[2] in self._others and _IS_TENSOR.search(before) is None
 
     def _may_be_other(self, before: str, closing: str) -> bool:
         """The same of what ends with a bracket: a literal, or a call of what is named ``before``."""

@@ -308,6 +308,9 @@ def test_long_lines_are_read_in_a_moment(text: str) -> None:
         "def f(x, d='mps'): return x.to(dtype=next(x).dtype, device=d)",
         "def f(x, d='cpu'):\n    d = place()\n    return x.to(device=d)",
         "def f(d, batch='cpu'): return batch.to(d)",
+        "def f(x, y):\n    x = [y]\n    if isinstance(y, torch.Tensor):\n        x = x.cpu()\n    return x",
+        "def f(x):\n    x = [x]\n    if isinstance(x, torch.Tensor): print(x)\n    return x.cpu()",
+        "def f(x):\n    x = [x]\n    if isinstance(x, (list, torch.Tensor)): return x.cpu()",
         "def f(self, d, names=[]): return names.to(d)",
         "def f(x):\n    for kind in ('cuda', 'cpu'):\n        x = x.to(kind)",
         "def f(x): return torch.cuda.set_device(x)",
@@ -361,6 +364,8 @@ def test_a_finding_may_begin_where_nobody_calls(text: str) -> None:
         "class M:\n    def __init__(self, x):\n        self.w = nn.Parameter(torch.normal(0, 1, (3,)))",
         "class M:\n    def forward(self, x):\n        self.seen = x\n        return x",
         "def f(\n    x: Any,\n    d: str = 'cpu',\n):\n    return x.to(d)",
+        "def f(x):\n    if isinstance(x, torch.Tensor):\n        x = x.cpu().tolist()\n    return x",
+        "def f(x, d):\n    x = [x]\n    if isinstance(x, Tensor): return x.to(d)",
         "def f(x, m):\n    dtype = 'half'\n    return x.to(dtype=next(m.parameters()).dtype)",
         "def f(self, names=[]): return self.to(names[0].device)",
         """
