@@ -37,8 +37,11 @@ class Foresight(Outlook[Said | str]):
     @property
     def promises(self) -> bool:
         """Whether a look at one of the definitions may come to anything."""
-        known = chain.from_iterable(self._meaning(name).known for name in self.written.definitions)
-        return any(self._promises(self._with_inherited(each), each) for each in known)
+        known = [*chain.from_iterable(self._meaning(name).known for name in self.written.definitions)]
+        # What begins by itself is told fastest.
+        return any(each.said.alone.begins for each in known) or any(
+            self._promises(self._with_inherited(each), each) for each in known
+        )
 
     def _may_be(self, name: str, text: str) -> Many[Known]:
         """What a definition may be: of a class it may not be clear whether it is a module."""
