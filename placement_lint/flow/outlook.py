@@ -133,8 +133,15 @@ class Outlook(ABC, Generic[Other]):
         if said.alone.meets_on_gpu(known.is_module):
             return True
         others = said.words - known.itself
-        sought_beside = self._sought_beside(said, known.is_module)
-        return any(self._comes_upon(said, words & others, sought) for words, sought in sought_beside)
+        found = [
+            sought
+            for words, sought in self._sought_beside(said, known.is_module)
+            if self._comes_upon(said, words & others, sought)
+        ]
+        # Most come upon nothing, by whatever words.
+        if not (found and known.is_module and said.alone.meets_in_forward_only):
+            return bool(found)
+        return any(self._comes_upon(said, said.alone.words_in_forward & others, sought) for sought in found)
 
     def _has_options(self, said: Said) -> bool:
         """Whether it knows the options of the command line, which may name devices."""
@@ -151,8 +158,7 @@ class Outlook(ABC, Generic[Other]):
         if self._has_options(said):
             return
         if is_module:
-            words = said.alone.words_in_forward if said.alone.meets_in_forward_only else said.words
-            yield words, in_module if said.alone.runs_parts_aside else in_forward
+            yield said.words, in_module if said.alone.runs_parts_aside else in_forward
         else:
             words = said.words if said.alone.names_gpu else said.alone.given_numbers
             yield words, told_device_beside_tensors if said.alone.meets else told_device
