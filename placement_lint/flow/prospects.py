@@ -27,6 +27,7 @@ class Prospects(Outlook[Value]):
     def __init__(self, machine: Machine) -> None:
         super().__init__()
         self.machine = machine
+        self._texts: dict[cst.CSTNode, Said] = {}
         self._known: dict[cst.CSTNode | int, Known] = {}
         frame = machine.module_frame
         self.names = {*machine.store.names(frame)}
@@ -36,7 +37,7 @@ class Prospects(Outlook[Value]):
             for name, options in self._options_of.items()
         }
         self._gathers = bool(machine.stars.get(frame))
-        self._has_lengths = any(read(lines_of(machine.definition(cls))).packs for cls in machine.classes)
+        self._has_lengths = any(self._said(machine.definition(cls)).packs for cls in machine.classes)
         self.options = {name for name, values in self._options_of.items() if any(map(_is_options, values))}
         self.chooses = bool(machine.chosen) or ranks.joined(machine) is not None
 
@@ -107,13 +108,18 @@ class Prospects(Outlook[Value]):
         if key not in self._known:
             bases = list(_bases(value))
             self._known[key] = Known(
-                read(lines_of(value.node if isinstance(value, Function) else self.machine.definition(value))),
+                self._said(value.node if isinstance(value, Function) else self.machine.definition(value)),
                 {value.name, *(base.name for base in bases)},
                 isinstance(value, Class),
                 isinstance(value, Class) and value.module,
-                [read(lines_of(self.machine.definition(base))) for base in bases],
+                [self._said(self.machine.definition(base)) for base in bases],
             )
         return self._known[key]
+
+    def _said(self, node: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> Said:
+        if node not in self._texts:
+            self._texts[node] = read(lines_of(node))
+        return self._texts[node]
 
     def _moves_by(self, other: Value) -> bool:
         return not isinstance(other, External)
