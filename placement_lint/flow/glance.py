@@ -1,7 +1,7 @@
 """A glance at a file: whether anything can come of it, by its text and those of what it uses, before it is parsed.
 
 Most files of a project only define what begins nothing, as configurations, tokenizers and layers do: they need not run.
-It is coarser than what the prospects of each definition are, once they have run, and never more hopeless.
+A first glance is coarser than the outlook of each definition, and cheaper, and never more hopeless.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Glance:
 
     @property
     def _definitions_may_tell(self) -> bool:
-        """Whether its definitions may, looked at coarsely."""
+        """Whether its definitions may, at a first glance."""
         return (
             any(map(_may_begin, self._all_said))
             or (self._makes_tensors and (self._tells_device or self._has_inner_classes))

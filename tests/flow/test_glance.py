@@ -16,7 +16,10 @@ from placement_lint.project.index import read_index
 NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
 WARM = "import torch\ndef warm(x): return x.cuda()\n"
 TABLE = "import torch\nclass Base(torch.nn.Module):\n    def __init__(self):\n        self.table = torch.zeros(3)\n"
-TAKES = "from a import Encoding\nfrom b import Base\nclass Taker(Base):\n    def forward(self, x): return Encoding(x).tensors()"
+TAKES = (
+    "from a import Encoding\nfrom b import Base\n"
+    "class Taker(Base):\n    def forward(self, x): return Encoding(x).tensors()"
+)
 GIVES = "class Encoding(dict):\n    def tensors(self): return torch.tensor(self)\n"
 ADDS = "\n    def forward(self, x): return x + self.table\n"
 
