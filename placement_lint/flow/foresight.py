@@ -10,7 +10,7 @@ from itertools import chain
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.outlook import PARSING, Known, Meaning, Outlook
 from placement_lint.flow.sought import Sought, in_statement
-from placement_lint.flow.written import Written
+from placement_lint.flow.written import Written, words_of_bases
 from placement_lint.project.relevance import is_of_tensors
 from placement_lint.source.outline import bases_of, defines_class
 
@@ -51,7 +51,7 @@ class Foresight(Outlook[Said | str]):
         bases = bases_of(text)
         ancestors = self.written.ancestors(bases)
         assert ancestors is not None
-        itself = {name, *(base for base in bases if f"{base}." not in said.code)}
+        itself = {name, *words_of_bases(said, bases)}
         kinds = [True] * ancestors.may_be_module + [False] * (not ancestors.is_module)
         return [Known(said, itself, True, is_module, ancestors.said) for is_module in kinds]
 

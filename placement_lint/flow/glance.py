@@ -22,7 +22,7 @@ from placement_lint.flow.sought import (
     while_it_runs,
 )
 from placement_lint.flow.texts import without_strings
-from placement_lint.flow.written import Written
+from placement_lint.flow.written import Written, words_of_bases
 from placement_lint.project.finder import Surroundings
 from placement_lint.project.index import without_imports
 from placement_lint.project.relevance import concerns
@@ -123,7 +123,7 @@ class _Glance:
             return True
         left = [each for each in (base.leaves_to(own) for base in ancestors.said) if each]
         said = own.after(left) if left else own
-        words = said.words - {base for base in bases if f"{base}." not in own.code}
+        words = said.words - words_of_bases(own, bases)
         if ancestors.may_be_module:
             sought, meets_tensors = begins_in_module, self._makes_tensors or said.is_of_cpu
         else:

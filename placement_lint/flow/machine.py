@@ -663,7 +663,7 @@ class Machine(Registries):
 
     def _joined(self, guards: Guards, values: Many[Value | None]) -> Value | None:
         settled = self._settled(values)
-        if settled is not None or not any(values):
+        if settled is not None or all(value is None for value in values):
             return settled
         options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards(), values, strict=False)]
         return choose(options) or self.fresh()

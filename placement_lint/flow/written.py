@@ -108,6 +108,11 @@ class Written:
         return found
 
 
+def words_of_bases(said: Said, bases: frozenset[str]) -> Set[str]:
+    """The words with which a class says what it derives from, unless it asks something of what they stand for."""
+    return {base for base in bases if f"{base}." not in said.code}
+
+
 @lru_cache(_REMEMBERED)
 def _said_elsewhere(unit: Unit, lines: Lines) -> tuple[Said, frozenset[str]]:
     """What a definition of another file says, and its bases: many classes of a project derive from the same few."""

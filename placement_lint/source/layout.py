@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from placement_lint.finding import Range
 from placement_lint.source.parsing import python_tree
-from placement_lint.source.scan import LEXEME, newlines, split_lines
+from placement_lint.source.scan import LEXEME, STRING_OR_COMMENT, newlines, split_lines
 
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 Span = tuple[int, int]
@@ -112,7 +112,7 @@ class Layout:
     @cached_property
     def _comments(self) -> dict[int, int]:
         """Where each comment begins, by where it ends."""
-        return {each.end(): each.start() for each in LEXEME.finditer(self.text) if each.lastgroup == "comment"}
+        return {each.end(): each.start() for each in STRING_OR_COMMENT.finditer(self.text) if each[0][0] == "#"}
 
     def grouped(self, span: Span) -> Span:
         """A piece with the parentheses around it that only group."""

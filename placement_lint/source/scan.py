@@ -14,30 +14,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-_STRINGS_AND_COMMENTS = r"""
-    (?P<string> '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*''' | \"\"\"[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"\"\"
-              | '[^'\\\r\n]*(?:\\(?:\r\n|.)[^'\\\r\n]*)*' | "[^"\\\r\n]*(?:\\(?:\r\n|.)[^"\\\r\n]*)*" )
-  | (?P<comment> \#[^\r\n]* )
-"""
-_OTHERS = r"""
-  | (?P<joined> \\(?:\r\n|\r|\n) )
-  | (?P<newline> \r\n|\r|\n )
-  | (?P<open> [(\[{] )
-  | (?P<close> [)\]}] )
-"""
-LEXEME = re.compile(_STRINGS_AND_COMMENTS + _OTHERS, re.VERBOSE | re.DOTALL)
-_STRING_OR_COMMENT = re.compile(_STRINGS_AND_COMMENTS, re.VERBOSE | re.DOTALL)
+_STRING = r"""'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*''' | \"\"\"[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"\"\"
+    | '[^'\\\r\n]*(?:\\(?:\r\n|.)[^'\\\r\n]*)*' | "[^"\\\r\n]*(?:\\(?:\r\n|.)[^"\\\r\n]*)*\""""
+_COMMENT = r"\#[^\r\n]*"
+LEXEME = re.compile(
+    rf"""(?P<string> {_STRING} )
+    | (?P<comment> {_COMMENT} )
+    | (?P<joined> \\(?:\r\n|\r|\n) )
+    | (?P<newline> \r\n|\r|\n )
+    | (?P<open> [(\[{{] )
+    | (?P<close> [)\]}}] )""",
+    re.VERBOSE | re.DOTALL,
+)
+# What is between quotes, without the letters before them, and comments: a search is twice as fast without groups.
+STRING_OR_COMMENT = re.compile(rf"{_COMMENT} | {_STRING}", re.VERBOSE | re.DOTALL)
 # A text may have halves of characters, which nothing else can encode.
 UTF_8 = ("utf-8", "surrogatepass")
 NEWLINE = re.compile(r"\r\n|\r|\n")
 _LINE_FEED = re.compile("\n")
-# What is between quotes, without the letters before them, and comments.
-STRING_OR_COMMENT = re.compile(
-    r"""\#[^\r\n]*
-    | '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*''' | \"\"\"[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"\"\"
-    | '[^'\\\n]*(?:\\.[^'\\\n]*)*' | "[^"\\\n]*(?:\\.[^"\\\n]*)*\"""",
-    re.DOTALL | re.VERBOSE,
-)
 # What is between words: a number counts as one. Of bytes they are told four times as fast as of characters.
 _PUNCTUATION = "".join(set(string.punctuation) - {"_"}).encode()
 _SEPARATORS = bytes.maketrans(_PUNCTUATION, b" " * len(_PUNCTUATION))
@@ -94,9 +88,9 @@ class Scan:
     def comments(self) -> Iterator[Comment]:
         starts = [0, *(newline.end() for newline in newlines(self.text))]
         done, leading = 0, True
-        for found in _STRING_OR_COMMENT.finditer(self.text):
+        for found in STRING_OR_COMMENT.finditer(self.text):
             leading = leading and not self.text[done : found.start()].strip("\ufeff \t\f\r\n")
-            if found.lastgroup == "comment":
+            if found[0].startswith("#"):
                 line = bisect_right(starts, found.start())
                 yield Comment(found.group(), line, found.start() - starts[line - 1] + 1, leading)
             else:

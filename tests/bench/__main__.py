@@ -12,6 +12,7 @@ from tests.bench.measure import Costs, cost_of
 from tests.bench.packages import PINNED, size, unpacked
 from tests.bench.stages import stages
 from tests.bench.tools import OURS, Tool, compile_ours, installed
+from tests.bench.whole import findings, findings_of_all
 
 
 @click.command()
@@ -22,6 +23,7 @@ from tests.bench.tools import OURS, Tool, compile_ours, installed
 @click.option("--tools", "search", help="Where to look for the peers first: the bin folder of an environment.")
 @click.option("--without", multiple=True, help="Leave this peer out.")
 @click.option("--profile", is_flag=True, help="Show where placement-lint's own time goes instead.")
+@click.option("--whole", is_flag=True, help="Compare with the findings where nothing is passed over instead.")
 def bench(
     folder: Path | None,
     packages: tuple[str, ...],
@@ -30,6 +32,7 @@ def bench(
     search: str | None,
     without: tuple[str, ...],
     profile: bool,
+    whole: bool,
 ) -> None:
     """Measure placement-lint beside whichever of TorchFix, Fixit, pylint, flake8 and ruff are installed."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -41,8 +44,18 @@ def bench(
             click.echo(f"\n{place.name}: {files:,} files, {lines:,} lines\n")
             if profile:
                 click.echo(stage_table(stages(place), lines))
+            elif whole:
+                compare_with_whole(place)
             else:
                 click.echo(cost_table(compared(tools, place, rounds)))
+
+
+def compare_with_whole(place: Path) -> None:
+    found, of_all = findings(place), findings_of_all(place)
+    if found != of_all:
+        different = sorted(found ^ of_all, key=lambda finding: finding.sort_key)
+        raise SystemExit("\n".join(f"{one.path}:{one.range.line}: {one.code} differs" for one in different))
+    click.echo(f"{len(found)} findings, the same as where nothing is passed over")
 
 
 def compared(tools: list[Tool], place: Path, rounds: int) -> dict[str, Costs]:

@@ -1,0 +1,29 @@
+"""What is passed over costs no finding: a package is checked as always, and with nothing left out."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from pathlib import Path
+from unittest.mock import patch
+
+from placement_lint.checker import Reading
+from placement_lint.config import Settings
+from placement_lint.engine import check_files
+from placement_lint.files import Selection
+from placement_lint.finding import Finding
+from placement_lint.results import Job
+
+
+def findings(sources: Path) -> Set[Finding]:
+    """In one process, in which the shortcuts can be taken away."""
+    job = Job(Settings(root=sources), roots=(str(sources),))
+    return set(check_files(Selection(sorted(sources.rglob("*.py"))), job, jobs=1).findings)
+
+
+def findings_of_all(sources: Path) -> Set[Finding]:
+    """The same where each file is parsed, and each definition looked at that nobody calls."""
+    with (
+        patch.object(Reading, "may_tell", lambda *_: True),
+        patch("placement_lint.flow.uncalled.Prospects.promising", lambda _, values: values),
+    ):
+        return findings(sources)
