@@ -81,17 +81,18 @@ def find_files(arguments: Sequence[str], excludes: Excludes) -> Selection:
             raise UsageError(f"{argument}: no such file or directory")
         if excludes.refuse(path):
             continue
-        found = _walk(path, excludes, selection) if path.is_dir() else [path]
-        for file in found:
-            identity = os.path.realpath(file)
+        found = _walk(path, excludes, selection) if path.is_dir() else [(path, os.path.realpath(path))]
+        for file, identity in found:
             if identity not in seen:
                 seen.add(identity)
                 selection.files.append(file)
     return selection
 
 
-def _walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[Path]:
-    """Scripts and notebooks below a folder, sorted; links to folders are not followed, so no loop can arise."""
+def _walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[tuple[Path, str]]:
+    """Scripts and notebooks below a folder, sorted, and where each is really; no link to a folder is followed, so no
+    loop can arise.
+    """
     absolute = Path(os.path.abspath(root))
     inherited = _gitignores_above(absolute) if excludes.gitignore else []
     # A folder that is named is wanted, even if the patterns around it would leave it out.
@@ -107,7 +108,8 @@ def _walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[Path
             continue
         if excludes.gitignore:
             rules = [*rules, *_gitignore_of(absolute)]
-        deciding = [*rules, *excludes.patterns_at(absolute)]
+        deciding = [each for each in (*rules, *excludes.patterns_at(absolute)) if len(each.spec)]
+        real = os.path.realpath(folder)
         subfolders = []
         for entry in entries:
             path = absolute / entry.name
@@ -115,7 +117,8 @@ def _walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[Path
                 if entry.name not in EXCLUDED_FOLDERS and not _is_ignored(path, True, deciding):
                     subfolders.append((folder / entry.name, path, rules))
             elif entry.name.endswith(SOURCES) and _is_source(entry) and not _is_ignored(path, False, deciding):
-                yield folder / entry.name
+                identity = os.path.join(real, entry.name)
+                yield folder / entry.name, os.path.realpath(identity) if entry.is_symlink() else identity
         pending.extend(reversed(subfolders))
 
 
