@@ -51,11 +51,11 @@ def bench(
 
 
 def compare_with_whole(place: Path) -> None:
+    """What is passed over leaves more of what may be spent on other files' code, so more may be found; never less."""
     found, of_all = findings(place), findings_of_all(place)
-    if found != of_all:
-        different = sorted(found ^ of_all, key=lambda finding: finding.sort_key)
-        raise SystemExit("\n".join(f"{one.path}:{one.range.line}: {one.code} differs" for one in different))
-    click.echo(f"{len(found)} findings, the same as where nothing is passed over")
+    if lost := sorted(of_all - found, key=lambda finding: finding.sort_key):
+        raise SystemExit("\n".join(f"{one.path}:{one.range.line}: {one.code} is lost" for one in lost))
+    click.echo(f"{len(found)} findings, {len(found - of_all)} of them only where most is passed over; none is lost")
 
 
 def compared(tools: list[Tool], place: Path, rounds: int) -> dict[str, Costs]:
