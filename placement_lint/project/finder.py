@@ -19,7 +19,7 @@ from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
 from placement_lint.project.relevance import Mentions, read_mentions
 from placement_lint.project.shelf import Shelf
-from placement_lint.source.outline import code_of
+from placement_lint.source.outline import bases_of, code_of, defines_class
 from placement_lint.source.parsing import read
 from placement_lint.source.scan import NEWLINE, UTF_8
 from placement_lint.source.text import Unreadable, decode
@@ -70,6 +70,7 @@ class Unit:
     path: str
     content: bytes
     _mentions: dict[Lines, Mentions] = field(default_factory=dict)
+    _bases: dict[Lines, frozenset[str] | None] = field(default_factory=dict)
     _told: dict[tuple[Lines, Callable[[str], bool | None]], bool | None] = field(default_factory=dict)
 
     @property
@@ -129,6 +130,13 @@ class Unit:
         if lines not in self._mentions:
             self._mentions[lines] = read_mentions(self.source(lines))
         return self._mentions[lines]
+
+    def bases(self, lines: Lines) -> frozenset[str] | None:
+        """The names in what a class of the top level says that it derives from; None of another statement."""
+        if lines not in self._bases:
+            text = self.source(lines)
+            self._bases[lines] = bases_of(text) if defines_class(text) else None
+        return self._bases[lines]
 
     def tells(self, lines: Lines, wanted: Callable[[str], bool | None]) -> bool | None:
         """Whether a statement of the top level is wanted, by its text."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from placement_lint.project.index import Import, Lines, imported, walk
-from placement_lint.source.outline import bases_of, defines_class
 from placement_lint.source.parsing import python_tree
 
 if TYPE_CHECKING:
@@ -125,7 +124,10 @@ class Relevance:
         ``words`` are those that name the classes.
         """
         named = frozenset(bases)
-        return self.surroundings.answer(("lineage", named, words), lambda around: _lineage(around, named, words))
+        lineage, by_words = self.surroundings.answer(
+            ("lineage", named), lambda around: _lineage(around, named, frozenset())
+        )
+        return _lineage(self.surroundings, named, words)[0] if lineage and by_words else lineage
 
     def _is_wanted(self, definition: Definition, wanted: Wanted) -> bool:
         """Whether it is, or uses what is, where it is not known by its own text."""
@@ -151,14 +153,15 @@ def _lead(surroundings: Surroundings, place: Place, name: str | None, words: fro
 
 def _lineage(
     surroundings: Surroundings, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]
-) -> Lineage | None:
+) -> tuple[Lineage | None, bool]:
+    """With whether it hangs on the words."""
     search = _Ancestors(surroundings)
     said = Mentions(False, attributes=words)
-    if any(search.leads_from(place, name, said) for place, name in bases):
-        return None
-    if any(map(search.is_unclear_from, search.each())):
-        return None
-    return Lineage(search.definitions, search.of_tensors)
+    is_unclear = any(search.leads_from(place, name, said) for place, name in bases)
+    by_words = search.asks_module
+    if is_unclear or any(map(search.is_unclear_from, search.each())):
+        return None, by_words
+    return Lineage(search.definitions, search.of_tensors), by_words
 
 
 def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place, Unit]:
@@ -293,9 +296,11 @@ class _Ancestors(_Search):
     def is_unclear_from(self, definition: Definition) -> bool:
         """Go on to what a class derives from; True where it is not clear what that is."""
         unit, lines = definition
-        text = unit.source(lines)
-        bases = bases_of(text)
-        self.of_tensors |= not defines_class(text) or not bases <= unit.index.bindings.keys() | NO_MODULES
+        bases = unit.bases(lines)
+        if bases is None:
+            self.of_tensors = True
+            return False
+        self.of_tensors |= not bases <= unit.index.bindings.keys() | NO_MODULES
         said = Mentions(False, attributes=bases)
         return any(self._is_concern(unit, name, said) for name in bases)
 
