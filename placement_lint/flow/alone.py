@@ -30,7 +30,7 @@ INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weigh
 
 # What is found of these begins with something else as well: nothing is of what is neither on the CPU nor on CUDA, or
 # under autocast and not in DataParallel.
-_NEEDS_MORE = re.compile(r"^(?:[xnh]pu|autocast\w*|custom_fwd|(?:is_)?model_parallel|parallelize)$", re.IGNORECASE)
+_NEEDS_MORE = re.compile(r"^(?:autocast\w*|custom_fwd|(?:is_)?model_parallel|parallelize)$", re.IGNORECASE)
 # isinstance(net, DataParallel), torch.distributed.is_initialized(), import torch.distributed.fsdp
 _ASKED_OR_IMPORTED = re.compile(
     rf"{at_word('isinstance')}\([^()]*\)|{at_word('torch')}\.distributed\.is_\w+"

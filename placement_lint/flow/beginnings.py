@@ -39,7 +39,7 @@ def _last_parts(names: Iterable[str]) -> set[str]:
 
 # Words that begin a finding wherever they are said, in small letters: by how they begin, or by what is in them.
 _BEGINS = re.compile(
-    r"[xnh]pu$|parallel(?:_apply|_model|i[sz]e\w*)$|spawn|fork(?:server|_rng)?$|mp$|pack_(?:padded_)?sequence$|autocast"
+    r"parallel(?:_apply|_model|i[sz]e\w*)$|spawn|fork(?:server|_rng)?$|mp$|pack_(?:padded_)?sequence$|autocast"
 )
 _BEGINS_WITHIN = re.compile(
     r"""parallel(?:$|(?<=data_parallel)|(?<=dataparallel)) | ddp | distributed | multiprocessing
@@ -52,6 +52,8 @@ _OPTIMIZERS = _last_parts(OPTIMIZERS)
 # What stays where it is, or goes where another tensor is: x.to(y.device), x.to(y.dtype), x.to(torch.float32)
 _LIKE_ANOTHER = r"""(?:(?:device=)?(?!self\.device)[\w.\[\]]+\.device|dtype=[^(),]+|[\w.\[\]]*dtype
     |torch\.(?:b?float\d*|u?int\d*|half|bool|long|double))"""
+# Of other accelerators nothing is found where it is only asked whether there is one.
+_ACCELERATORS = ("xpu", "npu", "hpu", "XPU", "NPU", "HPU")
 _GRAD_FLAG = rf"\.(?:{_any_of(GRAD_FLAGS)})\s*=(?!=)"
 # Words that do so only where they are said in a certain way.
 _BEGINS_WHERE = {
@@ -75,6 +77,10 @@ _BEGINS_WHERE = {
         "save": rf"{at_word('torch')}\.save\b",
         "load_state_dict": r"\.load_state_dict(?<!super\(\)\.load_state_dict)\(",
         **dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG),
+        **{
+            name: rf"(?<!\bhasattr\(torch,[ ]['\"])\b{name}\b(?!\.(?:is_available|device_count)\b)"
+            for name in _ACCELERATORS
+        },
     }.items()
 }
 # self.place = x.device
