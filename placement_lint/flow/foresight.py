@@ -28,11 +28,11 @@ class Foresight(Outlook[Said | str]):
         super().__init__()
         self.written = written
         self._others = defaultdict[str, list[Said]](list)
-        for statement in map(read, written.outline.statements):
-            for word in statement.words:
-                self._others[word].append(statement)
+        for statement in written.statements:
+            for name in statement.names:
+                self._others[name].append(statement.said)
         self.names = self._others.keys() | written.definitions.keys() | written.imports.keys()
-        self.options = {word for word, made in self._others.items() if any(each.has(*PARSING) for each in made)}
+        self.options = {name for name, made in self._others.items() if any(each.has(*PARSING) for each in made)}
 
     @property
     def promises(self) -> bool:
@@ -71,8 +71,12 @@ class Foresight(Outlook[Said | str]):
     def _leads_to(self, other: Said | str, sought: Sought) -> bool:
         if isinstance(other, str):
             return False
-        libraries = self.written.libraries(other.words)
-        return any(map(is_of_tensors, libraries)) or self._uses_one_of_elsewhere(other.words, sought)
+        if any(map(is_of_tensors, self.written.libraries(other.words))):
+            return True
+        held = (self._meaning(name).known for name in other.words & self.written.definitions.keys())
+        if any(self._is_sought(known, sought) for known in chain.from_iterable(held)):
+            return True
+        return self._uses_one_of_elsewhere(other.words, sought)
 
     def _uses_one_of_elsewhere(self, words: Set[str], sought: Sought) -> bool:
         return self.written.leads_to(words, in_statement(sought))

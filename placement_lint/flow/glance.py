@@ -48,7 +48,7 @@ def may_tell(text: str, surroundings: Surroundings) -> bool:
 class _Glance:
     def __init__(self, written: Written) -> None:
         self.written = written
-        self.rest = read(written.outline.rest)
+        self.rest = self._running(written.outline.statements)
 
     @property
     def may_tell(self) -> bool:
@@ -71,12 +71,29 @@ class _Glance:
     def _is_told_by_text(self) -> bool:
         """Whether nothing but its definitions' own texts counts for what is to be expected of them."""
         return (
-            self._asked_for.isdisjoint(self.written.definitions)
+            self._runs_no_definition
             and _INNER_DEFINITION.search(self.rest.code) is None
             and not self._has_inner_classes
             and not any(said.packs for said in self._all_said)
             and all(self.written.ancestors(bases_of(text)) is not None for text in self._definitions)
         )
+
+    @property
+    def _runs_no_definition(self) -> bool:
+        """Whether its own statements do nothing with its definitions but to keep some in lists or dicts, for others."""
+        definitions = self.written.definitions.keys()
+        if self._asked_for.isdisjoint(definitions):
+            return True
+        keeping = [each for each in self.written.statements if each.plain and each.said.words & definitions]
+        kept = {name for each in keeping for name in each.names}
+        others = [each.text for each in self.written.statements if each not in keeping]
+        asked = {*_asked_in(self._running(others))}
+        asked.update(*(each.said.words - each.names - definitions for each in keeping))
+        return asked.isdisjoint(definitions | kept) and kept.isdisjoint(chain(*map(bases_of, self._definitions)))
+
+    def _running(self, statements: Sequence[str]) -> Said:
+        """What these statements say, and the decorators of functions."""
+        return read("\n".join((*self.written.outline.decorators, *statements)))
 
     @cached_property
     def _definitions(self) -> Sequence[str]:
@@ -109,11 +126,8 @@ class _Glance:
 
     @cached_property
     def _asked_for(self) -> Set[str]:
-        """The words of what runs that may lead elsewhere: not what is only imported, or given a value."""
-        code = self.rest.code
-        if not self.rest.has(*_ASKING_A_MODULE_BY_NAME):
-            code = without_strings(code)
-        return set(words_of(_GIVEN_VALUE.sub("", without_imports(code))))
+        """The words of what runs that may lead elsewhere."""
+        return _asked_in(self.rest)
 
     def _may_tell(self, text: str) -> bool:
         """Whether a definition may, with what it inherits and uses."""
@@ -137,6 +151,14 @@ class _Glance:
 
     def _looks_after_others(self, said: Said, words: Set[str]) -> bool:
         return bool(said.tended) and self.written.leads_to(words, in_statement(may_be_tended(said.tended)))
+
+
+def _asked_in(said: Said) -> Set[str]:
+    """The words for what somebody uses: not what is only imported, or given a value."""
+    code = said.code
+    if not said.has(*_ASKING_A_MODULE_BY_NAME):
+        code = without_strings(code)
+    return set(words_of(_GIVEN_VALUE.sub("", without_imports(code))))
 
 
 def _may_begin(said: Said) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from keyword import iskeyword
 
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.vocabulary import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS
 from placement_lint.project.finder import Place, Surroundings, Unit
-from placement_lint.project.index import Import, Lines, read_imports
+from placement_lint.project.index import Import, Lines, read_imports, without_imports
 from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, is_of_tensors
 from placement_lint.source.outline import bases_of, defines_class, outlined
 
@@ -19,8 +21,23 @@ from placement_lint.source.outline import bases_of, defines_class, outlined
 _MODULES = {
     name.rpartition(".")[2] for names in (MODULE_BASES, PARAMETRIC_LAYERS, CONTAINERS, LOSS_MODULES) for name in names
 }
+# KINDS = {"eager": Attention, "flash": FlashAttention}
+_PLAIN = re.compile(r"\n(\w+)[ \t]*(?::[^=\n]*)?=(?!=)[^()@=;]*")
 # Of how many definitions of other files what they say is remembered.
 _REMEMBERED = 32
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One of the top level, without the imports in it, and the names to which it may give another value.
+
+    A ``plain`` one gives it to one name, and calls nothing for it.
+    """
+
+    text: str
+    said: Said
+    names: Set[str]
+    plain: bool
 
 
 @dataclass(frozen=True)
@@ -43,6 +60,11 @@ class Written:
         for each in self.outline.definitions.values():
             self.definitions[each.name].append(each.text)
         self._known: dict[frozenset[str], Ancestors | None] = {}
+
+    @cached_property
+    def statements(self) -> Sequence[Statement]:
+        """Those that are neither definitions nor imports."""
+        return [*map(_statement, self.outline.statements)]
 
     @cached_property
     def imports(self) -> Mapping[str, Sequence[tuple[Import, Place | None]]]:
@@ -106,6 +128,15 @@ class Written:
                 found += self.definitions[name]
                 waiting += chain.from_iterable(map(bases_of, self.definitions[name]))
         return found
+
+
+def _statement(text: str) -> Statement:
+    said = read(text)
+    plain = _PLAIN.fullmatch(said.code)
+    if plain is not None and not iskeyword(plain[1]):
+        return Statement(text, said, {plain[1]}, True)
+    said = said.part(without_imports(said.code))
+    return Statement(text, said, {word for word in said.words if not iskeyword(word)}, False)
 
 
 def words_of_bases(said: Said, bases: frozenset[str]) -> Set[str]:

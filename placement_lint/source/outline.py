@@ -48,15 +48,15 @@ class Definition:
 class Outline:
     """A text with its definitions emptied, and all else where it was; and these, by the lines of their names.
 
-    ``statements`` are neither definitions nor imports. ``rest`` is all that runs when the file does: these, and the
-    decorators of functions, but not those of classes. ``code`` is that of all.
+    ``statements`` are neither definitions nor imports. With the ``decorators`` of functions, but not those of classes,
+    they are all that runs when the file does. ``code`` is that of all.
     """
 
     text: str
     code: str
     definitions: Mapping[int, Definition]
+    decorators: Sequence[str]
     statements: Sequence[str]
-    rest: str
 
 
 @lru_cache(_REMEMBERED)
@@ -66,23 +66,22 @@ def outlined(text: str) -> Outline:
     if "\f" in text:  # at the beginning of a line it is no indentation
         lines = [line.replace("\f", "") for line in lines]
     definitions: dict[int, Definition] = {}
+    decorators: list[str] = []
     statements: list[str] = []
-    rest: list[str] = []
     whole = code_of("\n".join(lines))
     for first, code in _statements(whole):
         last = first + code.rstrip().count("\n")
         found = _DEFINITION.search(code) if code[0] == "@" else _DEFINITION.match(code)
         if found is not None:
             line = first + code.count("\n", 0, found.start())
-            rest += lines[first - 1 : line - 1] if found["kind"] != "class" else []
+            decorators += lines[first - 1 : line - 1] if found["kind"] != "class" else []
             own = "\n".join(lines[line - 1 : last])
             definitions[line] = Definition(found["name"], first, last, own, code)
             empty = _EMPTY[found["kind"].split()[-1]].format(found["name"])
             lines[line - 1 : last] = [empty, *[""] * (last - line)]
         elif not _IMPORT.match(code):
             statements.append("\n".join(lines[first - 1 : last]))
-            rest.append(statements[-1])
-    return Outline("\n".join(lines), whole, definitions, statements, "\n".join(rest))
+    return Outline("\n".join(lines), whole, definitions, decorators, statements)
 
 
 def defines_class(statement: str) -> bool:
@@ -97,7 +96,9 @@ def bases_of(definition: str) -> frozenset[str]:
 
 def _in_class(pattern: re.Pattern[str], statement: str) -> re.Match[str] | None:
     """What is found of a class that a statement defines: it begins with that word, or with a decorator."""
-    return pattern.search(statement) if statement.startswith(("class", "@")) else None
+    if statement.startswith("class"):
+        return pattern.match(statement)
+    return pattern.search(statement) if statement.startswith("@") else None
 
 
 def code_of(text: str) -> str:

@@ -21,6 +21,10 @@ TAKES = (
     "class Taker(Base):\n    def forward(self, x): return Encoding(x).tensors()"
 )
 GIVES = "class Encoding(dict):\n    def tensors(self): return torch.tensor(self)\n"
+KEEPS = (
+    "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, d): return x.to(d)\n"
+    "KINDS = {\n    'net': Net,\n}\n"
+)
 ADDS = "\n    def forward(self, x): return x + self.table\n"
 
 TELLING: Mapping[str, Mapping[str, str]] = {
@@ -111,6 +115,19 @@ TELLING: Mapping[str, Mapping[str, str]] = {
         "a.py": TABLE,
     },
     "by what it may inherit": {"main.py": f"from a import *\nclass Net(Base):{ADDS}", "a.py": TABLE},
+    "by a class of a module beside another": {
+        "main.py": f"import a\nclass Plain(a.Plain):{ADDS.replace('self.table', 'x')}\nclass Net(a.Base):{ADDS}",
+        "a.py": f"{TABLE}class Plain(torch.nn.Module): pass",
+    },
+    "by another accelerator": {"main.py": "from a import warm\nwarm(x)", "a.py": "def warm(x): return x.npu()"},
+    "by a class that it keeps, and makes": {"main.py": f"{KEEPS}net = KINDS['net']()"},
+    "by a class that it keeps under two names": {"main.py": f"{KEEPS}OTHERS = {{'net': Net, **KINDS}}"},
+    "by a class that it keeps, and derives from": {"main.py": f"{KEEPS}class Derived(KINDS['net']): pass"},
+    "by a tensor of a class that it keeps": {
+        "main.py": "import torch\nclass Table(torch.nn.Module):\n    def table(self): return torch.zeros(3)\n"
+        "KINDS = {'table': Table}\n"
+        "class Net(torch.nn.Module):\n    def forward(self, x, kind): return x + KINDS[kind]().table()"
+    },
     "by a base of a package": {
         "main.py": f"import p.a\nclass Net(p.a.Base):{ADDS}",
         "p/__init__.py": "",
@@ -178,6 +195,14 @@ SILENT: Mapping[str, Mapping[str, str]] = {
         "main.py": TAKES.replace("forward", "run"),
         "a.py": GIVES,
         "b.py": "from collections import UserDict\nclass Base(UserDict, metaclass=type): pass",
+    },
+    "what is imported if it can be": {
+        "main.py": "if known:\n    import torch\ndef f(x, d):\n    if x: return torch.abs(x.to(d))"
+    },
+    "a class that it keeps for others": {"main.py": f"{KEEPS}def f(kind, x, d): return KINDS[kind]()(x, d)"},
+    "what asks for another accelerator": {
+        "main.py": "from a import has_npu\nif has_npu():\n    import torch_npu",
+        "a.py": "import torch\ndef has_npu(): return hasattr(torch, 'npu') and torch.npu.is_available()",
     },
     "what it says of it": {"main.py": "'''Moves x.cuda().'''\n# x.cuda()\ndef f(x): return x"},
 }
