@@ -2,7 +2,7 @@
 
 A result is valid as long as every file that it was made from is the same: the checked one, those that its imports led
 to, and those that were looked for and did not exist. A file counts as the same if its size and time of modification
-are, else if its content is.
+are, else if its content is, or what there is in it of that which was asked for.
 
 One file holds the results of one kind of run (folder, settings, rules) by one installation. It is read and replaced as
 a whole: runs at the same time overwrite each other's news at worst, and a run that dies leaves the file as it was.
@@ -20,12 +20,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_lint import __version__
 
 if TYPE_CHECKING:
-    from placement_lint.results import Checked, Job
+    from placement_lint.project.unit import Seen
+    from placement_lint.results import Checked, Job, Read
+
+Thing = TypeVar("Thing")
 
 APP = "placement-lint"
 SUFFIX = ".results"
@@ -85,6 +88,10 @@ class Cache:
         self._file = folder() / f"{digest(kind)}{SUFFIX}"
         self._content = _valid(_read(self._file))
         self._seen: dict[str, str | None] = {}
+        # files with another content than they had
+        self._changed: dict[str, Seen | None] = {}
+        # results that hold all the same
+        self._renewed: dict[str, Checked] = {}
 
     @property
     def has_run(self) -> bool:
@@ -94,13 +101,18 @@ class Cache:
     def get(self, path: str) -> Checked | None:
         """The result of an earlier run for a file, if it is what this run would find."""
         known = self._content.results.get(path) if self._content is not None else None
-        if known is None or not all(self._digest(file) == before for file, before in known.reads):
+        if known is None or any(self._digest(path) is not None for path in known.absent):
             return None
+        changed = [read for read in known.reads if self._digest(read.path) != read.digest]
+        if not all(map(self._answers_the_same, changed)):
+            return None
+        if changed:
+            known = self._renewed[path] = self._brought_up_to_date(known)
         return known
 
     def keep(self, results: Iterable[Checked]) -> None:
         """Write down what this run found; a result with a crash is better tried again."""
-        fresh = _shared(result for result in results if not result.crashes)
+        fresh = _shared(result for result in (*self._renewed.values(), *results) if not result.crashes)
         if not fresh:
             with suppress(OSError):
                 os.utime(self._file)
@@ -121,6 +133,30 @@ class Cache:
             self._seen[path] = self._look(path)
         return self._seen[path]
 
+    def _answers_the_same(self, read: Read) -> bool:
+        """Whether a file with another content has the same to say to who asked of it what was asked."""
+        if read.asked is None:
+            return False
+        if read.path not in self._changed:
+            self._changed[read.path] = self._now(read.path)
+        now = self._changed[read.path]
+        return now is not None and now.fingerprint(read.asked) == read.fingerprint
+
+    def _now(self, path: str) -> Seen | None:
+        """A file as it is now; None where it is none, or changes while one looks."""
+        from placement_lint.project.unit import seen
+
+        with suppress(OSError):
+            now = seen(path, Path(path).read_bytes())
+            return now if now.digest == self._digest(path) else None
+        return None
+
+    def _brought_up_to_date(self, known: Checked) -> Checked:
+        from dataclasses import replace
+
+        reads = tuple(read._replace(digest=self._digest(read.path) or read.digest) for read in known.reads)
+        return replace(known, reads=reads)
+
     def _look(self, path: str) -> str | None:
         try:
             status = os.stat(path)
@@ -133,9 +169,9 @@ class Cache:
 
     def _stamps(self, content: _Content, fresh: Iterable[Checked]) -> dict[str, Stamp]:
         """Of all files that results were made from; new ones of those that this run has looked at itself."""
-        looked_at = self._seen | {path: made for result in fresh for path, made in result.reads}
+        looked_at = self._seen | {read.path: read.digest for result in fresh for read in result.reads}
         new = {path: stamp for path, made in looked_at.items() if made and (stamp := self._stamp(path, made))}
-        needed = {path for result in content.results.values() for path, _ in result.reads}
+        needed = {read.path for result in content.results.values() for read in result.reads}
         return {path: stamp for path, stamp in (content.stamps | new).items() if path in needed}
 
     def _stamp(self, path: str, made: str) -> Stamp | None:
@@ -147,12 +183,25 @@ class Cache:
 
 
 def _shared(results: Iterable[Checked]) -> dict[str, Checked]:
-    """The same results with equal paths and digests made one object, which is written down once."""
+    """The same results with equal paths, names and reads made one object, which is written down once."""
     from dataclasses import replace
 
-    known: dict[tuple[str, str | None], tuple[str, str | None]] = {}
+    known: dict[object, Any] = {}
+
+    def shared(thing: Thing) -> Thing:
+        one: Thing = known.setdefault(thing, thing)
+        return one
+
+    def shared_read(read: Read) -> Read:
+        if read not in known:
+            asked = shared(frozenset(map(shared, read.asked))) if read.asked is not None else None
+            known[read] = read._replace(path=shared(read.path), asked=asked)
+        return shared(read)
+
     return {
-        result.path: replace(result, reads=tuple(known.setdefault(read, read) for read in result.reads))
+        result.path: replace(
+            result, reads=tuple(map(shared_read, result.reads)), absent=tuple(map(shared, result.absent))
+        )
         for result in results
     }
 

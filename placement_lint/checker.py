@@ -18,8 +18,9 @@ from placement_lint.files import patterns
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.placing import Spots, findings_of
-from placement_lint.project.finder import Answers, Surroundings, digest, read_from_disk
-from placement_lint.results import Checked, Crash, Job, Provisional
+from placement_lint.project.finder import Answers, Surroundings, read_from_disk
+from placement_lint.project.unit import digest
+from placement_lint.results import Checked, Crash, Job, Provisional, Read
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
@@ -162,13 +163,13 @@ class Checker:
             data = Path(path).read_bytes()
         except OSError as error:
             reason = Unreadable(f"the file cannot be read: {error.strerror or error}")
-            return replace(self.unreadable(path, reason), reads=((self.job.absolute(path), None),))
+            return replace(self.unreadable(path, reason), absent=(self.job.absolute(path),))
         return self.check_content(data, path)
 
     def check_content(self, data: bytes, path: str) -> Checked:
         """The result for a file that has that content, which counts as read."""
         checked = self.check_bytes(data, path)
-        return replace(checked, reads=((self.job.absolute(path), digest(data)), *checked.reads))
+        return replace(checked, reads=(Read(self.job.absolute(path), digest(data)), *checked.reads))
 
     def check_bytes(self, data: bytes, path: str) -> Checked:
         """Everything the tool has to say about one text, whatever is wrong with it."""
@@ -235,6 +236,7 @@ class Checker:
             tended=heard.tended,
             uses=heard.uses,
             reads=surroundings.reads,
+            absent=surroundings.absent,
         )
 
     def _may_matter(self, text: str, surroundings: Surroundings) -> bool:
@@ -261,7 +263,7 @@ class Checker:
             places = self.reading.place(module, [texts.get(node, node) for node in nodes])
             return places | {node: places[texts[node]] for node in nodes if texts.get(node) in places}
 
-        spots = Spots(path, self.job.folder, place, surroundings.statements, account.module_classes)
+        spots = Spots(path, self.job.folder, place, surroundings, account.module_classes)
         found = findings_of(hearing.problems, spots) if hearing.problems else []
         uses = sorted((spots.named(*function), len(calls)) for function, calls in account.uses.items())
         return _Heard(found, crashes, tuple(sorted(spots.named(*one) for one in account.tended)), tuple(uses))
@@ -298,10 +300,10 @@ class Checker:
     def _terms(self, path: str, surroundings: Surroundings) -> Terms:
         """Those of another file."""
         unit = surroundings.unit(self.job.absolute(path))
-        suppressions = read_suppressions(unit.text) if unit is not None else Suppressions()
+        text = surroundings.text(unit) if unit is not None else ""
+        suppressions = read_suppressions(text)
         rules = () if unit is None or suppressions.skip_file or self._is_excluded(path) else self.rules_for(path)
-        anchors = Anchors([unit.text if unit is not None else ""])
-        return Terms(anchors, suppressions, frozenset(rule.code for rule in rules))
+        return Terms(Anchors([text]), suppressions, frozenset(rule.code for rule in rules))
 
     def _is_excluded(self, path: str) -> bool:
         absolute = Path(self.job.absolute(path))

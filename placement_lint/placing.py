@@ -20,7 +20,8 @@ from placement_lint.source.positions import positions
 if TYPE_CHECKING:
     import libcst as cst
 
-    from placement_lint.project.finder import Owner, Statement
+    from placement_lint.project.finder import Surroundings
+    from placement_lint.project.unit import Owner, Statement
     from placement_lint.rule import Problem, Rule
 
 
@@ -48,13 +49,13 @@ class Spots:
         path: str,
         folder: str,
         place: Placer,
-        statements: Sequence[Statement],
+        surroundings: Surroundings,
         module_classes: Collection[cst.CSTNode],
     ) -> None:
         self.path = path
         self._folder = folder
         self._place = place
-        self._statements = statements
+        self._surroundings = surroundings
         self._module_classes = module_classes
         self._known: dict[cst.CSTNode, Spot] = {}
 
@@ -63,7 +64,7 @@ class Spots:
         wanted = [node for node in dict.fromkeys(nodes) if node not in self._known]
         self._known.update((node, Spot(self.path, place)) for node, place in self._place(wanted).items())
         missing = {node for node in wanted if node not in self._known}
-        for statement in self._statements:
+        for statement in self._surroundings.statements:
             if not missing:
                 return
             if inside := missing.intersection(statement.owners):
@@ -79,7 +80,7 @@ class Spots:
 
     def _elsewhere(self, statement: Statement, nodes: Collection[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Spot]]:
         path = displayed(Path(statement.unit.path), self._folder)
-        above = statement.lines.first - 1
+        above = self._surroundings.first_line(statement) - 1
         for node, place in positions(statement.tree, list(nodes), roughly=True).items():
             lines = replace(place, line=place.line + above, end_line=place.end_line + above)
             yield node, Spot(path, lines, self._plain_function(path, statement.owners[node]))

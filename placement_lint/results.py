@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placement_lint.finding import Finding, Range, Severity
 
@@ -66,6 +66,19 @@ class Job:
         return os.path.normpath(os.path.join(self.folder, path))
 
 
+class Read(NamedTuple):
+    """A file that a result depends on, by its absolute path, with the digest of its content.
+
+    Where not all of it counts, ``asked`` are the names that were asked for, and what came of it has that
+    ``fingerprint``; see :meth:`placement_lint.project.unit.Unit.fingerprint`.
+    """
+
+    path: str
+    digest: str
+    asked: frozenset[str] | None = None
+    fingerprint: int | None = None
+
+
 @dataclass(frozen=True)
 class Checked:
     """One file's share of a run.
@@ -74,8 +87,8 @@ class Checked:
     what all of them say, for which ``provisional`` findings say on what they depend, ``needed`` are the comments of
     other files that suppressed something here, ``tended`` the attributes of classes that this file looks after, and
     ``uses`` the plain functions of other files that it calls, each with the number of its own calls that lead there.
-    ``reads`` are the files that the result depends on, its own first, by absolute path, each with the digest of its
-    content, None for one that was looked for and does not exist.
+    ``reads`` are the files that the result depends on, its own first, and ``absent`` the absolute paths that were
+    looked for and did not exist.
     """
 
     path: str
@@ -86,7 +99,13 @@ class Checked:
     needed: tuple[tuple[str, Range], ...] = ()
     tended: tuple[tuple[str, str, str], ...] = ()
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
-    reads: tuple[tuple[str, str | None], ...] = ()
+    reads: tuple[Read, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def contents(self) -> dict[str, str | None]:
+        """By the paths of all that it depends on: the digest of the content, None for what did not exist."""
+        return {**dict.fromkeys(self.absent), **{read.path: read.digest for read in self.reads}}
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,33 @@ print(x + torch.zeros(3, device="cuda:1"))
         assert changed["summary"]["cached"] == 0
         assert codes(changed) == ["DPL503"]
 
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            "# A comment moves all lines.\n{}",
+            "{}\n\ndef place_all(xs):\n    return [place(x) for x in xs]\n",
+            "import os\n{}",
+            "{}\ncount = 3\n",
+        ],
+    )
+    def test_a_change_that_says_nothing_to_who_imports_it(self, old: Write, check: Check, edit: str) -> None:
+        old("helpers.py", self.MODEL), old("train.py", self.TRAIN)
+        assert codes(check()) == []
+        old("helpers.py", edit.format(self.MODEL))
+        for cached in (1, 2):
+            again = check()
+            assert (codes(again), again["summary"]["cached"]) == ([], cached)
+        old("helpers.py", edit.format(self.MOVING))
+        assert codes(check()) == ["DPL503"]
+
+    def test_a_comment_that_moves_what_is_told_of(self, old: Write, check: Check) -> None:
+        old("helpers.py", self.MOVING), old("train.py", self.TRAIN)
+        (before,) = check()["findings"]
+        old("helpers.py", f"# A comment moves all lines.\n{self.MOVING}")
+        (after,) = check()["findings"]
+        assert before != after
+        assert [after] == check("--no-cache")["findings"]
+
     def test_an_import_that_comes_and_goes(self, old: Write, check: Check) -> None:
         old("train.py", self.TRAIN)
         assert codes(check()) == []

@@ -38,9 +38,10 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.values import Sequence as Items
 from placement_lint.flow.vocabulary import KNOWN_NAMES, STAR_MODULES, canonical
-from placement_lint.project.finder import Place, Surroundings, Unit
+from placement_lint.project.finder import Place, Surroundings
 from placement_lint.project.index import Import, Lines
 from placement_lint.project.relevance import Relevance, Wanted
+from placement_lint.project.unit import Unit
 
 Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
 
@@ -189,7 +190,7 @@ def _find(machine: Machine, wanted: Import, frame: int, name: str = "") -> Impor
 
 def _may_bind(project: Project, place: Place, name: str) -> bool:
     unit = project.surroundings.unit(place.path) if place.is_file else None
-    return unit is None or unit.may_bind(name)
+    return unit is None or project.surroundings.may_bind(unit, name)
 
 
 def _module(machine: Machine, project: Project, place: Place, name: str) -> Imported:
@@ -200,7 +201,7 @@ def _module(machine: Machine, project: Project, place: Place, name: str) -> Impo
         unit = project.surroundings.unit(place.path) if place.is_file else None
         project.units[known.frame] = unit
         machine.store.write_lasting(known.frame, "__name__", Const(name))
-        for line in unit.stars if unit is not None else ():
+        for line in project.surroundings.stars(unit) if unit is not None else ():
             star(machine, line, known.frame)
     return known
 
@@ -272,13 +273,17 @@ def _exported(machine: Machine, module: Imported, name: str) -> Value | None:
 
 
 def _exports(machine: Machine, module: Imported) -> Set[str] | None:
-    unit = machine.project.units[module.frame] if machine.project is not None else None
-    return unit.exports if unit is not None else None
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    return project.surroundings.exports(unit) if project is not None and unit is not None else None
 
 
 def _provides(machine: Machine, module: Imported, name: str) -> bool:
-    unit = machine.project.units[module.frame] if machine.project is not None else None
-    return (unit is not None and name in unit.index.bindings) or attribute(machine, module, name) is not None
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    if project is not None and unit is not None and project.surroundings.bindings(unit, name):
+        return True
+    return attribute(machine, module, name) is not None
 
 
 def _submodule(machine: Machine, module: Imported, name: str) -> Imported | None:
@@ -302,8 +307,9 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     if isinstance(key, Const):
         found = attribute(machine, module, key.value) if isinstance(key.value, str) else None
         return found if found is not None else machine.fresh()
-    unit = machine.project.units[module.frame] if machine.project is not None else None
-    names = unit.index.offers if unit is not None else ()
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    names = project.surroundings.offers(unit) if project is not None and unit is not None else ()
     if not names or len(names) > MAX_ALTERNATIVES:
         return machine.fresh()
     options = []
@@ -327,13 +333,13 @@ def load(machine: Machine, frame: int, name: str) -> None:
     if project is None or unit is None or (frame, name) in project.loaded:
         return
     project.loaded.add((frame, name))
-    for binding in unit.index.bindings.get(name, ()):
+    for binding in project.surroundings.bindings(unit, name):
         if isinstance(binding, Import):
             machine.store.write_lasting(frame, name, _bound(machine, binding, frame))
         elif (frame, binding) not in project.executed:
             project.executed.add((frame, binding))
             _run(machine, project, unit, frame, binding)
-    _forget_what_functions_change(machine, unit, frame, name)
+    _forget_what_functions_change(machine, project, unit, frame, name)
 
 
 def _run(machine: Machine, project: Project, unit: Unit, frame: int, lines: Lines) -> None:
@@ -352,7 +358,8 @@ def matters(machine: Machine, function: Function) -> bool:
     if project is None or unit is None:
         return True
     name = function.owner.name if function.owner is not None else function.name
-    lines = [binding for binding in unit.index.bindings.get(name, ()) if isinstance(binding, Lines)]
+    bindings = project.surroundings.bindings(unit, name)
+    lines = [binding for binding in bindings if isinstance(binding, Lines)]
     return not lines or any(project.relevance.matters(unit, each) for each in lines)
 
 
@@ -390,12 +397,12 @@ def _fuel(machine: Machine, project: Project) -> Iterator[None]:
             project.fuel, machine.fuel = machine.fuel, before
 
 
-def _forget_what_functions_change(machine: Machine, unit: Unit, frame: int, name: str) -> None:
+def _forget_what_functions_change(machine: Machine, project: Project, unit: Unit, frame: int, name: str) -> None:
     """Who calls the functions of another file, and when, is not seen as a whole: what they assign may be anything."""
-    if name in unit.index.rebound:
+    if project.surroundings.is_rebound(unit, name):
         with machine.apart(frame):
             machine.write(frame, name, machine.part(frame, name, name))
-    elif name in unit.index.changed and isinstance(value := machine.read(frame, name), Object):
+    elif project.surroundings.is_changed(unit, name) and isinstance(value := machine.read(frame, name), Object):
         with machine.apart(frame):
             mapping, items = machine.read(value.id, "#map"), machine.read(value.id, "#items")
             if value.kind is Kind.DICT and isinstance(mapping, Mapping):

@@ -28,7 +28,7 @@ from placement_lint.flow.values import NONE, Symbol, Value
 
 if TYPE_CHECKING:
     from placement_lint.flow.placements import PlacementLog
-    from placement_lint.project.finder import Seen
+    from placement_lint.project.unit import Seen
 
 Run: TypeAlias = "Callable[[], Value]"
 Key = TypeVar("Key")

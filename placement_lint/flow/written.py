@@ -12,9 +12,10 @@ from keyword import iskeyword
 
 from placement_lint.flow.beginnings import Said, read
 from placement_lint.flow.vocabulary import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS
-from placement_lint.project.finder import Place, Surroundings, Unit
+from placement_lint.project.finder import Place, Surroundings
 from placement_lint.project.index import Import, Lines, read_imports, without_imports
 from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, is_of_tensors
+from placement_lint.project.unit import Unit
 from placement_lint.source.outline import bases_of, defines_class, outlined
 
 # What makes modules of the classes that derive from it: nn.Module, nn.Linear, LightningModule

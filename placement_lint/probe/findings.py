@@ -91,6 +91,6 @@ def _importers(run: Run) -> dict[str, list[str]]:
     """By file, those of the run that import it."""
     importers: dict[str, list[str]] = defaultdict(list)
     for checked in (one for results in run.results.values() for one in results):
-        for read, _ in checked.reads[1:]:
-            importers[os.path.realpath(read)].append(checked.path)
+        for read in checked.reads[1:]:
+            importers[os.path.realpath(read.path)].append(checked.path)
     return importers

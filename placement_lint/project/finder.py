@@ -5,51 +5,30 @@ Nothing is ever imported, and nothing outside the project is opened: a name that
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import sys
-from array import array
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from placement_lint.files import EXCLUDED_FOLDERS
-from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
-from placement_lint.project.relevance import Mentions, read_mentions
-from placement_lint.project.shelf import Shelf
-from placement_lint.source.outline import bases_of, code_of, defines_class
-from placement_lint.source.parsing import read
-from placement_lint.source.scan import NEWLINE, UTF_8
-from placement_lint.source.text import Unreadable, decode
-
-if TYPE_CHECKING:
-    import libcst as cst
+from placement_lint.project.index import Binding, Import, Lines, read_imports
+from placement_lint.project.unit import EXPORTS, OFFERS, STARS, WHOLE, Seen, Statement, Unit, seen
+from placement_lint.results import Read
+from placement_lint.source.outline import code_of
+from placement_lint.source.text import Unreadable
 
 Sources = Callable[[str], "bytes | None"]
 """The content of a file by its absolute path; None where there is none."""
 
 INIT = "__init__.py"
-_STAR = re.compile(rb"import(?<!\wimport)[\s(\\]*\*")
-# The list of names, which is all that the statement says, where nothing else in the file speaks of it.
-_ALL = b"__all__"
-_ALL_NAMES = re.compile(
-    rb"__all__(?<![^\n]__all__)[ \t]*=[ \t]*[\[(]([^\[\]()]*)[\])][ \t]*(?:\#[^\r\n]*)?(?=[\r\n]|\Z)"
-)
-_QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
-_NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins"})
-# How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
-_UNITS, _LETTERS = 2048, 300_000
 _PATHS = 8192
 # How many answers are kept: each keeps the file that it is about.
 _ANSWERS = 2048
-
-
-def digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def read_from_disk(path: str) -> bytes | None:
@@ -58,179 +37,6 @@ def read_from_disk(path: str) -> bytes | None:
             return file.read()
     except OSError:
         return None
-
-
-@dataclass(frozen=True, eq=False)
-class Unit:
-    """A file of the project as others see it.
-
-    Hundreds of them are kept, so the text is kept in UTF-8: as a str, it takes four bytes a letter for one emoji in it.
-    """
-
-    path: str
-    content: bytes
-    _mentions: dict[Lines, Mentions] = field(default_factory=dict)
-    _bases: dict[Lines, frozenset[str] | None] = field(default_factory=dict)
-    _told: dict[tuple[Lines, Callable[[str], bool | None]], bool | None] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        return self.content.decode(*UTF_8)
-
-    @cached_property
-    def index(self) -> Index:
-        return _index(self.content)
-
-    def may_bind(self, name: str) -> bool:
-        """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
-        return name.encode(*UTF_8) in self.content or self._gathers
-
-    def brings(self, words: Set[str]) -> Set[str]:
-        """Those of these words that ``import *`` takes from it; nothing is parsed where its ``__all__`` tells."""
-        exports = self.exports
-        taken = {word for word in words if word[0] != "_"} if exports is None else words & exports
-        return taken & self.index.bindings.keys() if taken else taken
-
-    @cached_property
-    def exports(self) -> Set[str] | None:
-        """The names in its ``__all__``; None where it has none, or computes it."""
-        if self._listed is not None or _ALL not in self.content:
-            return self._listed
-        return set(self.index.exports) if self.index.exports is not None else None
-
-    @property
-    def stars(self) -> Sequence[Import]:
-        """The modules of which it takes all names."""
-        return self.index.stars if self._gathers else ()
-
-    @cached_property
-    def _listed(self) -> Set[str] | None:
-        """The names in an ``__all__`` that is a plain list; None where there is none."""
-        found = _ALL_NAMES.search(self.content) if self.content.count(_ALL) == 1 else None
-        return {name.decode(*UTF_8) for name in _QUOTED.findall(found[1])} if found is not None else None
-
-    @cached_property
-    def _gathers(self) -> bool:
-        return _STAR.search(self.content) is not None
-
-    @cached_property
-    def _ends(self) -> array[int]:
-        """Where each line ends, after a beginning."""
-        newline = _NEWLINE if b"\r" in self.content else _LINE_FEED
-        return array("L", (0, *(found.end() for found in newline.finditer(self.content)), len(self.content)))
-
-    def source(self, lines: Lines) -> str:
-        return self.content[self._part(lines)].decode(*UTF_8)
-
-    def _part(self, lines: Lines) -> slice:
-        return slice(self._ends[lines.first - 1], self._ends[lines.last])
-
-    def mentions(self, lines: Lines) -> Mentions:
-        """The words of a statement of the top level."""
-        if lines not in self._mentions:
-            self._mentions[lines] = read_mentions(self.source(lines))
-        return self._mentions[lines]
-
-    def bases(self, lines: Lines) -> frozenset[str] | None:
-        """The names in what a class of the top level says that it derives from; None of another statement."""
-        if lines not in self._bases:
-            text = self.source(lines)
-            self._bases[lines] = bases_of(text) if defines_class(text) else None
-        return self._bases[lines]
-
-    def tells(self, lines: Lines, wanted: Callable[[str], bool | None]) -> bool | None:
-        """Whether a statement of the top level is wanted, by its text."""
-        asked = lines, wanted
-        if asked not in self._told:
-            self._told[asked] = wanted(self.source(lines))
-        return self._told[asked]
-
-    def statement(self, lines: Lines) -> Statement:
-        """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
-        return _statements.get((self, lines), lambda: self._parsed(lines))
-
-    def _parsed(self, lines: Lines) -> Statement:
-        return Statement(self, lines, read(self.source(lines), sparing=True))
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The class and the function, innermost each, whose bodies a node is in."""
-
-    cls: cst.ClassDef | None = None
-    function: cst.FunctionDef | None = None
-
-
-@dataclass(eq=False)
-class Statement:
-    """A statement of the top level of a file, parsed by itself."""
-
-    unit: Unit
-    lines: Lines
-    tree: cst.Module
-
-    @property
-    def letters(self) -> int:
-        """Of how many letters there are nodes in its tree: what is in functions is not kept."""
-        layout = getattr(self.tree, "layout", None)
-        return layout.letters if layout is not None else len(self.tree.code)
-
-    @cached_property
-    def owners(self) -> dict[cst.CSTNode, Owner]:
-        """Every node in it but whitespace, with what it is in the body of."""
-        import libcst as cst
-
-        from placement_lint.source.walking import children
-
-        found: dict[cst.CSTNode, Owner] = {}
-        waiting: list[tuple[cst.CSTNode, Owner]] = [(self.tree, Owner())]
-        while waiting:
-            node, owner = waiting.pop()
-            found[node] = inner = owner
-            if isinstance(node, cst.ClassDef):
-                inner = Owner(node)
-            elif isinstance(node, cst.FunctionDef):
-                inner = Owner(owner.cls, node)
-            waiting.extend((child, inner) for child in children(node))
-        return found
-
-
-@lru_cache(_UNITS)
-def _index(content: bytes) -> Index:
-    return read_index(content.decode(*UTF_8))
-
-
-@lru_cache(_UNITS)
-def _imports(content: bytes) -> tuple[tuple[str, Import], ...]:
-    return read_imports(code_of(content.decode(*UTF_8)))
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a file was when it was looked at; without a unit if it cannot be read as Python."""
-
-    digest: str
-    unit: Unit | None = field(compare=False)
-
-
-@lru_cache(_UNITS)
-def _seen(path: str, data: bytes) -> Seen:
-    try:
-        content = decode(data).encode(*UTF_8)
-    except Unreadable:
-        return Seen(digest(data), None)
-    return Seen(digest(data), Unit(path, data if content == data else content))
-
-
-_statements = Shelf[tuple[Unit, Lines], Statement](_LETTERS, lambda statement: statement.letters)
-
-
-def forget() -> None:
-    """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
-    _index.cache_clear()
-    _imports.cache_clear()
-    _seen.cache_clear()
-    _statements.clear()
 
 
 class Place(NamedTuple):
@@ -266,9 +72,12 @@ def _candidates(path: str) -> tuple[Place, Place]:
     return Place(os.path.join(path, INIT)), Place(f"{path}.py")
 
 
+Asked: TypeAlias = Mapping[str, Set[str]]
+"""By the paths of files: the names that were asked for there, and what else may be asked of a file."""
+
 Answer = TypeVar("Answer")
-Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"]]]
-"""What was answered of files, with all that was looked at for it."""
+Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"], Asked]]
+"""What was answered of files, with all that was looked at for it, and what was asked there."""
 
 
 @dataclass
@@ -276,7 +85,9 @@ class Surroundings:
     """The files around the one at ``path``, absolute; ``roots`` are the folders that a project is imported from.
 
     ``looked_at`` is what was read, and what was looked for and not found, with None: as long as all that is the same,
-    so is what the file's imports mean. While no file changes, all files' surroundings may share their ``answers``.
+    so is what the file's imports mean. Of most files little is asked: what is ``asked`` of a unit is asked here, so
+    that another content counts as the same as long as its answers are. While no file changes, all files' surroundings
+    may share their ``answers``.
     """
 
     path: str
@@ -284,17 +95,81 @@ class Surroundings:
     sources: Sources = read_from_disk
     answers: Answers = field(default_factory=dict)
     looked_at: dict[str, Seen | None] = field(default_factory=dict)
+    asked: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     statements: list[Statement] = field(default_factory=list)
     # packages without a file of their own
     folders: set[str] = field(default_factory=set)
     _tops: dict[str, str] = field(default_factory=dict)
     _modules: dict[str, Place | None] = field(default_factory=dict)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
-    _asked: dict[Hashable, Any] = field(default_factory=dict)
+    _answered: dict[Hashable, Any] = field(default_factory=dict)
 
     def unit(self, path: str) -> Unit | None:
         seen = self._look_at(path)
         return seen.unit if seen is not None else None
+
+    # --- what is asked of a unit ---
+
+    def text(self, unit: Unit) -> str:
+        self.asked[unit.path].add(WHOLE)
+        return unit.text
+
+    def first_line(self, statement: Statement) -> int:
+        """Where a statement begins, which hangs on all that is before it."""
+        self.asked[statement.unit.path].add(WHOLE)
+        return statement.lines.first
+
+    def bindings(self, unit: Unit, name: str) -> Sequence[Binding]:
+        """What binds a name at its top level, or changes what that holds."""
+        self.asked[unit.path].add(name)
+        return unit.index.bindings.get(name, ())
+
+    def sources_of(self, unit: Unit, name: str) -> Sequence[Binding]:
+        """The same, but of a branch that has the name from elsewhere, only the imports."""
+        return [each for found in self.bindings(unit, name) for each in unit.index.taken.get((name, found), (found,))]
+
+    def bound(self, unit: Unit, names: Set[str]) -> Set[str]:
+        """Those of these names that its top level binds."""
+        self.asked[unit.path] |= names
+        return names & unit.index.bindings.keys()
+
+    def may_bind(self, unit: Unit, name: str) -> bool:
+        """Whether its top level can have that name; without one, it can."""
+        if not name:
+            return True
+        self.asked[unit.path].add(name)
+        return unit.may_bind(name)
+
+    def is_rebound(self, unit: Unit, name: str) -> bool:
+        """Whether its functions assign to the name of a variable around them."""
+        self.asked[unit.path].add(name)
+        return name in unit.index.rebound
+
+    def is_changed(self, unit: Unit, name: str) -> bool:
+        """Whether its functions change in place what that name holds."""
+        self.asked[unit.path].add(name)
+        return name in unit.index.changed
+
+    def stars(self, unit: Unit) -> Sequence[Import]:
+        """The modules of which it takes all names."""
+        self.asked[unit.path].add(STARS)
+        return unit.stars
+
+    def exports(self, unit: Unit) -> Set[str] | None:
+        """The names in its ``__all__``; None where it has none, or computes it."""
+        self.asked[unit.path].add(EXPORTS)
+        return unit.exports
+
+    def offers(self, unit: Unit) -> Sequence[str]:
+        """The names that others may ask for."""
+        self.asked[unit.path].add(OFFERS)
+        return unit.index.offers
+
+    def brings(self, unit: Unit, words: Set[str]) -> Set[str]:
+        """Those of these words that ``import *`` takes from it; nothing is parsed where its ``__all__`` tells."""
+        exports = self.exports(unit)
+        taken = {word for word in words if word[0] != "_"} if exports is None else words & exports
+        return self.bound(unit, taken) if taken else taken
 
     def statement(self, unit: Unit, lines: Lines) -> Statement | None:
         try:
@@ -313,9 +188,9 @@ class Surroundings:
             for unit in self._imported(wanted, importer):
                 if unit.path not in seen:
                     seen.add(unit.path)
-                    if matters(unit.text):
+                    if matters(self.text(unit)):
                         return True
-                    waiting.extend((unit.path, found) for _, found in _imports(unit.content))
+                    waiting.extend((unit.path, found) for _, found in unit.imports)
         return False
 
     def _imported(self, wanted: Import, importer: str) -> Iterator[Unit]:
@@ -329,25 +204,40 @@ class Surroundings:
 
     def answer(self, question: Hashable, ask: Callable[[Surroundings], Answer]) -> Answer:
         """The answer to a question about other files: what is around this one does not count, nor who asks first."""
-        if question not in self._asked:
+        if question not in self._answered:
             if question not in self.answers:
                 if len(self.answers) >= _ANSWERS:
                     self.answers.clear()
                 around = Surroundings("", self.roots, self.sources, answers=self.answers)
-                self.answers[question] = ask(around), around.looked_at
-            self._asked[question], looked_at = self.answers[question]
+                self.answers[question] = ask(around), around.looked_at, around.asked
+            self._answered[question], looked_at, asked = self.answers[question]
             self.looked_at.update(looked_at)
-        answer: Answer = self._asked[question]
+            self._ask_again(asked)
+        answer: Answer = self._answered[question]
         return answer
 
+    def _ask_again(self, asked: Asked) -> None:
+        for path, names in asked.items():
+            self.asked[path] |= names
+
     def are_as_before(self, looked_at: Mapping[str, Seen | None]) -> bool:
-        """Whether all that was looked at then is now what it was."""
+        """Whether all that was looked at then is now what it was; what was asked there is not known any more."""
+        self._ask_again(dict.fromkeys(looked_at, frozenset((WHOLE,))))
         return all(self._look_at(path) == seen for path, seen in looked_at.items())
 
     @property
-    def reads(self) -> tuple[tuple[str, str | None], ...]:
-        """What was looked at: paths with the digests of their contents, None for what did not exist."""
-        return tuple((path, seen.digest if seen is not None else None) for path, seen in self.looked_at.items())
+    def reads(self) -> tuple[Read, ...]:
+        """The files that were looked at, and what was asked there."""
+        return tuple(self._read(path, seen) for path, seen in self.looked_at.items() if seen is not None)
+
+    def _read(self, path: str, seen: Seen) -> Read:
+        asked = frozenset(self.asked[path])
+        return Read(path, seen.digest) if WHOLE in asked else Read(path, seen.digest, asked, seen.fingerprint(asked))
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What was looked for and not found."""
+        return tuple(path for path, seen in self.looked_at.items() if seen is None)
 
     def find(self, wanted: Import, importer: str) -> Place | None:
         """The module that an import in the file ``importer`` takes a name from, or binds itself."""
@@ -424,5 +314,5 @@ class Surroundings:
     def _look_at(self, path: str) -> Seen | None:
         if path not in self.looked_at:
             data = self.sources(path)
-            self.looked_at[path] = _seen(path, data) if data is not None else None
+            self.looked_at[path] = seen(path, data) if data is not None else None
         return self.looked_at[path]

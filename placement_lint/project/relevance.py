@@ -18,7 +18,8 @@ from placement_lint.project.index import Import, Lines, imported, walk
 from placement_lint.source.parsing import python_tree
 
 if TYPE_CHECKING:
-    from placement_lint.project.finder import Place, Surroundings, Unit
+    from placement_lint.project.finder import Place, Surroundings
+    from placement_lint.project.unit import Unit
 
 # Words of devices, of tensors, and of the processes that share them.
 _CONCERNING = re.compile(
@@ -115,7 +116,9 @@ class Relevance:
         """The same of those words that are names which ``from module import *`` brings from modules."""
         gathered = _gathered(self.surroundings, places)
         return any(
-            self.leads_to(place, name, words, wanted) for place, unit in gathered.items() for name in unit.brings(words)
+            self.leads_to(place, name, words, wanted)
+            for place, unit in gathered.items()
+            for name in self.surroundings.brings(unit, words)
         )
 
     def lineage(self, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]) -> Lineage | None:
@@ -173,7 +176,7 @@ def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place
         unit = surroundings.unit(place.path) if place.is_file and place not in gathered else None
         if unit is not None:
             gathered[place] = unit
-            inner = (surroundings.find(line, unit.path) for line in unit.stars)
+            inner = (surroundings.find(line, unit.path) for line in surroundings.stars(unit))
             waiting += [each for each in inner if each is not None]
     return gathered
 
@@ -246,13 +249,12 @@ class _Search:
         new = names - asked
         asked |= new
         self.followed += len(new)
-        return new if unit.index.stars else new & unit.index.bindings.keys()
+        bound = self.surroundings.bound(unit, new)
+        return new if self.surroundings.stars(unit) else bound
 
     def _binds_concern(self, unit: Unit, name: str, said: Mentions) -> bool:
-        index = unit.index
-        known = index.bindings.get(name) or [line._replace(name=name) for line in index.stars]
-        # A branch has more in it than the import of that name.
-        bindings = [each for binding in known for each in index.taken.get((name, binding), (binding,))]
+        around = self.surroundings
+        bindings = around.sources_of(unit, name) or [line._replace(name=name) for line in around.stars(unit)]
         for binding in bindings:
             if isinstance(binding, Lines):
                 self._found((unit, binding))
@@ -267,7 +269,7 @@ class _Search:
     def leads_from(self, place: Place, name: str | None, said: Mentions) -> bool:
         """The same of a name of a module, or of the module itself."""
         module = self._unit(place, name or "")
-        if name is not None and module is not None and name in module.index.bindings:
+        if name is not None and module is not None and self.surroundings.bindings(module, name):
             return self._is_concern(module, name, said)
         inner = self.surroundings.submodule(place, name) if name is not None else place
         if inner is None:
@@ -277,12 +279,12 @@ class _Search:
         # Through a package a definition may ask for all that is below it.
         if asked is None or inner.folder is not None:
             return True
-        return any(self._is_concern(asked, name, said) for name in said.attributes & asked.index.bindings.keys())
+        return any(self._is_concern(asked, name, said) for name in self.surroundings.bound(asked, said.attributes))
 
     def _unit(self, place: Place, name: str) -> Unit | None:
         """The file of a module, if it can have that name at its top level."""
         unit = self.surroundings.unit(place.path) if place.is_file and not self._leads_too_far else None
-        if unit is None or not unit.may_bind(name):
+        if unit is None or not self.surroundings.may_bind(unit, name):
             return None
         self.files.add(unit.path)
         return unit
@@ -300,7 +302,7 @@ class _Ancestors(_Search):
         if bases is None:
             self.of_tensors = True
             return False
-        self.of_tensors |= not bases <= unit.index.bindings.keys() | NO_MODULES
+        self.of_tensors |= not bases <= self.surroundings.bound(unit, bases) | NO_MODULES
         said = Mentions(False, attributes=bases)
         return any(self._is_concern(unit, name, said) for name in bases)
 

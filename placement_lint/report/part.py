@@ -16,7 +16,8 @@ from placement_lint.results import Checked, Run
 
 def render(run: Run, stream: TextIO) -> None:
     results = {
-        project: [plain(replace(result, reads=())) for result in results] for project, results in run.results.items()
+        project: [plain(replace(result, reads=(), absent=())) for result in results]
+        for project, results in run.results.items()
     }
     content = {
         "part": plain(run.shard),

@@ -13,7 +13,8 @@ from placement_lint.flow.events import OptimizerStale
 from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.placements import Placement, PlacementLog
 from placement_lint.listen import Hearing, problems_in
-from placement_lint.project.finder import Surroundings, forget, read_from_disk
+from placement_lint.project.finder import Surroundings, read_from_disk
+from placement_lint.project.unit import forget
 from placement_lint.rule import Rule
 from placement_lint.server.analysis import Placed, Step
 from placement_lint.server.splicing import Spliced, Splicer

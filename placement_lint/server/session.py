@@ -14,7 +14,8 @@ from placement_lint.baseline import read_baseline
 from placement_lint.config import Settings
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Verdict
-from placement_lint.project.finder import digest, read_from_disk
+from placement_lint.project.finder import read_from_disk
+from placement_lint.project.unit import digest
 from placement_lint.reconcile import reconciled
 from placement_lint.results import Checked, Job, Run, Summary
 from placement_lint.server.analysis import Analyse, Analysis, Locate, Mend, Placed
@@ -198,7 +199,7 @@ class Session:
     def is_current(self, path: str) -> bool:
         """Whether what is known of a file that is not open holds, as far as the files that it reads are concerned."""
         known = self.elsewhere.get(path)
-        return known is not None and all(self._digest(file) == content for file, content in known.reads)
+        return known is not None and all(self._digest(file) == content for file, content in known.contents.items())
 
     def found_in(self, *paths: str) -> list[list[Finding]]:
         """What all files that are known say of some, without what the projects' baselines list."""
@@ -251,7 +252,7 @@ class Session:
         """Look again at what has read another content of a file than it has now."""
         now: str | None = None
         for watched in self:
-            reads = dict(watched.analysis.checked.reads) if watched.analysis else {}
+            reads = watched.analysis.checked.contents if watched.analysis else {}
             if path in reads and watched.document.path != path:
                 now = now or self._digest(path)
                 if reads[path] != now:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 from pathlib import Path
 
 import click
 
+from tests.bench.changed import EDITS, Change, changes
 from tests.bench.measure import Costs, cost_of
 from tests.bench.packages import PINNED, size, unpacked
 from tests.bench.stages import stages
 from tests.bench.tools import OURS, Tool, compile_ours, installed
 from tests.bench.whole import findings, findings_of_all
+
+# How many files are changed where that is measured.
+CHANGED = 25
 
 
 @click.command()
@@ -23,6 +28,7 @@ from tests.bench.whole import findings, findings_of_all
 @click.option("--tools", "search", help="Where to look for the peers first: the bin folder of an environment.")
 @click.option("--without", multiple=True, help="Leave this peer out.")
 @click.option("--profile", is_flag=True, help="Show where placement-lint's own time goes instead.")
+@click.option("--changed", is_flag=True, help="Change one file after the other instead, and see what a run costs then.")
 @click.option("--whole", is_flag=True, help="Compare with the findings where nothing is passed over instead.")
 def bench(
     folder: Path | None,
@@ -32,6 +38,7 @@ def bench(
     search: str | None,
     without: tuple[str, ...],
     profile: bool,
+    changed: bool,
     whole: bool,
 ) -> None:
     """Measure placement-lint beside whichever of TorchFix, Fixit, pylint, flake8 and ruff are installed."""
@@ -44,6 +51,8 @@ def bench(
             click.echo(f"\n{place.name}: {files:,} files, {lines:,} lines\n")
             if profile:
                 click.echo(stage_table(stages(place), lines))
+            elif changed:
+                click.echo(change_table(changed_one_by_one(place)))
             elif whole:
                 compare_with_whole(place)
             else:
@@ -71,6 +80,24 @@ def compared(tools: list[Tool], place: Path, rounds: int) -> dict[str, Costs]:
             for tool in tools:
                 costs[tool.name].runs.append(cost_of(tool.on(place, Path(cache)), environment))
     return costs
+
+
+def changed_one_by_one(place: Path) -> list[Change]:
+    with tempfile.TemporaryDirectory() as scratch:
+        return list(changes({tool.name: tool for tool in installed(None)}, place, CHANGED, Path(scratch)))
+
+
+def change_table(found: list[Change]) -> str:
+    rows = (change_row(edit, [one for one in found if one.edit == edit]) for edit in EDITS)
+    return "\n".join(
+        ("| edit | late | median of wall / limit | the late ones: wall s (limit) |", "|---|--:|--:|---|", *rows)
+    )
+
+
+def change_row(edit: str, runs: list[Change]) -> str:
+    late = [one for one in runs if one.wall > one.limit]
+    named = ", ".join(f"{one.file} {one.wall:.2f} ({one.limit:.2f})" for one in late)
+    return f"| {edit} | {len(late)} of {len(runs)} | {statistics.median(one.share for one in runs):.2f} | {named} |"
 
 
 def cost_table(costs: dict[str, Costs]) -> str:

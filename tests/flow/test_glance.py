@@ -234,7 +234,7 @@ def test_who_is_passed_over_hangs_on_what_was_read_for_it(tmp_path: Path) -> Non
     for name in ("main.py", "other.py"):
         surroundings = Surroundings(str(tmp_path / name), (str(tmp_path),), answers=answers)
         assert may_tell(files[name], surroundings)
-        reads.append({path for path, digest in surroundings.reads if digest is not None})
+        reads.append({read.path for read in surroundings.reads})
     assert reads == [{str(tmp_path / "a.py"), str(tmp_path / "b.py")}] * 2
 
 

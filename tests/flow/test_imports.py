@@ -306,16 +306,15 @@ def test_texts_come_from_wherever_they_are(project: Path) -> None:
 
 def test_what_was_looked_at_is_told(project: Path) -> None:
     sources = {"main.py": MAIN, "net.py": NET.format(comment=""), "unused.py": ""}
-    reads = dict(checked("main.py", sources, project).reads)
+    reads = checked("main.py", sources, project).contents
     assert {os.path.relpath(path, project) for path, digest in reads.items() if digest} == {"net.py"}
     assert reads[str(project / "net" / "__init__.py")] is None
-    changed = dict(checked("main.py", {**sources, "net.py": ""}, project).reads)
+    changed = checked("main.py", {**sources, "net.py": ""}, project).contents
     assert changed[str(project / "net.py")] not in (reads[str(project / "net.py")], None)
 
 
 def test_a_file_that_imports_nothing_of_the_project_reads_nothing_of_it(project: Path) -> None:
-    reads = checked("main.py", {"main.py": "import torch\nx = torch.ones(3)\n"}, project).reads
-    assert all(digest is None for _, digest in reads)
+    assert checked("main.py", {"main.py": "import torch\nx = torch.ones(3)\n"}, project).reads == ()
 
 
 # --- the index --------------------------------------------------------------------------------------------------------

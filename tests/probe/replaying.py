@@ -28,11 +28,7 @@ def _importers(path: Path, job: Job) -> list[tuple[str, bytes]]:
     """The files of a project that import this one."""
     project = PROJECTS / path.relative_to(PROJECTS).parts[0]
     others = [(str(other), other.read_bytes()) for other in sorted(project.rglob("*.py")) if other != path]
-    return [
-        (other, data)
-        for other, data in others
-        if str(path) in [read for read, _ in Checker(job).check_bytes(data, other).reads]
-    ]
+    return [(other, data) for other, data in others if str(path) in Checker(job).check_bytes(data, other).contents]
 
 
 def case_of(text: str, rule: str) -> Case:

@@ -1,0 +1,98 @@
+"""A result that outlives a change of a file it was made from is the one that a new look would find."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from placement_lint.cache import Cache
+from placement_lint.checker import Checker
+from placement_lint.config import Settings
+from placement_lint.results import Job
+from tests.flow.test_imports import UNKNOWN, WAYS, with_sum
+from tests.test_fixtures import PROJECTS
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+Files = Mapping[str, str]
+
+
+def edits(text: str) -> Iterator[str]:
+    """The text with one statement less, or two in the other order, or one of them in a branch; and with additions."""
+    head, *parts = _statements(text)
+    for place, part in enumerate(parts):
+        before, after = parts[:place], parts[place + 1 :]
+        yield "".join((head, *before, *after))
+        yield "".join((head, *before, "if len(__file__):\n", _indented(part), *after))
+        if before:
+            yield "".join((head, *before[:-1], part, before[-1], *after))
+    for name in _names(text):
+        yield f"{text}\n\ndef change():\n    global {name}\n    {name} = 3\n"
+        yield f"{text}\n\ndef change():\n    {name}.update(changed=1)\n"
+        yield f"{text}\nchanged = {name}.update(changed=1)\n"
+    yield f"# a comment\n{text}"
+    yield f"{text}\n__all__ = ['nothing']\n"
+    yield f"{text}\nfrom torch import *\n"
+    yield f"{text}\ndef broken(\n"
+
+
+def _statements(text: str) -> list[str]:
+    """The text in pieces: what is above its first statement, and each from its first line on to the next one."""
+    lines = text.splitlines(keepends=True)
+    firsts = [
+        min(part.lineno for part in (each, *getattr(each, "decorator_list", []))) for each in ast.parse(text).body
+    ]
+    bounds = [0, *sorted({first - 1 for first in firsts}), len(lines)]
+    return ["".join(lines[begin:end]) for begin, end in pairwise(bounds)]
+
+
+def _indented(statement: str) -> str:
+    return "".join(f"    {line}" for line in statement.splitlines(keepends=True))
+
+
+def _names(text: str) -> Iterator[str]:
+    for statement in ast.parse(text).body:
+        yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and _is_bound(node))
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            yield statement.name
+
+
+def _is_bound(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _speaking(files: Files) -> Files:
+    """The same, but the program speaks of tensors: else all counts that its imports lead to, until something does."""
+    return {name: f"import torch\n{text}" if name.endswith("main.py") else text for name, text in files.items()}
+
+
+def _fixture(folder: Path) -> Files:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*.py")}
+
+
+KNOWN: Mapping[str, Files] = {
+    **{name: _speaking(with_sum(files)) for name, files in {**WAYS, **UNKNOWN}.items() if name != "broken"},
+    **{folder.name: _fixture(folder) for folder in PROJECTS.iterdir()},
+}
+
+
+@pytest.mark.parametrize("files", KNOWN.values(), ids=KNOWN)
+def test_what_is_kept_is_what_would_be_found(files: Files, project: Path, write: Callable[..., Path]) -> None:
+    for name, text in files.items():
+        write(name, text)
+    job = Job(Settings(root=project))
+    checker = Checker(job)
+    Cache(job, pytest.fail).keep([checker.check_file(name) for name in files])
+    for changed, text in files.items():
+        for edit in edits(text):
+            write(changed, edit)
+            cache = Cache(job, pytest.fail)
+            for name in files:
+                known = cache.get(name)
+                if known is not None and str(project / changed) in known.contents:
+                    assert known == checker.check_file(name), f"{name} after a change of {changed} to:\n{edit}"
+        write(changed, text)
