@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from placement_lint.files import Selection, displayed
+from placement_lint.files import Selection, displayed, size_of
 from placement_lint.reconcile import reconciled
 from placement_lint.results import Checked, Job, Run, Summary
 
 if TYPE_CHECKING:
     from placement_lint.cache import Cache
 
-FEW_FILES = 24  # below this, starting processes costs more than it brings
+FEW_BYTES = 2**16  # below this, starting processes costs more than it brings
 PROCESSES = "processes"
 
 
@@ -88,7 +88,7 @@ def _checked(paths: Sequence[str], job: Job, jobs: int | None, executor: str) ->
     from placement_lint.checker import Checker, OneRun
 
     checker = Checker(job, OneRun())  # imports what processes then share, and refuses rules that do not exist
-    workers = min(jobs or _default_jobs(len(paths)), len(paths))
+    workers = min(jobs or _default_jobs(paths), len(paths))
     if executor != PROCESSES:
         from placement_lint.cluster import check_on_cluster
 
@@ -101,5 +101,5 @@ def _checked(paths: Sequence[str], job: Job, jobs: int | None, executor: str) ->
         yield from map(checker.check_file, paths)
 
 
-def _default_jobs(files: int) -> int:
-    return 1 if files < FEW_FILES else os.cpu_count() or 1
+def _default_jobs(paths: Iterable[str]) -> int:
+    return 1 if sum(map(size_of, paths)) < FEW_BYTES else os.cpu_count() or 1

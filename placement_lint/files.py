@@ -155,6 +155,14 @@ def _gitignore_of(folder: Path) -> list[Patterns]:
     return [patterns(folder, lines)]
 
 
+def size_of(path: str) -> int:
+    """In bytes; 0 for what is no file any more."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
 def displayed(path: Path, folder: str = os.curdir) -> str:
     """Relative to the working directory, with POSIX separators."""
     try:

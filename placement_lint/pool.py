@@ -11,10 +11,12 @@ from multiprocessing import parent_process
 from threading import Thread
 
 from placement_lint.checker import Checker, OneRun
+from placement_lint.files import size_of
 from placement_lint.results import Checked, Crash, Job
 from placement_lint.stack import with_deep_stack
 
-BATCH_BYTES = 2**17
+# A batch is of so many bytes, but of few files there are so many batches, that all processes have something to do.
+BATCH_BYTES, FEWEST_BATCHES = 2**17, 8
 # So many objects more than there were, and the collector looks for garbage among them: a check leaves none behind.
 _NEWS = 200_000
 Batch = tuple[str, ...]
@@ -38,23 +40,18 @@ def check_in_processes(paths: Sequence[str], job: Job, workers: int) -> Iterator
 
 def batched(paths: Sequence[str]) -> Iterator[Batch]:
     """Large files first, so that no process is left alone with one at the end; small ones together."""
+    sizes = sorted(((size_of(path), path) for path in paths), reverse=True)
+    most = min(BATCH_BYTES, sum(size for size, _ in sizes) // FEWEST_BATCHES)
     batch: list[str] = []
-    room = BATCH_BYTES
-    for size, path in sorted(((_size(path), path) for path in paths), reverse=True):
+    room = most
+    for size, path in sizes:
         if batch and size > room:
             yield tuple(batch)
-            batch, room = [], BATCH_BYTES
+            batch, room = [], most
         batch.append(path)
         room -= size
     if batch:
         yield tuple(batch)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _pool(workers: int, job: Job) -> ProcessPoolExecutor:

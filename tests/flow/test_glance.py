@@ -276,4 +276,4 @@ def test_odd_texts_are_passed_over_in_a_moment(text: str, tmp_path: Path) -> Non
     began = time.process_time()
     read_index(text)
     told({"main.py": dedent(text)}, tmp_path)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 3
