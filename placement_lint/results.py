@@ -69,13 +69,13 @@ class Job:
 class Read(NamedTuple):
     """A file that a result depends on, by its absolute path, with the digest of its content.
 
-    Where not all of it counts, ``asked`` are the names that were asked for, and what came of it has that
-    ``fingerprint``; see :meth:`placement_lint.project.unit.Unit.fingerprint`.
+    Where not all of it counts, ``asked`` is what was asked there, and what was learnt has that ``fingerprint``
+    (:meth:`placement_lint.project.unit.Unit.record`).
     """
 
     path: str
     digest: str
-    asked: frozenset[str] | None = None
+    asked: tuple[bytes, ...] | None = None
     fingerprint: int | None = None
 
 

@@ -133,6 +133,15 @@ print(x + torch.zeros(3, device="cuda:1"))
         old("helpers.py", edit.format(self.MOVING))
         assert codes(check()) == ["DPL503"]
 
+    def test_a_body_that_still_does_nothing_to_tensors(self, old: Write, check: Check) -> None:
+        body = "def clean(x):\n    return {}\n"
+        old("helpers.py", body.format("x.strip()"))
+        old("names.py", "import torch\nfrom helpers import clean\n\ndef named(x):\n    return clean(x)\n")
+        check()
+        for text, cached in (("x.strip().lower()", 1), ("x.cuda()", 0)):
+            old("helpers.py", body.format(text))
+            assert check()["summary"]["cached"] == cached
+
     def test_a_comment_that_moves_what_is_told_of(self, old: Write, check: Check) -> None:
         old("helpers.py", self.MOVING), old("train.py", self.TRAIN)
         (before,) = check()["findings"]

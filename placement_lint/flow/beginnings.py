@@ -7,7 +7,7 @@ only seems to be said costs time, and no finding.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from keyword import iskeyword
 
@@ -118,7 +118,7 @@ _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,)[^()]*$")
 _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
 # self.table = torch.zeros(3)
 _KEPT_TENSOR = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
-_ANY = frozenset({"*"})
+_ANY = "*"
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
 # Of how many letters the texts are that are remembered, of how many words what they begin, of how many methods what
 # they leave, and of how many definitions what begins where nobody calls them.
@@ -294,16 +294,16 @@ class Said(Text):
         )
 
     @cached_property
-    def tended(self) -> frozenset[str]:
-        """The attributes of other objects after which it may look; ``*`` where they can be any."""
+    def tended(self) -> tuple[str, ...]:
+        """The attributes of other objects after which it may look, sorted; ``*`` where they can be any."""
         if self.has("setattr") and _SETS.search(self.code) is not None:
-            return _ANY
+            return (_ANY,)
         lines = {self.code.rfind("\n", 0, found.start()) for found in _OF_OTHERS.finditer(self.code)}
-        return frozenset(found[1] for line in lines if (found := _TENDS.match(self.code, line)) is not None)
+        return tuple(sorted({found[1] for line in lines if (found := _TENDS.match(self.code, line)) is not None}))
 
-    def may_be_tended(self, names: frozenset[str]) -> bool:
+    def may_be_tended(self, names: Collection[str]) -> bool:
         """Whether one of these can be an attribute of it."""
-        return names is _ANY or not names.isdisjoint(attributes_of_self(self.code))
+        return _ANY in names or not {*names}.isdisjoint(attributes_of_self(self.code))
 
     @cached_property
     def givers(self) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -10,7 +11,12 @@ from placement_lint.flow.beginnings import Said, read
 from placement_lint.project.relevance import Wanted
 
 Sought: TypeAlias = Callable[[Said, bool], bool]
-"""Whether something is looked for, by what it says, and by whether it is a module."""
+"""Whether something is looked for, by what it says, and by whether it is a module.
+
+Statements are asked thousands of times what they have told before, and what was asked is kept with results: what is
+looked for in the same way is one object, also when it has been written down and read again.
+"""
+Remade: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
 # For how many sets of attributes, and the like, it is remembered what is looked for.
 _REMEMBERED = 256
@@ -32,13 +38,21 @@ def begins_in_module(said: Said, is_module: bool) -> bool:
 
 
 @lru_cache(_REMEMBERED)
-def may_be_tended(names: frozenset[str]) -> Sought:
+def may_be_tended(names: tuple[str, ...]) -> Sought:
+    return _MayBeTended(names)
+
+
+@dataclass(frozen=True, eq=False)
+class _MayBeTended:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
-    def is_sought(said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and said.may_be_tended(names) and (said.begins or said.is_of_cpu)
+    names: tuple[str, ...]
 
-    return is_sought
+    def __call__(self, said: Said, is_module: bool) -> bool:
+        return is_module and said.runs and said.may_be_tended(self.names) and (said.begins or said.is_of_cpu)
+
+    def __reduce__(self) -> Remade:
+        return may_be_tended, (self.names,)
 
 
 # --- where nobody calls the user -----------------------------------------------------------------------------------
@@ -75,18 +89,26 @@ def in_module(said: Said, is_module: bool) -> bool:
 
 
 @lru_cache(_REMEMBERED)
-def tended(names: frozenset[str]) -> Sought:
+def tended(names: tuple[str, ...]) -> Sought:
+    return _Tended(names)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tended:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
 
-    def is_sought(said: Said, is_module: bool) -> bool:
+    names: tuple[str, ...]
+
+    def __call__(self, said: Said, is_module: bool) -> bool:
         return (
             is_module
             and said.runs
-            and said.may_be_tended(names)
+            and said.may_be_tended(self.names)
             and (said.alone.begins or said.alone.meets_on_gpu(is_module))
         )
 
-    return is_sought
+    def __reduce__(self) -> Remade:
+        return tended, (self.names,)
 
 
 # --- in other files --------------------------------------------------------------------------------------------------
@@ -94,16 +116,24 @@ def tended(names: frozenset[str]) -> Sought:
 
 @lru_cache(_REMEMBERED)
 def in_statement(sought: Sought) -> Wanted:
+    return _InStatement(sought)
+
+
+@dataclass(frozen=True, eq=False)
+class _InStatement:
     """The same of what a statement of another file defines, of which any class may be a module.
 
     A function that makes tensors on the CPU may meet them with others in one that it calls.
     """
 
-    def is_wanted(statement: str) -> bool | None:
-        said = read(statement)
-        return sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
+    sought: Sought
 
-    return is_wanted
+    def __call__(self, statement: str) -> bool | None:
+        said = read(statement)
+        return self.sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
+
+    def __reduce__(self) -> Remade:
+        return in_statement, (self.sought,)
 
 
 def while_it_runs(statement: str) -> bool | None:

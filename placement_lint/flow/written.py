@@ -110,6 +110,8 @@ class Written:
                 self._known[bases] = None
             else:
                 of_tensors = elsewhere.of_tensors or any(map(is_of_tensors, self.libraries(words)))
+                for definition in elsewhere.definitions:
+                    self.surroundings.rely_on(*definition)
                 there = [_said_elsewhere(*definition) for definition in elsewhere.definitions]
                 self._known[bases] = Ancestors(
                     [*map(read, here), *(said for said, _ in there)],

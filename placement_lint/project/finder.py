@@ -15,7 +15,19 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from placement_lint.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Binding, Import, Lines, read_imports
-from placement_lint.project.unit import EXPORTS, OFFERS, STARS, WHOLE, Seen, Statement, Unit, seen
+from placement_lint.project.unit import (
+    EXPORTS,
+    MAY_BIND,
+    OFFERS,
+    STARS,
+    WHOLE,
+    Ask,
+    Question,
+    Seen,
+    Statement,
+    Unit,
+    seen,
+)
 from placement_lint.results import Read
 from placement_lint.source.outline import code_of
 from placement_lint.source.text import Unreadable
@@ -72,8 +84,8 @@ def _candidates(path: str) -> tuple[Place, Place]:
     return Place(os.path.join(path, INIT)), Place(f"{path}.py")
 
 
-Asked: TypeAlias = Mapping[str, Set[str]]
-"""By the paths of files: the names that were asked for there, and what else may be asked of a file."""
+Asked: TypeAlias = Mapping[str, Set[Ask]]
+"""What was asked of files, by their paths."""
 
 Answer = TypeVar("Answer")
 Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"], Asked]]
@@ -95,7 +107,7 @@ class Surroundings:
     sources: Sources = read_from_disk
     answers: Answers = field(default_factory=dict)
     looked_at: dict[str, Seen | None] = field(default_factory=dict)
-    asked: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    asked: defaultdict[str, set[Ask]] = field(default_factory=lambda: defaultdict(set))
     statements: list[Statement] = field(default_factory=list)
     # packages without a file of their own
     folders: set[str] = field(default_factory=set)
@@ -119,6 +131,15 @@ class Surroundings:
         self.asked[statement.unit.path].add(WHOLE)
         return statement.lines.first
 
+    def tells(self, unit: Unit, lines: Lines, question: Question) -> Any:
+        """What a statement of its top level tells by its text."""
+        self.asked[unit.path].add(unit.about(lines, question))
+        return unit.tells(lines, question)
+
+    def rely_on(self, unit: Unit, lines: Lines) -> None:
+        """All that a statement of its top level says counts."""
+        self.asked[unit.path].add(unit.about(lines, str))
+
     def bindings(self, unit: Unit, name: str) -> Sequence[Binding]:
         """What binds a name at its top level, or changes what that holds."""
         self.asked[unit.path].add(name)
@@ -137,7 +158,7 @@ class Surroundings:
         """Whether its top level can have that name; without one, it can."""
         if not name:
             return True
-        self.asked[unit.path].add(name)
+        self.asked[unit.path].add(f"{MAY_BIND}{name}")
         return unit.may_bind(name)
 
     def is_rebound(self, unit: Unit, name: str) -> bool:
@@ -172,6 +193,7 @@ class Surroundings:
         return self.bound(unit, taken) if taken else taken
 
     def statement(self, unit: Unit, lines: Lines) -> Statement | None:
+        self.rely_on(unit, lines)
         try:
             statement = unit.statement(lines)
         except Unreadable:
@@ -217,8 +239,8 @@ class Surroundings:
         return answer
 
     def _ask_again(self, asked: Asked) -> None:
-        for path, names in asked.items():
-            self.asked[path] |= names
+        for path, asks in asked.items():
+            self.asked[path] |= asks
 
     def are_as_before(self, looked_at: Mapping[str, Seen | None]) -> bool:
         """Whether all that was looked at then is now what it was; what was asked there is not known any more."""
@@ -231,8 +253,10 @@ class Surroundings:
         return tuple(self._read(path, seen) for path, seen in self.looked_at.items() if seen is not None)
 
     def _read(self, path: str, seen: Seen) -> Read:
-        asked = frozenset(self.asked[path])
-        return Read(path, seen.digest) if WHOLE in asked else Read(path, seen.digest, asked, seen.fingerprint(asked))
+        asks = self.asked[path]
+        if WHOLE in asks or seen.unit is None:
+            return Read(path, seen.digest)
+        return Read(path, seen.digest, *seen.unit.record(frozenset(asks)))
 
     @property
     def absent(self) -> tuple[str, ...]:

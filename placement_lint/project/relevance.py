@@ -12,9 +12,11 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from placement_lint.project.index import Import, Lines, imported, walk
+from placement_lint.source.outline import bases_of, defines_class
 from placement_lint.source.parsing import python_tree
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ def is_of_tensors(library: str) -> bool:
     return _LIBRARIES.search(library) is not None
 
 
+# Of how many texts the words are remembered: who asks whether one matters asks what it leads to next.
+_MENTIONS = 4
+
 # Names that lead to no module, though nobody binds them.
 NO_MODULES = vars(builtins).keys() | {"metaclass"}
 
@@ -62,6 +67,7 @@ class Mentions:
     imports: tuple[Import, ...] = ()
 
 
+@lru_cache(_MENTIONS)
 def read_mentions(text: str) -> Mentions:
     """The words of the text of a definition, which Python can parse."""
     names, attributes, words = set(), set(), set()
@@ -79,6 +85,16 @@ def read_mentions(text: str) -> Mentions:
             words.add(node.value)
     concerning = any(map(concerns, (*names, *attributes, *words)))
     return Mentions(concerning, frozenset(names), frozenset(attributes), tuple(imports))
+
+
+def is_concerning(text: str) -> bool:
+    """Whether a definition speaks by itself of what decides about tensors."""
+    return read_mentions(text).concerning
+
+
+def said_bases(text: str) -> frozenset[str] | None:
+    """The names in what a class says that it derives from; None of another statement."""
+    return bases_of(text) if defines_class(text) else None
 
 
 @dataclass(frozen=True)
@@ -205,7 +221,7 @@ class _Search:
         self._found(first)
         for definition in self.each():
             unit, lines = definition
-            answer = unit.tells(lines, wanted)
+            answer = self.surroundings.tells(unit, lines, wanted)
             if answer:
                 return True
             if answer is None:
@@ -215,7 +231,7 @@ class _Search:
     def _leads(self, definition: Definition) -> Iterator[bool]:
         """Go on to what a definition's names lead to, one by one: each time, whether to a library that matters."""
         unit, lines = definition
-        said = unit.mentions(lines)
+        said: Mentions = self.surroundings.tells(unit, lines, read_mentions)
         for name in self._new(unit, said.names, said):
             yield self._binds_concern(unit, name, said)
         for line in said.imports:
@@ -226,7 +242,7 @@ class _Search:
         self._found(first)
         for definition in self.each():
             unit, lines = definition
-            if unit.mentions(lines).concerning or any(self._leads(definition)):
+            if self.surroundings.tells(unit, lines, is_concerning) or any(self._leads(definition)):
                 return True
         return self._leads_too_far
 
@@ -298,7 +314,7 @@ class _Ancestors(_Search):
     def is_unclear_from(self, definition: Definition) -> bool:
         """Go on to what a class derives from; True where it is not clear what that is."""
         unit, lines = definition
-        bases = unit.bases(lines)
+        bases = self.surroundings.tells(unit, lines, said_bases)
         if bases is None:
             self.of_tensors = True
             return False

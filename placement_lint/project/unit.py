@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
-from placement_lint.project.relevance import Mentions, read_mentions
 from placement_lint.project.shelf import Shelf
-from placement_lint.source.outline import bases_of, code_of, defines_class
+from placement_lint.source.outline import code_of
 from placement_lint.source.parsing import read
 from placement_lint.source.scan import NEWLINE, UTF_8
 from placement_lint.source.text import Unreadable, decode
 
 if TYPE_CHECKING:
     import libcst as cst
+
+Question: TypeAlias = Callable[[str], Any]
+"""What the text of a statement tells: a function that can be pickled; ``str`` for the text itself."""
+Title: TypeAlias = tuple[str, int]
+"""A statement of the top level: the first name that it binds, and how many other statements did so before."""
+Ask: TypeAlias = "str | tuple[str, int, Question]"
+"""What others ask of a file: what binds a name, or what a statement tells."""
+
+# What else may be asked: its text with all places in it, the modules of which it takes all names, the names in its
+# ``__all__``, those that others may ask for, and, before a name, whether it can have that at all.
+WHOLE, STARS, EXPORTS, OFFERS, MAY_BIND = "#", "*", "=", ".", "?"
 
 _STAR = re.compile(rb"import(?<!\wimport)[\s(\\]*\*")
 # The list of names, which is all that the statement says, where nothing else in the file speaks of it.
@@ -29,9 +41,6 @@ _ALL_NAMES = re.compile(
 )
 _QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
 _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
-# What else than names may be asked of a file: its text with all places in it, the modules of which it takes all names,
-# the names in its ``__all__``, and those that others may ask for.
-WHOLE, STARS, EXPORTS, OFFERS = "#", "*", "=", "."
 # How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
 _UNITS, _LETTERS = 2048, 300_000
 
@@ -49,10 +58,9 @@ class Unit:
 
     path: str
     content: bytes
-    _mentions: dict[Lines, Mentions] = field(default_factory=dict)
-    _bases: dict[Lines, frozenset[str] | None] = field(default_factory=dict)
-    _prints: dict[str, int] = field(default_factory=dict)
-    _told: dict[tuple[Lines, Callable[[str], bool | None]], bool | None] = field(default_factory=dict)
+    _told: dict[tuple[Lines, Question], Any] = field(default_factory=dict)
+    _prints: dict[Ask, tuple[bytes, int]] = field(default_factory=dict)
+    _records: dict[frozenset[Ask], tuple[tuple[bytes, ...], int]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -105,24 +113,11 @@ class Unit:
     def _part(self, lines: Lines) -> slice:
         return slice(self._ends[lines.first - 1], self._ends[lines.last])
 
-    def mentions(self, lines: Lines) -> Mentions:
-        """The words of a statement of the top level."""
-        if lines not in self._mentions:
-            self._mentions[lines] = read_mentions(self.source(lines))
-        return self._mentions[lines]
-
-    def bases(self, lines: Lines) -> frozenset[str] | None:
-        """The names in what a class of the top level says that it derives from; None of another statement."""
-        if lines not in self._bases:
-            text = self.source(lines)
-            self._bases[lines] = bases_of(text) if defines_class(text) else None
-        return self._bases[lines]
-
-    def tells(self, lines: Lines, wanted: Callable[[str], bool | None]) -> bool | None:
-        """Whether a statement of the top level is wanted, by its text."""
-        asked = lines, wanted
+    def tells(self, lines: Lines, question: Question) -> Any:
+        """The answer of a statement of the top level, by its text."""
+        asked = lines, question
         if asked not in self._told:
-            self._told[asked] = wanted(self.source(lines))
+            self._told[asked] = question(self.source(lines))
         return self._told[asked]
 
     def statement(self, lines: Lines) -> Statement:
@@ -132,33 +127,77 @@ class Unit:
     def _parsed(self, lines: Lines) -> Statement:
         return Statement(self, lines, read(self.source(lines), sparing=True))
 
-    def fingerprint(self, asked: Iterable[str]) -> int:
-        """A number for all that is learnt by asking for these names: as long as it is the same, so is that."""
-        return sum(map(self._print, asked))
+    # --- what others asked, and what they learnt ---
 
-    def _print(self, name: str) -> int:
-        if name not in self._prints:
-            learnt = repr(self._learnt(name)).encode(*UTF_8)
-            self._prints[name] = int.from_bytes(blake2b(learnt, digest_size=8).digest(), "big")
-        return self._prints[name]
+    @cached_property
+    def _titles(self) -> dict[Lines, Title]:
+        titles: dict[Lines, Title] = {}
+        for name, bindings in self.index.bindings.items():
+            for place, each in enumerate(bindings):
+                if isinstance(each, Lines):
+                    titles.setdefault(each, (name, place))
+        return titles
 
-    def _learnt(self, name: str) -> object:
-        if name == STARS:
+    def about(self, lines: Lines, question: Question) -> Ask:
+        """A question to a statement, as it can be put to another content."""
+        return (*self._titles[lines], question)
+
+    def record(self, asks: frozenset[Ask]) -> tuple[tuple[bytes, ...], int]:
+        """These in a form that can be kept, always in the same order, and a fingerprint of what was learnt."""
+        if asks not in self._records:
+            packed, prints = zip(*map(self._printed, asks), strict=True) if asks else ((), ())
+            self._records[asks] = tuple(sorted(packed)), sum(prints)
+        return self._records[asks]
+
+    def fingerprint(self, asked: Iterable[bytes]) -> int:
+        """A number for all that is learnt by asking this: as long as it is the same, so is that."""
+        return sum(self._printed(pickle.loads(ask))[1] for ask in asked)
+
+    def _printed(self, ask: Ask) -> tuple[bytes, int]:
+        """A question as it is kept, and a fingerprint of it with its answer."""
+        if ask not in self._prints:
+            packed = pickle.dumps(ask, protocol=5)
+            learnt = repr(self._learnt(ask)).encode(*UTF_8)
+            self._prints[ask] = packed, int.from_bytes(blake2b(packed + learnt, digest_size=8).digest(), "big")
+        return self._prints[ask]
+
+    def _learnt(self, ask: Ask) -> object:
+        if isinstance(ask, tuple):
+            return self._learnt_of_statement(*ask)
+        if ask == STARS:
             return self.stars
-        if name == EXPORTS:
+        if ask == EXPORTS:
             return sorted(self.exports) if self.exports is not None else None
-        if name == OFFERS:
+        if ask == OFFERS:
             return self.index.offers
-        return self._learnt_of_name(name) if self.may_bind(name) else None
+        if ask.startswith(MAY_BIND):
+            return self.may_bind(ask.removeprefix(MAY_BIND))
+        return self._learnt_of_name(ask)
 
     def _learnt_of_name(self, name: str) -> object:
+        """Which imports and statements bind a name, and what functions do to it."""
         index = self.index
         bindings = index.bindings.get(name, ())
         changes = name in index.rebound, name in index.changed
         if not bindings and not any(changes):
             return None
-        # Where a branch has the name from, its text says as well.
-        return name, [self.source(each) if isinstance(each, Lines) else each for each in bindings], changes
+        known = [self._titles[each] if isinstance(each, Lines) else each for each in bindings]
+        return known, [index.taken.get((name, each)) for each in bindings], changes
+
+    def _learnt_of_statement(self, name: str, place: int, question: Question) -> object:
+        lines = next(islice(self.index.bindings.get(name, ()), place, None), None)
+        if not isinstance(lines, Lines):
+            return None
+        return self.source(lines) if question is str else _sorted(self.tells(lines, question))
+
+
+def _sorted(answer: object) -> object:
+    """An answer in the same words in every process: sets have no order of their own."""
+    if isinstance(answer, frozenset):
+        return sorted(answer)
+    if is_dataclass(answer):
+        return [_sorted(getattr(answer, each.name)) for each in fields(answer)]
+    return answer
 
 
 @dataclass(frozen=True)
@@ -220,7 +259,7 @@ class Seen:
     digest: str
     unit: Unit | None = field(compare=False)
 
-    def fingerprint(self, asked: Iterable[str]) -> int | None:
+    def fingerprint(self, asked: Iterable[bytes]) -> int | None:
         """The unit's, if there is one."""
         return self.unit.fingerprint(asked) if self.unit is not None else None
 
