@@ -134,22 +134,24 @@ class Cache:
         return self._seen[path]
 
     def _answers_the_same(self, read: Read) -> bool:
-        """Whether a file with another content has the same to say to who asked of it what was asked."""
-        if read.asked is None:
-            return False
-        if read.path not in self._changed:
-            self._changed[read.path] = self._now(read.path)
-        now = self._changed[read.path]
-        return now is not None and now.fingerprint(read.asked) == read.fingerprint
+        """Whether a file with another content has the same to say to who asked of it what was asked.
+
+        What fails here fails again where the file is checked, and is told of there.
+        """
+        if read.asked is not None:
+            with suppress(Exception):
+                now = self._now(read.path)
+                return now is not None and now.fingerprint(read.asked) == read.fingerprint
+        return False
 
     def _now(self, path: str) -> Seen | None:
-        """A file as it is now; None where it is none, or changes while one looks."""
-        from placement_lint.project.unit import seen
+        """A file as it is now; None where it changes while one looks."""
+        if path not in self._changed:
+            from placement_lint.project.unit import seen
 
-        with suppress(OSError):
             now = seen(path, Path(path).read_bytes())
-            return now if now.digest == self._digest(path) else None
-        return None
+            self._changed[path] = now if now.digest == self._digest(path) else None
+        return self._changed[path]
 
     def _brought_up_to_date(self, known: Checked) -> Checked:
         from dataclasses import replace

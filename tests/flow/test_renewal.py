@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
+from test_imports import UNKNOWN, WAYS, with_sum
 
 from placement_lint.cache import Cache
 from placement_lint.checker import Checker
 from placement_lint.config import Settings
 from placement_lint.results import Job
-from tests.flow.test_imports import UNKNOWN, WAYS, with_sum
-from tests.test_fixtures import PROJECTS
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 Files = Mapping[str, str]
+PROJECTS = Path(__file__).parents[2] / "fixtures" / "projects"
+
+# What may happen to a name further down.
+CHANGES = (
+    "def change():\n    global {name}\n    {name} = 3",
+    "{name} = None",
+    "def change():\n    {name}.update(changed=1)",
+)
 
 
 def edits(text: str) -> Iterator[str]:
@@ -26,18 +33,20 @@ def edits(text: str) -> Iterator[str]:
     head, *parts = _statements(text)
     for place, part in enumerate(parts):
         before, after = parts[:place], parts[place + 1 :]
-        yield "".join((head, *before, *after))
-        yield "".join((head, *before, "if len(__file__):\n", _indented(part), *after))
-        if before:
+        if place % 2:
+            yield "".join((head, *before, *after))
+        elif before:
             yield "".join((head, *before[:-1], part, before[-1], *after))
-    for name in _names(text):
-        yield f"{text}\n\ndef change():\n    global {name}\n    {name} = 3\n"
-        yield f"{text}\n\ndef change():\n    {name}.update(changed=1)\n"
-        yield f"{text}\nchanged = {name}.update(changed=1)\n"
+        else:
+            yield "".join((head, "if len(__file__):\n", _indented(part), *after))
+    for name, change in zip(_names(text), cycle(CHANGES), strict=False):
+        yield f"{text}\n\n{change.format(name=name)}\n"
     yield f"# a comment\n{text}"
     yield f"{text}\n__all__ = ['nothing']\n"
     yield f"{text}\nfrom torch import *\n"
     yield f"{text}\ndef broken(\n"
+    yield f"{text}\nnested = {'(' * 500}1{')' * 500}\n"
+    yield f"{text}\0"
 
 
 def _statements(text: str) -> list[str]:
