@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 from placement_lint.flow.beginnings import Said, read
@@ -14,9 +13,8 @@ Sought: TypeAlias = Callable[[Said, bool], bool]
 """Whether something is looked for, by what it says, and by whether it is a module.
 
 Statements are asked thousands of times what they have told before, and what was asked is kept with results: what is
-looked for in the same way is one object, also when it has been written down and read again.
+looked for in the same way is one object, and can be pickled.
 """
-Remade: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
 # For how many sets of attributes, and the like, it is remembered what is looked for.
 _REMEMBERED = 256
@@ -39,20 +37,12 @@ def begins_in_module(said: Said, is_module: bool) -> bool:
 
 @lru_cache(_REMEMBERED)
 def may_be_tended(names: tuple[str, ...]) -> Sought:
-    return _MayBeTended(names)
-
-
-@dataclass(frozen=True, eq=False)
-class _MayBeTended:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+    return partial(_may_be_tended, names)
 
-    names: tuple[str, ...]
 
-    def __call__(self, said: Said, is_module: bool) -> bool:
-        return is_module and said.runs and said.may_be_tended(self.names) and (said.begins or said.is_of_cpu)
-
-    def __reduce__(self) -> Remade:
-        return may_be_tended, (self.names,)
+def _may_be_tended(names: tuple[str, ...], said: Said, is_module: bool) -> bool:
+    return is_module and said.runs and said.may_be_tended(names) and (said.begins or said.is_of_cpu)
 
 
 # --- where nobody calls the user -----------------------------------------------------------------------------------
@@ -90,25 +80,14 @@ def in_module(said: Said, is_module: bool) -> bool:
 
 @lru_cache(_REMEMBERED)
 def tended(names: tuple[str, ...]) -> Sought:
-    return _Tended(names)
-
-
-@dataclass(frozen=True, eq=False)
-class _Tended:
     """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+    return partial(_tended, names)
 
-    names: tuple[str, ...]
 
-    def __call__(self, said: Said, is_module: bool) -> bool:
-        return (
-            is_module
-            and said.runs
-            and said.may_be_tended(self.names)
-            and (said.alone.begins or said.alone.meets_on_gpu(is_module))
-        )
-
-    def __reduce__(self) -> Remade:
-        return tended, (self.names,)
+def _tended(names: tuple[str, ...], said: Said, is_module: bool) -> bool:
+    if not (is_module and said.runs and said.may_be_tended(names)):
+        return False
+    return said.alone.begins or said.alone.meets_on_gpu(is_module)
 
 
 # --- in other files --------------------------------------------------------------------------------------------------
@@ -116,24 +95,16 @@ class _Tended:
 
 @lru_cache(_REMEMBERED)
 def in_statement(sought: Sought) -> Wanted:
-    return _InStatement(sought)
-
-
-@dataclass(frozen=True, eq=False)
-class _InStatement:
     """The same of what a statement of another file defines, of which any class may be a module.
 
     A function that makes tensors on the CPU may meet them with others in one that it calls.
     """
+    return partial(_in_statement, sought)
 
-    sought: Sought
 
-    def __call__(self, statement: str) -> bool | None:
-        said = read(statement)
-        return self.sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
-
-    def __reduce__(self) -> Remade:
-        return in_statement, (self.sought,)
+def _in_statement(sought: Sought, statement: str) -> bool | None:
+    said = read(statement)
+    return sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
 
 
 def while_it_runs(statement: str) -> bool | None:

@@ -13,7 +13,7 @@ from tests.bench.measure import cost_of
 from tests.bench.tools import OURS, Tool, compile_ours
 
 _RETURN = re.compile(r"\n([ ]+)return\b")
-# More than what the file costs alone on top of a run in which nothing has changed.
+# How many times a run in which nothing has changed, and the file alone, may be taken.
 SLACK = 1.5
 
 
