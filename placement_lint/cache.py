@@ -185,7 +185,7 @@ class Cache:
 
 
 def _shared(results: Iterable[Checked]) -> dict[str, Checked]:
-    """The same results with equal paths, questions and reads made one object, which is written down once."""
+    """The same results with equal paths and reads made one object, which is written down once."""
     from dataclasses import replace
 
     known: dict[object, Any] = {}
@@ -195,10 +195,7 @@ def _shared(results: Iterable[Checked]) -> dict[str, Checked]:
         return one
 
     def shared_read(read: Read) -> Read:
-        if read not in known:
-            asked = tuple(map(shared, read.asked)) if read.asked is not None else None
-            known[read] = read._replace(path=shared(read.path), asked=asked)
-        return shared(read)
+        return known.get(read) or shared(read._replace(path=shared(read.path)))
 
     return {
         result.path: replace(

@@ -75,7 +75,7 @@ class Read(NamedTuple):
 
     path: str
     digest: str
-    asked: tuple[bytes, ...] | None = None
+    asked: bytes | None = None
     fingerprint: int | None = None
 
 

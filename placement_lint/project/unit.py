@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from io import BytesIO
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -60,7 +61,7 @@ class Unit:
     content: bytes
     _told: dict[tuple[Lines, Question], Any] = field(default_factory=dict)
     _prints: dict[Ask, tuple[bytes, int]] = field(default_factory=dict)
-    _records: dict[frozenset[Ask], tuple[tuple[bytes, ...], int]] = field(default_factory=dict)
+    _records: dict[frozenset[Ask], tuple[bytes, int]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -142,16 +143,16 @@ class Unit:
         """A question to a statement, as it can be put to another content."""
         return (*self._titles[lines], question)
 
-    def record(self, asks: frozenset[Ask]) -> tuple[tuple[bytes, ...], int]:
-        """These in a form that can be kept, always in the same order, and a fingerprint of what was learnt."""
+    def record(self, asks: frozenset[Ask]) -> tuple[bytes, int]:
+        """These in a form that can be kept, always the same one, and a fingerprint of what was learnt."""
         if asks not in self._records:
-            packed, prints = zip(*map(self._printed, asks), strict=True) if asks else ((), ())
-            self._records[asks] = tuple(sorted(packed)), sum(prints)
+            printed = sorted(map(self._printed, asks))
+            self._records[asks] = b"".join(packed for packed, _ in printed), sum(number for _, number in printed)
         return self._records[asks]
 
-    def fingerprint(self, asked: Iterable[bytes]) -> int:
+    def fingerprint(self, asked: bytes) -> int:
         """A number for all that is learnt by asking this: as long as it is the same, so is that."""
-        return sum(self._printed(pickle.loads(ask))[1] for ask in asked)
+        return sum(self._printed(ask)[1] for ask in _unpacked(asked))
 
     def _printed(self, ask: Ask) -> tuple[bytes, int]:
         """A question as it is kept, and a fingerprint of it with its answer."""
@@ -189,6 +190,13 @@ class Unit:
         if not isinstance(lines, Lines):
             return None
         return self.source(lines) if question is str else _sorted(self.tells(lines, question))
+
+
+def _unpacked(asked: bytes) -> Iterator[Ask]:
+    """Pickles in a row, each of which says where it ends."""
+    stream = BytesIO(asked)
+    while stream.tell() < len(asked):
+        yield pickle.load(stream)
 
 
 def _sorted(answer: object) -> object:
@@ -259,7 +267,7 @@ class Seen:
     digest: str
     unit: Unit | None = field(compare=False)
 
-    def fingerprint(self, asked: Iterable[bytes]) -> int | None:
+    def fingerprint(self, asked: bytes) -> int | None:
         """The unit's, if there is one."""
         return self.unit.fingerprint(asked) if self.unit is not None else None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from placement_lint.source.scan import STRING_OR_COMMENT, split_lines, words_of
+from placement_lint.source.scan import STRING_OR_COMMENT, brackets_left_open, split_lines, words_of
 
 # What is written in the first column, after a newline, begins a statement, or goes on with one.
 _START = re.compile(r"\n[^\s)\]}]")
@@ -121,7 +121,7 @@ def _statements(code: str) -> Iterator[tuple[int, str]]:
     line = 1 + code.count("\n", 0, begin)
     for start, end in pairwise(bounds):
         part = code[start:end]
-        depth += sum(map(part.count, "([{")) - sum(map(part.count, ")]}"))
+        depth += brackets_left_open(part)
         if not depth and part[0] != "@" and part.rstrip()[-1] != "\\" and not _GOES_ON.match(code, end):
             yield line, code[begin:end]
             line += code.count("\n", begin, end)

@@ -35,6 +35,8 @@ _LINE_FEED = re.compile("\n")
 # What is between words: a number counts as one. Of bytes they are told four times as fast as of characters.
 _PUNCTUATION = "".join(set(string.punctuation) - {"_"}).encode()
 _SEPARATORS = bytes.maketrans(_PUNCTUATION, b" " * len(_PUNCTUATION))
+_NO_BRACKETS = bytes(set(range(256)) - set(b"()[]{}"))
+_ROUND_BRACKETS = bytes.maketrans(b"[]{}", b"()()")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,12 @@ def lines_with_ends(text: str) -> list[str]:
 def words_of(code: str) -> list[str]:
     """All names and keywords, and the words of short strings."""
     return code.encode(*UTF_8).translate(_SEPARATORS).decode(*UTF_8).split()
+
+
+def brackets_left_open(code: str) -> int:
+    """How many more brackets it opens than it closes."""
+    brackets = code.encode(*UTF_8).translate(_ROUND_BRACKETS, _NO_BRACKETS)
+    return 2 * brackets.count(b"(") - len(brackets)
 
 
 class Scan:
