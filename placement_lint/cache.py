@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_lint import __version__
+from placement_lint.results import digest
 
 if TYPE_CHECKING:
     from placement_lint.project.unit import Seen
@@ -53,10 +54,6 @@ def clear() -> int:
     for file in kept:
         file.unlink(missing_ok=True)
     return len(kept)
-
-
-def digest(data: bytes) -> str:
-    return blake2b(data, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -255,13 +252,17 @@ def _read(file: Path) -> _Content | None:
     except OSError:
         return None
     checksum, packed = data[:CHECKSUM], data[CHECKSUM:]
-    if checksum != blake2b(packed, digest_size=CHECKSUM).digest():
+    if checksum != _checksum(packed):
         return None
     try:
         content = pickle.loads(packed)
     except Exception:  # written by another version
         return None
     return content if isinstance(content, _Content) else None
+
+
+def _checksum(packed: bytes) -> bytes:
+    return sha256(packed).digest()[:CHECKSUM]
 
 
 def _valid(content: _Content | None) -> _Content | None:
@@ -275,7 +276,7 @@ def _write(file: Path, content: _Content) -> None:
     descriptor, partial = tempfile.mkstemp(dir=file.parent, prefix=".partial-")
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(blake2b(packed, digest_size=CHECKSUM).digest() + packed)
+            stream.write(_checksum(packed) + packed)
         os.replace(partial, file)
     except BaseException:
         os.unlink(partial)

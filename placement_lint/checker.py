@@ -19,8 +19,7 @@ from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
 from placement_lint.placing import Spots, findings_of
 from placement_lint.project.finder import Answers, Surroundings, read_from_disk
-from placement_lint.project.unit import digest
-from placement_lint.results import Checked, Crash, Job, Provisional, Read
+from placement_lint.results import Checked, Crash, Job, Provisional, Read, digest
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
@@ -160,7 +159,8 @@ class Checker:
 
     def check_file(self, path: str) -> Checked:
         try:
-            data = Path(path).read_bytes()
+            with open(path, "rb") as file:
+                data = file.read()
         except OSError as error:
             reason = Unreadable(f"the file cannot be read: {error.strerror or error}")
             return replace(self.unreadable(path, reason), absent=(self.job.absolute(path),))

@@ -437,9 +437,15 @@ class Said(Text):
         asked = [each for each in _KEPT.finditer(self.code) if each[1] in self._asked_in_forward]
         kept = [(f"self.{each[1]}", each) for each in asked if each["name"] is None]
         names = {each["name"] for each in asked} - {None}
-        if names:
-            kept += [(each[1], each) for each in _NAMED_CONTAINER.finditer(self.code) if each[1] in names]
+        kept += [(name, each) for name in names for each in self._begun_by(_NAMED_CONTAINER, name)]
         return any(self._keeps_made(each) or name in self._filled for name, each in kept)
+
+    def _begun_by(self, pattern: re.Pattern[str], name: str) -> Iterator[re.Match[str]]:
+        """Where a pattern of lines matches that begin with a name."""
+        for found in re.finditer(re.escape(name), self.code):
+            line = pattern.match(self.code, self.code.rfind("\n", 0, found.start()))
+            if line is not None and line.start(1) == found.start():
+                yield line
 
     @cached_property
     def _filled(self) -> set[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
 from placement_lint.project.shelf import Shelf
+from placement_lint.results import digest
 from placement_lint.source.outline import code_of
 from placement_lint.source.parsing import read
 from placement_lint.source.scan import NEWLINE, UTF_8
@@ -44,10 +45,6 @@ _QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
 _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 # How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
 _UNITS, _LETTERS = 2048, 300_000
-
-
-def digest(data: bytes) -> str:
-    return blake2b(data, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,8 @@ from placement_lint.config import Settings
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Verdict
 from placement_lint.project.finder import read_from_disk
-from placement_lint.project.unit import digest
 from placement_lint.reconcile import reconciled
-from placement_lint.results import Checked, Job, Run, Summary
+from placement_lint.results import Checked, Job, Run, Summary, digest
 from placement_lint.server.analysis import Analyse, Analysis, Locate, Mend, Placed
 from placement_lint.server.analyst import PATIENT, URGENT, Analyst, Lost
 from placement_lint.server.documents import Document

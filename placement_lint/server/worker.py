@@ -19,7 +19,7 @@ from placement_lint import registry
 from placement_lint.checker import Checker
 from placement_lint.files import displayed
 from placement_lint.fixes import Fixer
-from placement_lint.project.unit import digest
+from placement_lint.results import digest
 from placement_lint.server import rule_pages
 from placement_lint.server.analysis import Analyse, Analysis, Close, Locate, Mend, Request, absolute
 from placement_lint.server.frames import packed, read
