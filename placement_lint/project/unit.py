@@ -45,6 +45,8 @@ _QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
 _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
 # How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
 _UNITS, _LETTERS = 2048, 300_000
+# How many questions are remembered as they are kept, and how many sets of them: files of a kind ask the same.
+_PRINTS, _RECORDS = 8_192, 2_048
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +59,6 @@ class Unit:
     path: str
     content: bytes
     _told: dict[tuple[Lines, Question], Any] = field(default_factory=dict)
-    _prints: dict[Ask, tuple[bytes, int]] = field(default_factory=dict)
-    _records: dict[frozenset[Ask], tuple[bytes, int]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -142,24 +142,14 @@ class Unit:
 
     def record(self, asks: frozenset[Ask]) -> tuple[bytes, int]:
         """These in a form that can be kept, always the same one, and a fingerprint of what was learnt."""
-        if asks not in self._records:
-            printed = sorted(map(self._printed, asks))
-            self._records[asks] = b"".join(packed for packed, _ in printed), sum(number for _, number in printed)
-        return self._records[asks]
+        return _record(self, asks)
 
     def fingerprint(self, asked: bytes) -> int:
         """A number for all that is learnt by asking this: as long as it is the same, so is that."""
-        return sum(self._printed(ask)[1] for ask in _unpacked(asked))
+        return sum(_printed(self, ask)[1] for ask in _unpacked(asked))
 
-    def _printed(self, ask: Ask) -> tuple[bytes, int]:
-        """A question as it is kept, and a fingerprint of it with its answer."""
-        if ask not in self._prints:
-            packed = pickle.dumps(ask, protocol=5)
-            learnt = repr(self._learnt(ask)).encode(*UTF_8)
-            self._prints[ask] = packed, int.from_bytes(blake2b(packed + learnt, digest_size=8).digest(), "big")
-        return self._prints[ask]
-
-    def _learnt(self, ask: Ask) -> object:
+    def learnt(self, ask: Ask) -> object:
+        """The answer, in the same words in every process."""
         if isinstance(ask, tuple):
             return self._learnt_of_statement(*ask)
         if ask == STARS:
@@ -187,6 +177,20 @@ class Unit:
         if not isinstance(lines, Lines):
             return None
         return self.source(lines) if question is str else _sorted(self.tells(lines, question))
+
+
+@lru_cache(_RECORDS)
+def _record(unit: Unit, asks: frozenset[Ask]) -> tuple[bytes, int]:
+    printed = sorted(_printed(unit, ask) for ask in asks)
+    return b"".join(packed for packed, _ in printed), sum(number for _, number in printed)
+
+
+@lru_cache(_PRINTS)
+def _printed(unit: Unit, ask: Ask) -> tuple[bytes, int]:
+    """A question as it is kept, and a fingerprint of it with its answer."""
+    packed = pickle.dumps(ask, protocol=5)
+    learnt = repr(unit.learnt(ask)).encode(*UTF_8)
+    return packed, int.from_bytes(blake2b(packed + learnt, digest_size=8).digest(), "big")
 
 
 def _unpacked(asked: bytes) -> Iterator[Ask]:
@@ -286,4 +290,6 @@ def forget() -> None:
     _index.cache_clear()
     _imports.cache_clear()
     seen.cache_clear()
+    _record.cache_clear()
+    _printed.cache_clear()
     _statements.clear()
