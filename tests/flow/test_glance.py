@@ -10,7 +10,7 @@ from growth import grows_faster_than_its_size
 
 from placement_lint.flow.glance import may_tell
 from placement_lint.project.finder import Surroundings
-from placement_lint.project.index import read_index
+from placement_lint.project.index import read_imports, read_index
 
 NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
 WARM = "import torch\ndef warm(x): return x.cuda()\n"
@@ -250,6 +250,8 @@ def test_who_is_passed_over_hangs_on_what_was_read_for_it(tmp_path: Path) -> Non
         lambda n: "x = (\n" * n,
         lambda n: "import a, " * n,
         lambda n: "from a import (b,\n" * n,
+        lambda n: "from a \\\n" * n,
+        lambda n: "reimport \\\n" * n,
         lambda n: f"class A({'[b], ' * n}c): pass",
         lambda n: f"class A({'[' * 10 * n}",
         lambda n: f"class A({'{b:' * n}",
@@ -265,6 +267,8 @@ def test_who_is_passed_over_hangs_on_what_was_read_for_it(tmp_path: Path) -> Non
         "brackets",
         "imports",
         "listed",
+        "without end",
+        "of other words",
         "bases",
         "unclosed bases",
         "unclosed sets",
@@ -273,6 +277,7 @@ def test_who_is_passed_over_hangs_on_what_was_read_for_it(tmp_path: Path) -> Non
 def test_odd_texts_are_passed_over_in_time(text_of: Callable[[int], str], tmp_path: Path) -> None:
     def pass_over(text: str) -> None:
         read_index(text)
+        read_imports(text)
         told({"main.py": text}, tmp_path)
 
     assert not grows_faster_than_its_size(pass_over, text_of, 1_000)
