@@ -159,8 +159,7 @@ class Checker:
 
     def check_file(self, path: str) -> Checked:
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            data = Path(path).read_bytes()
         except OSError as error:
             reason = Unreadable(f"the file cannot be read: {error.strerror or error}")
             return replace(self.unreadable(path, reason), absent=(self.job.absolute(path),))
