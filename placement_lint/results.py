@@ -68,7 +68,7 @@ class Job:
 
 
 def digest(data: bytes) -> str:
-    """A name for a content; processors compute it faster than others, most in hardware."""
+    """A name for a content, by the hash that most processors compute in hardware."""
     return sha256(data).hexdigest()[:32]
 
 
