@@ -248,7 +248,7 @@ class Check:
             return probed(run, Wanted(mode, request.trust, request.save_probe), self._job_of, advance)
 
     def _fails(self, finding: Finding) -> bool:
-        """Whether it fails the run: it is severe enough, and no probe refuted it."""
+        """Whether it fails the run: it is severe enough, and no probe refuted it at either level."""
         refuted = finding.verdict is not None and finding.verdict.outcome is Outcome.REFUTED
         if refuted and not self.request.strict_probes:
             return False

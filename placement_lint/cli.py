@@ -122,7 +122,7 @@ output_option = click.option(
 @click.option("--watch", "-w", is_flag=True, help="Check again whenever a file is saved.")
 @click.option("--config", type=click.Path(dir_okay=False), help="Use this file in place of any other.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
-@click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Prove each finding on GPUs.")
+@click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Test each finding on GPUs.")
 @click.option(
     "--trust",
     is_flag=True,
@@ -236,7 +236,7 @@ def clear_cache() -> int:
 @click.option("--probe", "mode", type=click.Choice(PROBE_MODES), default="auto", help="What to run on.")
 @click.option("--format", "--output-format", "form", type=click.Choice(TABLE_FORMATS), default="rich")
 def probe(rules: tuple[str, ...], mode: str, form: str) -> int:
-    """Run the rules' own experiments: the table of what is true on this machine.
+    """Run the rules' own experiments: the table of the patterns that this machine reproduces.
 
     RULES are codes, prefixes, families or names, all without any. Exit status: 1 if an experiment says the opposite
     of its rule.

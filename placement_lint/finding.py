@@ -41,12 +41,24 @@ class Applicability(Enum):
     UNSAFE = "unsafe"
 
 
-class Outcome(Enum):
-    """What an experiment said of a finding."""
+class Level(Enum):
+    """What a probe ran to judge a finding."""
 
+    PATTERN = "pattern"  # the rule's experiment, built from the finding's facts
+    REPLAY = "replay"  # the user's program, or a slice of it
+
+
+class Outcome(Enum):
+    """The result of a probe. A pattern is reproduced; only the user's program confirms a finding."""
+
+    REPRODUCED = "reproduced"
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     INCONCLUSIVE = "inconclusive"
+
+
+SHOWN_AT = {Outcome.REPRODUCED: Level.PATTERN, Outcome.CONFIRMED: Level.REPLAY}
+"""The level at which each word for a symptom that shows is used."""
 
 
 @dataclass(frozen=True, order=True)
@@ -95,10 +107,22 @@ class Fix:
 
 @dataclass(frozen=True)
 class Verdict:
+    """The result of a probe, and the device that it ran on. Raises ValueError for the outcome of the other level."""
+
+    level: Level
     outcome: Outcome
     device: str
     observed: str
     expected: str
+
+    def __post_init__(self) -> None:
+        if SHOWN_AT.get(self.outcome, self.level) is not self.level:
+            raise ValueError(f"a {self.level.value} is never {self.outcome.value}")
+
+    @property
+    def words(self) -> str:
+        """The outcome as reports write it: ``pattern reproduced``, or ``confirmed`` by a replay."""
+        return f"pattern {self.outcome.value}" if self.level is Level.PATTERN else self.outcome.value
 
 
 @dataclass(frozen=True)

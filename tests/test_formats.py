@@ -19,7 +19,19 @@ from placement_lint.checker import Job
 from placement_lint.config import Settings
 from placement_lint.engine import check_files
 from placement_lint.files import Selection
-from placement_lint.finding import Anchor, Applicability, Edit, Finding, Fix, Range, Severity, Step
+from placement_lint.finding import (
+    Anchor,
+    Applicability,
+    Edit,
+    Finding,
+    Fix,
+    Level,
+    Outcome,
+    Range,
+    Severity,
+    Step,
+    Verdict,
+)
 from placement_lint.report.fingerprints import fingerprints
 from placement_lint.report.formats import FORMATS, render
 from placement_lint.results import Crash, Run, Summary
@@ -48,6 +60,7 @@ LONG = Finding(
     message="`worse()` is called",
     path="src/train it, 1:2.py",
     range=Range(1, 1, 4, 5),
+    verdict=Verdict(Level.PATTERN, Outcome.REPRODUCED, "2 simulated GPUs", "an error; repaired: no error", "an error"),
     anchor=Anchor("", "import torch"),
 )
 IN_CELL = Finding(
@@ -58,6 +71,7 @@ IN_CELL = Finding(
     path="work.ipynb",
     range=Range(2, 1, 2, 9),
     trace=(Step("work.ipynb", Range(1, 1, 1, 7), "imported here", cell=1),),
+    verdict=Verdict(Level.REPLAY, Outcome.CONFIRMED, "2 simulated GPUs", "slice of 2 lines: an error", "an error"),
     cell=3,
     anchor=Anchor("", "advice()"),
 )

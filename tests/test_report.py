@@ -17,6 +17,7 @@ from placement_lint.finding import (
     Edit,
     Finding,
     Fix,
+    Level,
     Outcome,
     Range,
     Severity,
@@ -111,8 +112,14 @@ def test_statistics_for_programs() -> None:
     ]
 
 
+@pytest.mark.parametrize(("level", "outcome"), [(Level.PATTERN, Outcome.CONFIRMED), (Level.REPLAY, Outcome.REPRODUCED)])
+def test_confirmed_is_never_said_of_a_pattern(level: Level, outcome: Outcome) -> None:
+    with pytest.raises(ValueError, match=f"a {level.value} is never {outcome.value}"):
+        Verdict(level, outcome, "2 simulated GPUs", "an error", "an error")
+
+
 def test_json_is_exactly_the_promised_object() -> None:
-    verdict = Verdict(Outcome.CONFIRMED, "2 simulated GPUs", "no change", "a change")
+    verdict = Verdict(Level.REPLAY, Outcome.CONFIRMED, "2 simulated GPUs", "no change", "a change")
     proved = Finding(**{**vars(FINDING), "verdict": verdict, "cell": 3})
     stream = io.StringIO()
     json_report.render(a_run(ADVICE, proved, skipped=1), stream)
@@ -152,6 +159,7 @@ def test_json_is_exactly_the_promised_object() -> None:
                     "edits": [{"line": 5, "column": 3, "end_line": 5, "end_column": 50, "text": ""}],
                 },
                 "verdict": {
+                    "level": "replay",
                     "outcome": "confirmed",
                     "device": "2 simulated GPUs",
                     "observed": "no change",

@@ -73,7 +73,7 @@ class Experiment:
     gpus: int = 0
     one_gpu: Facts | None = None
     harmless_on: int | None = None
-    expects: Outcome = Outcome.CONFIRMED
+    expects: Outcome = Outcome.REPRODUCED
 
     def completed(self, facts: Facts) -> Facts:
         """A finding's facts, and the demonstration's where it has none."""

@@ -1,4 +1,4 @@
-"""Verdicts of earlier runs, in a small file of the user's cache folder.
+"""Verdicts of earlier pattern probes, in a small file of the user's cache folder.
 
 An entry holds for one experiment with its facts, on one kind of device, under one version of PyTorch and of the code
 that carries experiments out. What was inconclusive is tried again.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from placement_lint.finding import Outcome, Verdict
+from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.probe.devices import Ground
 from placement_lint.probe.experiment import Experiment
 
@@ -41,8 +41,8 @@ class Memory:
     def recall(self, experiment: Experiment, ground: Ground, torch: str) -> Verdict | None:
         entry = self.entries.get(_key(experiment, ground, torch))
         try:
-            return None if entry is None else Verdict(Outcome(entry[0]), *entry[1:])
-        except (TypeError, ValueError, IndexError):  # not written by us
+            return None if entry is None else Verdict(Level.PATTERN, Outcome(entry[0]), *entry[1:])
+        except (TypeError, ValueError, IndexError):  # not written by us, or by an earlier version
             return None
 
     def keep(self, experiment: Experiment, ground: Ground, torch: str, verdict: Verdict) -> None:

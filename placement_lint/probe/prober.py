@@ -33,7 +33,7 @@ class Prober:
         return real_name(self.found) if self.found.gpus else "simulated GPUs"
 
     def verdict(self, experiment: Experiment, facts: Facts) -> Verdict:
-        """What the experiment says with these facts; a remembered verdict needs no process."""
+        """The verdict on the pattern with these facts; a remembered verdict needs no process."""
         ground = self._ground(experiment, facts)
         if isinstance(ground, Trial):
             return ground.verdict

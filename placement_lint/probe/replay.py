@@ -12,7 +12,7 @@ from typing import Any
 
 import libcst as cst
 
-from placement_lint.finding import Outcome, Verdict
+from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.flow.condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Cube
 from placement_lint.probe import synthesis
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds
@@ -357,7 +357,7 @@ class Replayer:
         try:
             places = grounds(self.prober.mode, case.gpu_counts, self.prober.found)
         except TooFew as reason:
-            return Verdict(Outcome.INCONCLUSIVE, self.prober.mode, str(reason), expected), None
+            return Verdict(Level.REPLAY, Outcome.INCONCLUSIVE, self.prober.mode, str(reason), expected), None
         if not case.is_visible:
             return self._pattern(case, "it raises nothing"), None
         shown: list[tuple[Played, str]] = []
@@ -368,13 +368,14 @@ class Replayer:
             if _shows(case, played):
                 outcome, observed = self._compared(case, piece, played)
                 if outcome is Outcome.CONFIRMED:
-                    return Verdict(outcome, device, f"{what}: {observed}", expected), played.script
+                    told = f"{what}: {observed}"
+                    return Verdict(Level.REPLAY, outcome, device, told, expected), played.script
                 shown.append((played, f"{what}: {observed}"))
                 continue
             if shown:
                 continue
             if case.problem.replay and piece.name == "program" and self._is_refuted(case, piece, played):
-                return Verdict(Outcome.REFUTED, device, f"{what}: no error", expected), None
+                return Verdict(Level.REPLAY, Outcome.REFUTED, device, f"{what}: no error", expected), None
             failures.append((played, f"{what}: {_failure(case, played)}"))
         if shown:
             return self._beside_pattern(case, *shown[0]), shown[0][0].script
@@ -382,7 +383,7 @@ class Replayer:
         played, failure = min(failures, key=lambda told: told[0].is_clean)
         if case.problem.replay is None:
             return self._pattern(case, failure), None
-        return Verdict(Outcome.INCONCLUSIVE, self._device(played.ground), failure, expected), None
+        return Verdict(Level.REPLAY, Outcome.INCONCLUSIVE, self._device(played.ground), failure, expected), None
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
         """One script after another, from the smallest on; what is the same script is played once."""
@@ -439,10 +440,11 @@ class Replayer:
         """Where no way to write the program is free of exceptions, the control is the rule's own pattern, repaired."""
         outcome = Outcome.INCONCLUSIVE
         trial = self.prober.trial(case.experiment, case.problem.facts)
-        if trial.verdict.outcome is Outcome.CONFIRMED and flagged.is_in_place:
+        if trial.verdict.outcome is Outcome.REPRODUCED and flagged.is_in_place:
             outcome, what = Outcome.CONFIRMED, told.partition(": ")[0]
             told = f"{what}: {flagged.sight}; the rule's pattern, repaired: {trial.control}"
-        return Verdict(outcome, self._device(flagged.ground), told, " or ".join(map(str, case.symptoms)))
+        expected = " or ".join(map(str, case.symptoms))
+        return Verdict(Level.REPLAY, outcome, self._device(flagged.ground), told, expected)
 
     def _played(self, script: Scripted, ground: Ground) -> Played:
         if script.shadowed:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from placement_lint.errors import UsageError
-from placement_lint.finding import Outcome
+from placement_lint.finding import Outcome, Verdict
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.sandbox import Sandbox
 from placement_lint.registry import all_rules, select
@@ -18,7 +18,7 @@ from placement_lint.rule import Rule
 VERSION = 1
 WIDTH = 150  # columns, where there is no terminal to ask
 HEADINGS = ("Rule", "Claim", "Flagged arm", "Control arm", "Verdict")
-STYLES = {Outcome.CONFIRMED: "green", Outcome.REFUTED: "yellow", Outcome.INCONCLUSIVE: "red"}
+STYLES = {Outcome.REPRODUCED: "green", Outcome.REFUTED: "yellow", Outcome.INCONCLUSIVE: "red"}
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,8 @@ class Row:
     claim: str
     flagged: str
     control: str
-    outcome: Outcome
+    verdict: Verdict
     expected: Outcome
-    device: str
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Table:
     @property
     def surprises(self) -> bool:
         """Whether an experiment said the opposite of what its rule says."""
-        opposites = {Outcome.CONFIRMED, Outcome.REFUTED}
-        return any({row.outcome, row.expected} == opposites for row in self.rows)
+        opposites = {Outcome.REPRODUCED, Outcome.REFUTED}
+        return any({row.verdict.outcome, row.expected} == opposites for row in self.rows)
 
 
 def rules_to_probe(words: Sequence[str]) -> list[Rule]:
@@ -77,9 +76,8 @@ def _row(rule: Rule, prober: Prober) -> Row:
         claim=experiment.claim,
         flagged=trial.flagged,
         control=trial.control,
-        outcome=trial.verdict.outcome,
+        verdict=trial.verdict,
         expected=experiment.expects,
-        device=trial.verdict.device,
     )
 
 
@@ -94,8 +92,9 @@ def as_json(table: Table) -> str:
             "claim": row.claim,
             "flagged": row.flagged,
             "control": row.control,
-            "outcome": row.outcome.value,
-            "device": row.device,
+            "level": row.verdict.level.value,
+            "outcome": row.verdict.outcome.value,
+            "device": row.verdict.device,
         }
         for row in table.rows
     ]
@@ -106,7 +105,7 @@ def as_json(table: Table) -> str:
 def as_markdown(table: Table) -> str:
     lines = [f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]
     for row in table.rows:
-        cells = (f"{row.code} `{row.name}`", row.claim, row.flagged, row.control, f"**{row.outcome.value}**")
+        cells = (f"{row.code} `{row.name}`", row.claim, row.flagged, row.control, f"**{row.verdict.outcome.value}**")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join((*lines, "", f"Run with torch {table.torch} on {table.device}."))
 
@@ -122,7 +121,7 @@ def as_rich(table: Table) -> str:
     columns = (Column(heading, overflow="fold") for heading in HEADINGS)
     grid = Grid(*columns, title=f"torch {table.torch}, {table.device}", show_lines=True)
     for row in table.rows:
-        verdict = Text(row.outcome.value, style=STYLES[row.outcome])
+        verdict = Text(row.verdict.outcome.value, style=STYLES[row.verdict.outcome])
         grid.add_row(*map(Text, (f"{row.code}\n{row.name}", row.claim, row.flagged, row.control)), verdict)
     with console.capture() as captured:
         console.print(grid)

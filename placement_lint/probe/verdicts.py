@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement_lint.finding import Outcome, Verdict
+from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.probe.experiment import Experiment, Raises, Symptom
 
 LONGEST = 160  # characters of a message that are shown
@@ -56,14 +56,16 @@ class Trial:
 
     @classmethod
     def not_run(cls, device: str, reason: str, expected: str) -> Trial:
-        return cls(Verdict(Outcome.INCONCLUSIVE, device, reason, expected), f"not run: {reason}", "not run")
+        verdict = Verdict(Level.PATTERN, Outcome.INCONCLUSIVE, device, reason, expected)
+        return cls(verdict, f"not run: {reason}", "not run")
 
 
 def judge(experiment: Experiment, flagged: Sight, control: Sight, device: str) -> Trial:
-    """Confirmed where the symptom is in the flagged arm alone, refuted where it is not in the flagged arm."""
+    """The pattern is reproduced if only the flagged arm shows the symptom, refuted if the flagged arm does not."""
     outcome, reason = _outcome(experiment, flagged, control)
     observed = reason or f"{flagged}; repaired: {control}"
-    return Trial(Verdict(outcome, device, observed, expected(experiment)), str(flagged), str(control))
+    verdict = Verdict(Level.PATTERN, outcome, device, observed, expected(experiment))
+    return Trial(verdict, str(flagged), str(control))
 
 
 def expected(experiment: Experiment) -> str:
@@ -85,7 +87,7 @@ def _outcome(experiment: Experiment, flagged: Sight, control: Sight) -> tuple[Ou
         return Outcome.INCONCLUSIVE, f"the repaired arm shows it as well: {control}"
     if control.kinds:
         return Outcome.INCONCLUSIVE, f"the repaired arm fails as well: {control}"
-    return Outcome.CONFIRMED, ""
+    return Outcome.REPRODUCED, ""
 
 
 def _gist(message: str) -> str:

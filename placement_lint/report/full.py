@@ -90,7 +90,7 @@ def _heading(finding: Finding, style: str) -> Text:
 def _verdict(verdict: Verdict) -> Text:
     return Text.assemble(
         ("probe: ", "bold green"),
-        (verdict.outcome.value, "bold"),
+        (verdict.words, "bold"),
         f" ({verdict.device}): {printable(verdict.observed)}",
     )
 

@@ -86,6 +86,7 @@ def fix_as_object(fix: Fix) -> dict[str, Any]:
 
 def verdict_as_object(verdict: Verdict) -> dict[str, Any]:
     return {
+        "level": verdict.level.value,
         "outcome": verdict.outcome.value,
         "device": verdict.device,
         "observed": verdict.observed,

@@ -31,4 +31,4 @@ def message_in_file(thing: Finding | Step) -> str:
 def with_verdict(finding: Finding) -> str:
     """The message, and what a probe said of it."""
     verdict = finding.verdict
-    return f"{finding.message} [{verdict.outcome.value} on {verdict.device}]" if verdict else finding.message
+    return f"{finding.message} [{verdict.words} on {verdict.device}]" if verdict else finding.message

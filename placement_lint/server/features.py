@@ -15,6 +15,7 @@ from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Range, Verdict
 from placement_lint.pages import as_markdown
 from placement_lint.registry import find_rule
+from placement_lint.report.json import verdict_as_object
 from placement_lint.server import rule_pages
 from placement_lint.server.actions import FIX_ALL, OPEN_PAGE, PROBE, Asked
 from placement_lint.server.app import WATCHED, Server, section_of
@@ -232,8 +233,8 @@ async def open_rule_page(server: Server, argument: Any) -> str:
     return as_markdown(rule)
 
 
-async def probe(server: Server, argument: Any) -> dict[str, str] | None:
-    """Proves the finding ``code`` at ``range`` in ``uri``; the verdict is told, kept with the finding, and returned."""
+async def probe(server: Server, argument: Any) -> dict[str, Any] | None:
+    """Probe the finding ``code`` at ``range`` in ``uri``; show its verdict, keep it with the finding and return it."""
     uri, code = str(argument["uri"]), str(argument["code"])
     watched = server.session.watched(uri)
     finding = await _finding(server, watched, uri, code, argument["range"]) if watched else None
@@ -252,8 +253,8 @@ async def probe(server: Server, argument: Any) -> dict[str, str] | None:
         return None
     watched.verdicts[about(finding)] = verdict
     server.tell(watched)
-    server.say(types.MessageType.Info, f"{code} is {_in_words(verdict)}")
-    return {"outcome": verdict.outcome.value, "device": verdict.device, "observed": verdict.observed}
+    server.say(types.MessageType.Info, f"{code}: {_in_words(verdict)}")
+    return verdict_as_object(verdict)
 
 
 async def _finding(server: Server, watched: Watched, uri: str, code: str, place: Any) -> Finding | None:
@@ -273,7 +274,7 @@ async def _finding(server: Server, watched: Watched, uri: str, code: str, place:
 
 def _in_words(verdict: Verdict) -> str:
     observed = f": {verdict.observed}" if verdict.observed else ""
-    return f"{verdict.outcome.value} on {verdict.device}{observed}"
+    return f"{verdict.words} on {verdict.device}{observed}"
 
 
 # --- the table ---------------------------------------------------------------------------------------------------

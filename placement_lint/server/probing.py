@@ -26,7 +26,7 @@ class Probing:
         self._sandbox: Sandbox | None = None
 
     async def verdict(self, finding: Finding, mode: str) -> Verdict | None:
-        """What the experiment says; None where the rule has none. ``UsageError`` where it cannot be run at all."""
+        """The verdict on the rule's pattern; None without an experiment, ``UsageError`` where it cannot run."""
         require_torch(mode)
         async with self._turn:
             return await _in_thread(lambda: self._carried_out(finding, mode))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 
 from placement_lint import errors
 from placement_lint.cli import main
+from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.probe.prober import Prober
 from placement_lint.registry import all_rules, find_rule
+from placement_lint.results import Run
 
 BUG = find_rule("DPL501").page.example
 FOLKLORE = find_rule("DPL904").page.example
@@ -41,7 +44,8 @@ def test_the_table_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     rules = [rule for rule in all_rules() if rule.listens]
     assert [(row["code"], row["name"]) for row in table["rows"]] == [(rule.code, rule.name) for rule in rules]
     for row in table["rows"]:
-        assert row["outcome"] == ("refuted" if row["code"].startswith("DPL9") else "confirmed")
+        assert row["outcome"] == ("refuted" if row["code"].startswith("DPL9") else "reproduced")
+        assert row["level"] == "pattern"
         assert row["claim"]
         assert row["flagged"]
         assert row["control"]
@@ -50,8 +54,8 @@ def test_the_table_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ("rich", ["DPL401", "module-not-on-first-device", "confirmed", "simulated GPUs"]),
-        ("markdown", ["| Rule | Claim |", "| DPL401 `module-not-on-first-device` |", "| **confirmed** |"]),
+        ("rich", ["DPL401", "module-not-on-first-device", "reproduced", "simulated GPUs"]),
+        ("markdown", ["| Rule | Claim |", "| DPL401 `module-not-on-first-device` |", "| **reproduced** |"]),
     ],
 )
 def test_the_table_for_people(form: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,24 +87,25 @@ def torch_sees_gpus() -> bool:
     return torch.cuda.is_available()
 
 
-def test_a_finding_is_confirmed_in_full(checked) -> None:
+def test_a_pattern_is_reproduced_in_full(checked) -> None:
     status, printed = checked(BUG, "--probe", "simulated")
     assert status == 1
-    assert "probe: confirmed (2 simulated GPUs, torch " in printed
+    assert "probe: pattern reproduced (2 simulated GPUs, torch " in printed
     assert "the move had no effect: it is on cpu; repaired: it is on cuda:0" in printed
 
 
-def test_a_finding_is_confirmed_concisely(checked) -> None:
+def test_a_pattern_is_reproduced_concisely(checked) -> None:
     _, printed = checked(BUG, "--probe", "simulated", "--format", "concise")
-    assert printed.splitlines()[0].endswith(f"[confirmed on 2 simulated GPUs, torch {version('torch')}]")
+    assert printed.splitlines()[0].endswith(f"[pattern reproduced on 2 simulated GPUs, torch {version('torch')}]")
 
 
-def test_a_finding_is_confirmed_in_json(checked) -> None:
+def test_a_pattern_is_reproduced_in_json(checked) -> None:
     _, printed = checked(BUG, "--probe", "simulated", "--format", "json")
     (finding,) = json.loads(printed)["findings"]
-    assert finding["verdict"]["outcome"] == "confirmed"
+    assert finding["verdict"]["level"] == "pattern"
+    assert finding["verdict"]["outcome"] == "reproduced"
     assert finding["verdict"]["device"].startswith("2 simulated GPUs")
-    assert set(finding["verdict"]) == {"outcome", "device", "observed", "expected"}
+    assert set(finding["verdict"]) == {"level", "outcome", "device", "observed", "expected"}
 
 
 def test_nothing_is_probed_unasked(checked) -> None:
@@ -115,8 +120,22 @@ def test_what_is_refuted_is_shown_and_does_not_fail(checked) -> None:
     status, printed = checked(FOLKLORE, *arguments, "--probe", "simulated")
     assert status == 0
     assert "DPL904" in printed
-    assert "[refuted on " in printed
+    assert "[pattern refuted on " in printed
     assert checked(FOLKLORE, *arguments, "--probe", "simulated", "--strict-probes")[0] == 1
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("outcome", [Outcome.REFUTED, Outcome.INCONCLUSIVE])
+def test_only_a_refuted_finding_does_not_fail(
+    level: Level, outcome: Outcome, checked: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probed(run: Run, *_: object) -> Run:
+        verdict = Verdict(level, outcome, "2 simulated GPUs", "seen", "expected")
+        return replace(run, findings=tuple(replace(finding, verdict=verdict) for finding in run.findings))
+
+    monkeypatch.setattr("placement_lint.probe.findings.probed", probed)
+    assert checked(BUG, "--probe", "simulated")[0] == (outcome is not Outcome.REFUTED)
+    assert checked(BUG, "--probe", "simulated", "--strict-probes")[0] == 1
 
 
 def test_verdicts_are_remembered(checked, own_cache: Path, prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:

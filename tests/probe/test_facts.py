@@ -8,7 +8,7 @@ import pytest
 
 from placement_lint.finding import Outcome
 
-CONFIRMED: list[tuple[str, dict[str, Any]]] = [
+REPRODUCED: list[tuple[str, dict[str, Any]]] = [
     ("DPL101", {"name": "[]"}),
     ("DPL101", {"name": "act", "wrapper": "DistributedDataParallel"}),
     ("DPL102", {"name": "flag", "part": False, "wrapper": "DistributedDataParallel"}),
@@ -255,10 +255,10 @@ def described(case: object) -> str:
     return case if isinstance(case, str) else ",".join(f"{name}={fact}" for name, fact in case.items())
 
 
-@pytest.mark.parametrize(("rule", "facts"), CONFIRMED, ids=described)
-def test_a_bug_is_confirmed(rule: str, facts: dict[str, Any], probe) -> None:
+@pytest.mark.parametrize(("rule", "facts"), REPRODUCED, ids=described)
+def test_a_bug_is_reproduced(rule: str, facts: dict[str, Any], probe) -> None:
     verdict = probe(rule, **facts).verdict
-    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert verdict.outcome is Outcome.REPRODUCED, verdict.observed
 
 
 @pytest.mark.parametrize(("rule", "facts"), REFUTED, ids=described)

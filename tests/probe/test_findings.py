@@ -1,4 +1,4 @@
-"""What the fixtures are found guilty of is confirmed, each finding with its own facts."""
+"""The pattern of each finding in the fixtures is reproduced with the finding's own facts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def checker() -> Checker:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_findings_are_confirmed(folder: Path, checker: Checker, prober: Prober) -> None:
+def test_patterns_are_reproduced(folder: Path, checker: Checker, prober: Prober) -> None:
     unproved = []
     for path in sorted(folder.rglob("*.py")):
         for finding in checker.check_file(str(path)).findings:
             experiment = find_rule(finding.code).experiment
             assert experiment is not None, finding.code
             verdict = prober.verdict(experiment, dict(finding.facts))
-            if verdict.outcome is not Outcome.CONFIRMED:
+            if verdict.outcome is not Outcome.REPRODUCED:
                 place = f"{path}:{finding.range.line}: {finding.code}"
                 unproved.append(f"{place} {dict(finding.facts)}: {verdict.outcome.value}, {verdict.observed}")
     assert not unproved, "\n".join(unproved)

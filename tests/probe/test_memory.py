@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint.finding import Outcome, Verdict
+from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.probe import memory
 from placement_lint.probe.devices import Ground
 from placement_lint.probe.memory import Memory
@@ -14,7 +14,7 @@ from placement_lint.registry import find_rule
 
 RULE, OTHER = find_rule("DPL401").experiment, find_rule("DPL501").experiment
 GROUND = Ground("2 simulated GPUs", 2, {"device_ids": (0, 1)})
-VERDICT = Verdict(Outcome.CONFIRMED, "2 simulated GPUs, torch 2", "seen", "expected")
+VERDICT = Verdict(Level.PATTERN, Outcome.REPRODUCED, "2 simulated GPUs, torch 2", "seen", "expected")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_not_after_the_code_changed(file: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_was_inconclusive_is_tried_again(tmp_path: Path) -> None:
     kept = Memory(tmp_path / "verdicts.json")
-    kept.keep(RULE, GROUND, "2", Verdict(Outcome.INCONCLUSIVE, "d", "o", "e"))
+    kept.keep(RULE, GROUND, "2", Verdict(Level.PATTERN, Outcome.INCONCLUSIVE, "d", "o", "e"))
     kept.save()
     assert not kept.file.exists()
 
@@ -55,10 +55,16 @@ def test_a_spoilt_file_is_an_empty_one(content: str, file: Path) -> None:
     assert Memory(file).recall(RULE, GROUND, "2") is None
 
 
-@pytest.mark.parametrize("entry", [1, [], ["confirmed"], ["sure", "a", "b", "c"], None])
+@pytest.mark.parametrize("entry", [1, [], ["reproduced"], ["sure", "a", "b", "c"], None])
 def test_a_spoilt_entry_is_none(entry: object, file: Path) -> None:
     kept = Memory(file)
     kept.entries = dict.fromkeys(kept.entries, entry)  # type: ignore[arg-type]
+    assert kept.recall(RULE, GROUND, "2") is None
+
+
+def test_a_pattern_that_an_earlier_version_called_confirmed_is_probed_again(file: Path) -> None:
+    kept = Memory(file)
+    kept.entries = {key: ["confirmed", *entry[1:]] for key, entry in kept.entries.items()}
     assert kept.recall(RULE, GROUND, "2") is None
 
 

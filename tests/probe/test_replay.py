@@ -11,7 +11,7 @@ from replaying import FIXTURES, case_of
 
 from placement_lint.checker import Checker
 from placement_lint.config import Settings
-from placement_lint.finding import Outcome
+from placement_lint.finding import Level, Outcome
 from placement_lint.probe.cases import cases
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Piece, Replayer
@@ -64,7 +64,7 @@ print(model(x))
 
 def test_a_verdict_says_what_ran_where_and_what_was_seen(replayer: Replayer) -> None:
     verdict, _ = replayer.replayed(case_of(MOVED, "DPL503"))
-    assert verdict.outcome is Outcome.CONFIRMED
+    assert (verdict.level, verdict.outcome) == (Level.REPLAY, Outcome.CONFIRMED)
     assert verdict.device.startswith("2 simulated GPUs, torch ")
     assert verdict.observed.startswith("slice of 6 lines: RuntimeError: Expected all tensors to be on the same device")
     assert verdict.observed.endswith("; repaired: no error")

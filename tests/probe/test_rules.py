@@ -1,10 +1,10 @@
-"""Every rule is proved, and all folklore refuted, on simulated GPUs."""
+"""The pattern of every rule is reproduced, and all folklore refuted, on simulated GPUs."""
 
 from __future__ import annotations
 
 import pytest
 
-from placement_lint.finding import Outcome
+from placement_lint.finding import Level, Outcome
 from placement_lint.registry import all_rules, family_name
 from placement_lint.rule import Rule
 
@@ -15,7 +15,7 @@ by_name = pytest.mark.parametrize("rule", LISTENING, ids=lambda rule: rule.name)
 @by_name
 def test_the_experiment_comes_out_as_the_rule_says(rule: Rule, probe) -> None:
     trial = probe(rule.code)
-    expected = Outcome.REFUTED if family_name(rule) == "folklore" else Outcome.CONFIRMED
+    expected = Outcome.REFUTED if family_name(rule) == "folklore" else Outcome.REPRODUCED
     assert trial.verdict.outcome is expected, trial.verdict.observed
     assert rule.experiment is not None
     assert rule.experiment.expects is expected
@@ -24,6 +24,7 @@ def test_the_experiment_comes_out_as_the_rule_says(rule: Rule, probe) -> None:
 @by_name
 def test_a_verdict_says_where_and_what(rule: Rule, probe) -> None:
     verdict = probe(rule.code).verdict
+    assert verdict.level is Level.PATTERN
     assert verdict.device.startswith("2 simulated GPUs, torch ")
     assert "; repaired: " in verdict.observed
     assert verdict.expected

@@ -123,7 +123,7 @@ def test_an_interrupt_ends_it(tmp_path: Path) -> None:
         (harmful.segfaults, harmful.ends_well, Outcome.INCONCLUSIVE, "the flagged arm could not be run"),
         (harmful.ends_well, harmful.ends_well, Outcome.INCONCLUSIVE, "the repaired arm shows it as well"),
         (harmful.ends_well, harmful.raises_without_end, Outcome.INCONCLUSIVE, "the repaired arm fails as well"),
-        (harmful.ends_well, harmful.prints, Outcome.CONFIRMED, "fine; repaired: what was seen"),
+        (harmful.ends_well, harmful.prints, Outcome.REPRODUCED, "fine; repaired: what was seen"),
         (harmful.prints, harmful.ends_well, Outcome.REFUTED, "what was seen; repaired: fine"),
     ],
 )

@@ -42,7 +42,8 @@ def checked(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> C
 
 def test_a_verdict_is_in_the_report(checked: Callable[..., dict[str, Any]]) -> None:
     verdict = checked(PLAIN)["verdict"]
-    assert set(verdict) == {"outcome", "device", "observed", "expected"}
+    assert set(verdict) == {"level", "outcome", "device", "observed", "expected"}
+    assert verdict["level"] == "replay"
     assert verdict["outcome"] == "confirmed"
     assert verdict["observed"].startswith("slice of ")
 

@@ -129,16 +129,16 @@ async def test_a_probe(vi: Editor) -> None:
     action = titled(await vi.actions(uri, 5), "run the probe")
     assert action.command is not None
     verdict = await vi.run(action.command)
-    assert verdict["outcome"] == "confirmed"
-    assert any("DPL205 is confirmed on" in message for message in vi.messages())
+    assert (verdict["level"], verdict["outcome"]) == ("pattern", "reproduced")
+    assert any("DPL205: pattern reproduced on" in message for message in vi.messages())
 
     def told() -> bool:
-        return any("[confirmed on" in each.message for each in vi.published[-1].diagnostics)
+        return any("[pattern reproduced on" in each.message for each in vi.published[-1].diagnostics)
 
     await vi.until(told)
     vi.replace(uri, "lr=0.1", "lr=0.2")
     (found,) = await vi.diagnostics(uri)
-    assert found.data["verdict"]["outcome"] == "confirmed"
+    assert found.data["verdict"] == verdict
     (reports,) = vi.client.progress_reports.values()
     assert [type(each) for each in reports] == [types.WorkDoneProgressBegin, types.WorkDoneProgressEnd]
 
