@@ -405,7 +405,7 @@ def _write(
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
-        _check_grad_flag(machine, owner, name, value, node)
+        _check_grad_flag(machine, owner, name, node, text)
     if isinstance(owner, Object):
         if not machine.constructing(owner):
             creation.forget(machine, owner.id)
@@ -432,19 +432,28 @@ def _write(
     return NONE
 
 
-def _check_grad_flag(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode) -> None:
+def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
     """Assigning ``requires_grad`` is right for tensors; a module that does not define it just gets an attribute."""
     on_module = _is_surely_module(machine, owner)
     if not on_module and not isinstance(owner, Tensor):
         return
     if isinstance(owner, Object) and (_is_option(machine, owner) or _defines(machine, owner, name)):
         return
-    label, _, written = source_text(node).partition("=")
-    owner_text = label.strip().rpartition(".")[0]
+    label = source_text(text)
     leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
+    written = _written(node)
     machine.emit(
-        GradFlagAssigned(node, machine.scene, label.strip(), owner_text, name, written.strip(), on_module, leaf)
+        GradFlagAssigned(
+            node, machine.scene, label, label.removesuffix(f".{name}"), name, source_text(written), on_module, leaf
+        )
     )
+
+
+def _written(node: cst.CSTNode) -> cst.CSTNode:
+    """What a statement assigns, or ``setattr`` is given."""
+    if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and node.value is not None:
+        return node.value
+    return node.args[2].value if isinstance(node, cst.Call) and len(node.args) > 2 else node
 
 
 def _is_surely_module(machine: Machine, value: Value) -> bool:

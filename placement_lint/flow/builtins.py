@@ -56,6 +56,7 @@ from placement_lint.flow.values import (
     alternatives,
 )
 from placement_lint.flow.vocabulary import LEGACY_TYPE, MODULE_ATTRIBUTES, TENSOR_MOVES, WRAPPERS
+from placement_lint.source.querying import reads_attribute
 
 # What goes through all items of its arguments.
 _TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "enumerate", "zip"}
@@ -383,7 +384,7 @@ def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(1) or NONE
     function = arguments.get(0)
-    trainable = isinstance(function, Function) and ".requires_grad" in machine.text(function.node)
+    trainable = isinstance(function, Function) and reads_attribute(function.node, "requires_grad")
     return replace(given, node=node, trainable=trainable) if isinstance(given, Parameters) else machine.fresh()
 
 

@@ -137,7 +137,7 @@ def call_function(
         return machine.fresh(f"{function.name}()")
     if not _reaches(machine, function, arguments):
         return foreign(machine, arguments, node)
-    frame = Frame(machine.new_frame(function.frame), function, receiver)
+    frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
     with _running(machine, frame, function, node, gradless):
         _bind_parameters(machine, function.node.params, arguments)

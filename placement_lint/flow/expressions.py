@@ -49,6 +49,7 @@ from placement_lint.flow.values import (
 from placement_lint.flow.vocabulary import ITEM_TYPES
 from placement_lint.source.abstract import meaning
 from placement_lint.source.abstraction import by_kind, of_kind
+from placement_lint.source.querying import reads_attribute
 
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
@@ -242,7 +243,7 @@ def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
 
 def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> Value:
     values, exact, iterable = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt))
-    if isinstance(iterable, Parameters) and any(".requires_grad" in machine.text(test) for test in node.for_in.ifs):
+    if isinstance(iterable, Parameters) and any(reads_attribute(test, "requires_grad") for test in node.for_in.ifs):
         values = [replace(iterable, named=False, trainable=True, uid=0)]
     made = _new_list(machine, Sequence(tuple(values), exact), node)
     if isinstance(node, cst.GeneratorExp):

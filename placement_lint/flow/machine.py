@@ -44,6 +44,7 @@ from placement_lint.flow.values import (
     tells,
 )
 from placement_lint.rule import Note
+from placement_lint.source.querying import names_in
 from placement_lint.source.wording import source_text
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ class Frame:
     id: int
     function: Function | None = None
     receiver: Value | None = None
+    # how many tests its call stands under
+    guards: int = 0
     # the statement that is running
     line: cst.CSTNode | None = None
 
@@ -337,8 +340,10 @@ class Machine(Registries):
     def without_recollection(self) -> Iterator[None]:
         """All that runs here runs indeed."""
         recollection, self.recollection = self.recollection, None
-        yield
-        self.recollection = recollection
+        try:
+            yield
+        finally:
+            self.recollection = recollection
 
     @property
     def is_abroad(self) -> bool:
@@ -672,9 +677,11 @@ class Machine(Registries):
     def assuming(self, guard: Condition) -> Iterator[None]:
         """Look at one alternative without running anything in it."""
         before, self.path = self.path, self.path & guard
-        with self._one_visit():
-            yield
-        self.path = before
+        try:
+            with self._one_visit():
+                yield
+        finally:
+            self.path = before
 
     @contextmanager
     def aside(self, guard: Condition) -> Iterator[None]:
@@ -682,9 +689,11 @@ class Machine(Registries):
         before = self.path, self.reach, self.tested, self.dead
         self.path, self.reach, self.tested = self.path & guard, self.reach & guard, self.tested & guard
         self.store.begin()
-        yield
-        self.store.roll_back()
-        self.path, self.reach, self.tested, self.dead = before
+        try:
+            yield
+        finally:
+            self.store.roll_back()
+            self.path, self.reach, self.tested, self.dead = before
 
     def scope(self, kind: str, run: Callable[[], None]) -> Value:
         """Run something that can be jumped out of; the value is the one that the jumps carry."""
@@ -823,14 +832,13 @@ class Machine(Registries):
     @property
     def chooses(self) -> bool:
         """Whether the running function has chosen to do what it does: it stands under a test of its own."""
-        function = self.frame.function
-        text = self.text(function.node) if function is not None and self.guards else ""
-        return any(self.text(test) in text if text else not self.is_script for test in self.guards)
+        own = self.guards[self.frame.guards :]
+        return bool(own) and (self.frame.function is not None or not self.is_script)
 
     @property
     def is_script(self) -> bool:
         """Whether what runs does so only where the file is the program: under ``if __name__ == "__main__"``."""
-        return any("__name__" in self.text(guard) for guard in self.guards)
+        return any("__name__" in names_in(guard) for guard in self.guards)
 
     @property
     def names_one_of_many(self) -> bool:
@@ -914,15 +922,19 @@ class Machine(Registries):
     def without_gradients(self, gradless: bool) -> Iterator[None]:
         """Inside ``torch.no_grad()``, if that is where this is."""
         self.without_grad += gradless
-        yield
-        self.without_grad -= gradless
+        try:
+            yield
+        finally:
+            self.without_grad -= gradless
 
     @contextmanager
     def round_by_round(self) -> Iterator[None]:
         """While a loop runs."""
         self.rounds.append(self._last_id)
-        yield
-        self.rounds.pop()
+        try:
+            yield
+        finally:
+            self.rounds.pop()
 
     def same_each_round(self) -> bool:
         """Whether what decides that this statement is reached was known before the innermost loop began."""
@@ -938,8 +950,10 @@ class Machine(Registries):
     def only_updating(self) -> Iterator[None]:
         """What is read here is read only to be updated: ``self.count += 1``."""
         before, self.updating = self.updating, True
-        yield
-        self.updating = before
+        try:
+            yield
+        finally:
+            self.updating = before
 
 
 def _older(subject: Hashable, limit: int) -> bool:

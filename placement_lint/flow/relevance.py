@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import libcst as cst
+
 from placement_lint.flow import imports, modules
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.machine import CONTENT_CELLS, Machine
@@ -26,7 +28,7 @@ from placement_lint.flow.values import (
     Value,
 )
 from placement_lint.project.relevance import concerns, is_of_tensors
-from placement_lint.source.wording import lines_of
+from placement_lint.source.querying import called_in
 
 # How deep in lists, dicts and instances something is looked for that decides.
 _DEEPEST = 8
@@ -44,9 +46,17 @@ def hands_back(machine: Machine, decorator: Function) -> bool:
 
     Where it puts that function does not count: what functions of other files change there may be anything.
     """
-    text, handed = lines_of(decorator.node).rstrip(), [parameter.name.value for parameter in decorator.parameters[:1]]
-    returned = any(text.endswith(f"return {name}") and f"{name}(" not in text for name in handed)
-    return returned and is_plain(machine, decorator, Arguments())
+    body = decorator.node.body
+    handed = [parameter.name.value for parameter in decorator.parameters[:1]]
+    last = body.body[-1] if isinstance(body, cst.IndentedBlock) else None
+    returned = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
+    return (
+        isinstance(returned, cst.Return)
+        and isinstance(returned.value, cst.Name)
+        and returned.value.value in handed
+        and returned.value.value not in called_in(body)
+        and is_plain(machine, decorator, Arguments())
+    )
 
 
 def speaks(function: Function) -> bool:

@@ -34,10 +34,12 @@ from placement_lint.flow.imports import is_missing, running_file
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.values import (
+    FALSE,
     NONE,
     Class,
     Const,
     Device,
+    External,
     Function,
     Kind,
     Object,
@@ -45,9 +47,11 @@ from placement_lint.flow.values import (
     Partial,
     Tensor,
     Value,
+    alternatives,
 )
 from placement_lint.flow.vocabulary import GRADIENT_CONTEXTS
 from placement_lint.source.abstraction import by_kind, of_kind
+from placement_lint.source.querying import may_break, names_in, same_code
 
 
 def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
@@ -185,7 +189,7 @@ def _if(machine: Machine, node: cst.If) -> None:
     if machine.dead:
         return
     _note_passing(machine, holds)
-    if _moves_anyway(machine, node):
+    if _moves_anyway(node):
         machine.moving_tests.add(node.test)
     machine.guards.append(node.test)
     machine.sure_of_gpu += saw_gpu
@@ -219,12 +223,26 @@ def _bound_by(target: cst.CSTNode) -> Iterator[str]:
             yield from _bound_by(element.value)
 
 
-def _moves_anyway(machine: Machine, node: cst.If) -> bool:
+def _moves_anyway(node: cst.If) -> bool:
     """``if t.device != d: t = t.to(d)``: what does the same where the test is always true."""
     if not isinstance(node.test, cst.Comparison) or not isinstance(node.test.comparisons[0].operator, cst.NotEqual):
         return False
-    tensor, _, device = machine.text(node.test).partition(".device != ")
-    return bool(device) and machine.text(node.body).strip() == f"{tensor} = {tensor}.to({device})"
+    asked, device = node.test.left, node.test.comparisons[0].comparator
+    line = node.body.body[0] if len(node.body.body) == 1 else None
+    assigned = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else line
+    if not isinstance(asked, cst.Attribute) or asked.attr.value != "device" or not isinstance(assigned, cst.Assign):
+        return False
+    tensor, moved = asked.value, assigned.value
+    return (
+        len(assigned.targets) == 1
+        and same_code(assigned.targets[0].target, tensor)
+        and isinstance(moved, cst.Call)
+        and isinstance(moved.func, cst.Attribute)
+        and moved.func.attr.value == "to"
+        and same_code(moved.func.value, tensor)
+        and len(moved.args) == 1
+        and same_code(moved.args[0].value, device)
+    )
 
 
 def _block(machine: Machine, body: cst.BaseSuite) -> Value:
@@ -258,7 +276,7 @@ def _rounds(machine: Machine) -> Iterator[None]:
 def _for(machine: Machine, node: cst.For) -> None:
     with machine.round_by_round():
         iterable = expressions.evaluate(machine, node.iter)
-        known = iteration.each(machine, iterable) if not _counts_tries(machine, node) else None
+        known = iteration.each(machine, iterable) if not _counts_tries(node) else None
         _use_up(machine, iterable, node)
 
         def rounds() -> None:
@@ -275,18 +293,18 @@ def _for(machine: Machine, node: cst.For) -> None:
         execute_body(machine, node.orelse.body)
 
 
-def _counts_tries(machine: Machine, node: cst.For) -> bool:
+def _counts_tries(node: cst.For) -> bool:
     """``for attempt in range(10)``, to be left at the first that succeeds: how many it takes, nobody knows or asks."""
-    if not isinstance(node.iter, cst.Call) or not machine.text(node.iter).startswith("range("):
+    called = node.iter.func if isinstance(node.iter, cst.Call) else None
+    if not isinstance(called, cst.Name) or called.value != "range" or not may_break(node):
         return False
-    said = set(_NAMES.findall(machine.text(node.body)))
-    return "break" in said and said.isdisjoint(_bound_by(node.target))
+    return set(names_in(node.body)).isdisjoint(_bound_by(node.target))
 
 
 def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:
     """A loop takes all that a generator has, unless it may be left before."""
     generators = isinstance(iterable, Parameters) or (isinstance(iterable, Object) and iterable.kind is Kind.LIST)
-    if generators and "break" not in machine.text(node.body):
+    if generators and not may_break(node):
         gradients.consume(machine, iterable, node.iter)
 
 
@@ -339,11 +357,11 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
         _settled_import(machine, node, missing)
         return
     failed = asked(source="an exception is raised", usual=False)
-    catches = _catches_attribute_errors(machine, node)
+    catches = _catches_attribute_errors(node)
     machine.expecting_attribute_errors += catches
 
     def body() -> Value:
-        machine.tried.append((len(machine.frames), _dealt_with(machine, node)))
+        machine.tried.append((len(machine.frames), _dealt_with(node)))
         execute_body(machine, node.body)
         machine.tried.pop()
         if node.orelse is not None and not machine.dead:
@@ -359,17 +377,16 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
         execute_body(machine, node.finalbody.body)
 
 
-def _dealt_with(machine: Machine, node: cst.Try | cst.TryStar) -> frozenset[str]:
+def _dealt_with(node: cst.Try | cst.TryStar) -> frozenset[str]:
     """The names of the exceptions that the program gets over: a handler that ends by raising does not."""
     return frozenset(
-        name
-        for handler in node.handlers
-        if not _ends_by_raising(handler.body)
-        for name in _NAMES.findall(machine.text(handler.type) if handler.type is not None else "BaseException")
+        name for handler in node.handlers if not _ends_by_raising(handler.body) for name in _caught(handler)
     )
 
 
-_NAMES = re.compile(r"\w+")
+def _caught(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> set[str]:
+    """The names of the classes that a handler catches."""
+    return set(names_in(handler.type)) if handler.type is not None else {"BaseException"}
 
 
 def _ends_by_raising(body: cst.BaseSuite) -> bool:
@@ -377,19 +394,19 @@ def _ends_by_raising(body: cst.BaseSuite) -> bool:
     return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
 
 
-def _catches_attribute_errors(machine: Machine, node: cst.Try | cst.TryStar) -> bool:
+def _catches_attribute_errors(node: cst.Try | cst.TryStar) -> bool:
     """By name; or all errors of one statement, which is tried for them."""
-    catching = [machine.text(handler.type) if handler.type is not None else "Exception" for handler in node.handlers]
     alone = len(node.body.body) == 1 and isinstance(node.body.body[0], cst.SimpleStatementLine)
-    return any("AttributeError" in text or (alone and "Exception" in text) for text in catching)
+    names = {"AttributeError", "Exception", "BaseException"} if alone else {"AttributeError"}
+    return any(not names.isdisjoint(_caught(handler)) for handler in node.handlers)
 
 
 def _missing_import(machine: Machine, node: cst.Try | cst.TryStar) -> bool | None:
     """For imports that a handler has an alternative to: whether one fails; None where that cannot be told."""
     lines = [part for line in node.body.body if _is_line(line) for part in line.body]
     asked = [one for part in lines if isinstance(part, (cst.Import, cst.ImportFrom)) for one in wanted(part)]
-    catching = [machine.text(handler.type) for handler in node.handlers if asked and handler.type is not None]
-    if not any(name in text for text in catching for name in ("ImportError", "ModuleNotFoundError")):
+    catching = [_caught(handler) for handler in node.handlers if asked]
+    if not any(names & {"ImportError", "ModuleNotFoundError"} for names in catching):
         return None
     answers = [is_missing(machine, one) for one in asked]
     if True in answers:
@@ -438,24 +455,34 @@ def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite
     value = expressions.evaluate(machine, first.item)
     if first.asname is not None and isinstance(first.asname.name, cst.BaseExpression):
         expressions.assign(machine, first.asname.name, value, first)
-    with _manager(first.item, value)(machine, value):
+    with _manager(machine, first.item, value)(machine, value):
         _with_items(machine, others, body)
 
 
-def _manager(node: cst.BaseExpression, value: Value) -> Callable[[Machine, Value], AbstractContextManager[None]]:
+def _manager(
+    machine: Machine, node: cst.BaseExpression, value: Value
+) -> Callable[[Machine, Value], AbstractContextManager[None]]:
     """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means.
 
     Any other context may have to do with autocast.
     """
-    name = Machine.text(node.func) if isinstance(node, cst.Call) else ""
-    if name.endswith(GRADIENT_CONTEXTS):
-        gradless = "enable" not in name or Machine.text(node).endswith("set_grad_enabled(False)")
+    called = expressions.evaluate(machine, node.func) if isinstance(node, cst.Call) else NONE
+    name = next((option.name for _, option in alternatives(called) if isinstance(option, External)), "")
+    if name.rpartition(".")[2] in GRADIENT_CONTEXTS:
+        gradless = _turns_gradients_off(machine, name, node)
         return lambda machine, _: machine.without_gradients(gradless)
-    if name.endswith("cuda.device"):
+    if name == "torch.cuda.device":
         return devices.current_device
-    if name in ("torch.device", "device") or isinstance(value, Device):
+    if name == "torch.device" or isinstance(value, Device):
         return devices.default_device
     return casting.entered
+
+
+def _turns_gradients_off(machine: Machine, name: str, node: cst.BaseExpression) -> bool:
+    if name.endswith("set_grad_enabled"):
+        given = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+        return given is not None and expressions.evaluate(machine, given) == FALSE
+    return not name.endswith("enable_grad")
 
 
 def _match(machine: Machine, node: cst.Match) -> None:

@@ -14,7 +14,7 @@ _BLANK = ("whitespace", "leading_lines", "lines_after", "header", "footer", "tra
 
 def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The nodes of a node's fields, without whitespace and comments."""
-    for name in _fields(type(node)):
+    for name in fields_of(type(node)):
         content = getattr(node, name)
         if isinstance(content, cst.CSTNode):
             yield content
@@ -23,5 +23,6 @@ def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 @cache
-def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+def fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The names of the fields that mean something, of a kind of node."""
     return tuple(field.name for field in fields(kind) if not field.name.startswith(_BLANK))

@@ -229,3 +229,17 @@ def test_the_question_of_a_match_is_worded() -> None:
     """
     (message,) = messages(program)
     assert 'when `mode == "gpu"` is true' in message
+
+
+def test_a_key_with_an_equals_sign_stands_in_the_advice() -> None:
+    told = messages("parts = {'k=v': nn.Linear(2, 2)}\nparts['k=v'].requires_grad = False")
+    assert told == [
+        "`parts['k=v'].requires_grad = False` only gives the module an attribute: what its parameters do is "
+        "unchanged, silently; call `parts['k=v'].requires_grad_(False)`"
+    ]
+
+
+@pytest.mark.parametrize("context", ["torch.device('cuda')", "tc.device('cuda')", "place('cuda')"])
+def test_a_context_is_known_by_what_it_is_not_by_its_spelling(context: str) -> None:
+    imports = "import torch as tc\nfrom torch import device as place\n"
+    assert findings(f"{imports}with {context}:\n    a = torch.ones(3)\nprint(a + torch.ones(3))") == MISMATCH
