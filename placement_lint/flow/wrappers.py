@@ -472,11 +472,16 @@ def has_attribute(wrapper: Object, name: str) -> bool:
 
 
 def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str) -> None:
-    """``module.load_state_dict(state)``: keys saved with a wrapper's prefix fit a wrapper only."""
+    """``module.load_state_dict(state)``: keys saved with a wrapper's prefix fit a wrapper only.
+
+    An unknown value may be a wrapper or a bare module.
+    """
     state = arguments.get(0, "state_dict")
     checkpoints.restored(machine, state)
+    if isinstance(module, Symbol):
+        return
     strict = arguments.get(1, "strict") != Const(False)
-    into_wrapper = isinstance(module, Object) and module.kind is Kind.WRAPPER
+    into_wrapper = module.kind is Kind.WRAPPER
     scene = machine.scene
     for guard, option in alternatives(state) if state is not None else ():
         here = replace(scene, when=scene.when & guard)
