@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow import choices, coverage, loaders, modules, optimizers
+from placement_lint.flow import backward, choices, loaders, modules
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import has_base
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
@@ -17,6 +17,7 @@ from placement_lint.flow.devices import make_current
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     CPU,
+    NONE,
     TRUE,
     Device,
     External,
@@ -88,12 +89,16 @@ def call_accelerator(machine: Machine, target: Object, name: str, arguments: Arg
         return prepared[0] if len(prepared) == 1 else Sequence(prepared, not arguments.spread)
     if name in _PREPARING and first is not None:
         return machine.lift(prepare, first)
-    if name == "backward" and isinstance(first, Tensor):
-        coverage.backward(machine, first)
-        optimizers.backward(machine, first)
+    if name == "backward" and first is not None:
+        machine.lift(lambda loss: _went_backward(machine, loss, node), first)
     if name in _HANDED_BACK and first is not None:
         return first
     return machine.fresh(node)
+
+
+def _went_backward(machine: Machine, loss: Value, node: cst.Call) -> Value:
+    backward.ran(machine, loss, node)
+    return NONE
 
 
 def _prepared(machine: Machine, target: Object, value: Value, node: cst.Call) -> Value:

@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 import libcst as cst
 
 from placement_lint.flow import (
+    backward,
     batches,
     builtins,
     casting,
@@ -650,18 +651,25 @@ def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 
 def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` want one number, or gradients for more."""
-    given = arguments.get(0) or NONE
-    cuts.backward(machine, NONE, node)
-    seeded = arguments.has(1 if name.endswith("backward") else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
+    fills = name.endswith("backward")
+    given = arguments.get(0, "tensors" if fills else "outputs") or NONE
+    losses = content(machine, given)
+    if not fills:
+        cuts.backward(machine, NONE, node)
+    seeded = arguments.has(1 if fills else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
 
     def use(loss: Value) -> Value:
         if isinstance(loss, Tensor) and loss.per_replica and not seeded:
             source = node.args[0].value
             how = f"`{name}({machine.text(source)})`"
             machine.emit(ReplicaLossUsed(node, machine.scene, source, how, "backward", loss))
+        if fills:
+            backward.ran(machine, loss, node)
         return machine.fresh(node)
 
-    return machine.lift(use, given)
+    for loss in losses.items if losses is not None else (given,):
+        machine.lift(use, loss)
+    return machine.fresh(node)
 
 
 def _import_module(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -83,7 +83,8 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
 
 def call_method(machine: Machine, receiver: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """A method of a list, dict, string or unknown value."""
-    if name.endswith("backward"):
+    prepares = isinstance(receiver, Object) and receiver.cls == frameworks.ACCELERATOR
+    if name.endswith("backward") and not prepares:
         cuts.backward(machine, receiver, node)
     if isinstance(receiver, Object):
         if receiver.kind is Kind.LIST:

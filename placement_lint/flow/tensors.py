@@ -9,6 +9,7 @@ import libcst as cst
 
 from placement_lint.flow import (
     aliases,
+    backward,
     choices,
     coverage,
     creation,
@@ -17,7 +18,6 @@ from placement_lint.flow import (
     gradients,
     hooks,
     modules,
-    optimizers,
     replicas,
     shapes,
     storage,
@@ -641,10 +641,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
             ReplicaLossUsed(node, machine.scene, receiver, f"`{machine.text(receiver)}.{name}()`", name, tensor)
         )
     if name == "backward":
-        coverage.backward(machine, tensor)
-        optimizers.backward(machine, tensor)
-        ddp.backward(machine, tensor, node)
-        cuts.backward(machine, tensor, node)
+        backward.ran(machine, tensor, node)
     if name == "detach":
         detached = ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
         return cuts.cut(machine, detached, tensor, ".detach()", node)
