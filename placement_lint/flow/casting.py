@@ -36,8 +36,10 @@ def entered(machine: Machine, context: Value) -> Iterator[None]:
     """``with context:``, which autocast gave, or of which nothing is known."""
     known = not machine.replica and any(isinstance(option, Casting) for _, option in alternatives(context))
     outside, machine.casting = machine.casting, context if known else NONE
-    yield
-    machine.casting = outside
+    try:
+        yield
+    finally:
+        machine.casting = outside
 
 
 def computed(machine: Machine, node: cst.Call) -> None:

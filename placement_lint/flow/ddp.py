@@ -91,8 +91,10 @@ def wrapper_of(machine: Machine, module: Object | Symbol) -> Value | None:
 def through(machine: Machine) -> Iterator[None]:
     """While a wrapper calls its module."""
     machine.through += 1
-    yield
-    machine.through -= 1
+    try:
+        yield
+    finally:
+        machine.through -= 1
 
 
 def came_through(machine: Machine, wrapper: Object, result: Value) -> Value:

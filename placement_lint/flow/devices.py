@@ -169,8 +169,10 @@ def current_device(machine: Machine, value: Value) -> Iterator[None]:
     """``with torch.cuda.device(k):``"""
     before = machine.store.read(machine.module_frame, _CURRENT)
     set_current(machine, value)
-    yield
-    machine.store.write(machine.module_frame, _CURRENT, before)
+    try:
+        yield
+    finally:
+        machine.store.write(machine.module_frame, _CURRENT, before)
 
 
 @contextmanager
@@ -179,6 +181,8 @@ def default_device(machine: Machine, value: Value) -> Iterator[None]:
     before = machine.store.read(machine.module_frame, _DEFAULT)
     set_default(machine, value)
     machine.in_default_context += 1
-    yield
-    machine.in_default_context -= 1
-    machine.store.write(machine.module_frame, _DEFAULT, before)
+    try:
+        yield
+    finally:
+        machine.in_default_context -= 1
+        machine.store.write(machine.module_frame, _DEFAULT, before)

@@ -215,8 +215,10 @@ def in_worker(machine: Machine, loader: Object) -> Iterator[None]:
     before = machine.worker
     if machine.read(loader.id, WORKERS) == TRUE:
         machine.worker = Note(loader.node, "the DataLoader forks its workers here")
-    yield
-    machine.worker = before
+    try:
+        yield
+    finally:
+        machine.worker = before
 
 
 def _try_out(machine: Machine, loader: Object, arguments: Arguments, node: cst.Call) -> None:

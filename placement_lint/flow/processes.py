@@ -54,10 +54,12 @@ def spawned(machine: Machine, arguments: Arguments, node: cst.Call) -> Iterator[
     if several:
         machine.spawned.append(Note(node, "started in several processes here"))
     machine.store.begin()
-    yield
-    machine.store.roll_back()
-    if several:
-        machine.spawned.pop()
+    try:
+        yield
+    finally:
+        machine.store.roll_back()
+        if several:
+            machine.spawned.pop()
 
 
 def parallel_built(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
