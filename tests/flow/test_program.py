@@ -232,11 +232,9 @@ def test_the_question_of_a_match_is_worded() -> None:
 
 
 def test_a_key_with_an_equals_sign_stands_in_the_advice() -> None:
-    told = messages("parts = {'k=v': nn.Linear(2, 2)}\nparts['k=v'].requires_grad = False")
-    assert told == [
-        "`parts['k=v'].requires_grad = False` only gives the module an attribute: what its parameters do is "
-        "unchanged, silently; call `parts['k=v'].requires_grad_(False)`"
-    ]
+    [told] = messages("parts = {'k=v': nn.Linear(2, 2)}\nparts['k=v'].requires_grad = False")
+    assert told.startswith("`parts['k=v'].requires_grad = False` only gives the module an attribute")
+    assert told.endswith("call `parts['k=v'].requires_grad_(False)`")
 
 
 @pytest.mark.parametrize("context", ["torch.device('cuda')", "tc.device('cuda')", "place('cuda')"])
