@@ -126,11 +126,23 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class When:
+    """When a finding holds: the kinds of machine, as bits of ``flow/condition.py``, and its message's words for that.
+
+    The words leave out what goes without saying: the machines where the statement runs on no others.
+    """
+
+    machines: int
+    words: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One report about one place. ``path`` is relative to the working directory, POSIX separators.
 
     In a notebook ``cell`` is the number of the cell, from 1, and lines are counted within the cell. ``facts`` are
-    what a probe builds its experiment from: names with numbers, strings, booleans, None or tuples of these.
+    what a probe builds its experiment from: names with numbers, strings, booleans, None or tuples of these. ``when`` is
+    None where no condition was weighed.
     """
 
     code: str
@@ -145,6 +157,7 @@ class Finding:
     cell: int | None = None
     anchor: Anchor = Anchor()
     facts: tuple[tuple[str, object], ...] = ()
+    when: When | None = None
 
     @property
     def identity(self) -> tuple[str, str, str, str]:

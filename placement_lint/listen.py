@@ -7,13 +7,16 @@ at most one decision of the program. Anything more entangled is as likely a gap 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 import libcst as cst
 
+from placement_lint.finding import Severity, When
 from placement_lint.flow import condition
-from placement_lint.flow.condition import ANY_MACHINE, MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
+from placement_lint.flow.condition import MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import Event
 from placement_lint.flow.outcomes import Outcomes
@@ -80,25 +83,55 @@ def _hearing(
 
 
 def _heard(rule: Rule, account: Account) -> list[Problem]:
-    """One problem a node, and a call that led there from elsewhere: the one that holds most widely."""
-    best: dict[tuple[cst.CSTNode, cst.CSTNode | None], tuple[tuple[int, int, int], Problem]] = {}
-    for order, charge in enumerate(_charges(rule, account)):
-        phrase = _condition(charge.wrong, charge.reach)
-        if phrase is None:
-            continue
-        problem = charge.problem
-        severity = problem.severity or rule.severity
-        weight = (-severity.rank, len(phrase), order)
-        said = replace(problem, message=_sentence(problem, phrase))
-        key = (problem.node, charge.site)
-        if key not in best or weight < best[key][0]:
-            best[key] = (weight, said)
-    return [problem for _, problem in best.values()]
+    """One problem a node, and a call that led there from elsewhere."""
+    charges: dict[tuple[cst.CSTNode, cst.CSTNode | None], list[_Charge]] = {}
+    for charge in _charges(rule, account):
+        charges.setdefault((charge.problem.node, charge.site), []).append(charge)
+    return [problem for alike in charges.values() if (problem := _weighed(rule, alike, account)) is not None]
 
 
-def _sentence(problem: Problem, phrase: str) -> str:
-    parts = [f"{problem.message}, {phrase}" if phrase else problem.message, problem.advice]
+def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Problem | None:
+    """The gravest of what shows at one place, under the widest condition; None where that cannot be said simply.
+
+    The forward of a model runs at several visits: with one GPU by itself, with more in replicas. The machines on
+    which a problem shows are those of all visits together.
+    """
+    said = [(charge, ways) for charge in charges if (ways := _sayable(charge))]
+    gravest = max((_severity(rule, charge) for charge, _ in said), default=None)
+    said = [(charge, ways) for charge, ways in said if _severity(rule, charge) is gravest]
+    shown: dict[str, int] = {}
+    for _, ways in said:
+        for decision, machines in ways.items():
+            shown[decision] = shown.get(decision, 0) | machines
+    if not shown:
+        return None
+    decision = min(shown, key=lambda decision: (bool(decision), -shown[decision].bit_count(), len(decision), decision))
+    reached = reduce(or_, (charge.reach.machines for charge in charges)) | _called_without(charges, account)
+    when = When(shown[decision], _words(shown[decision], reached, decision))
+    widest, _ = max(said, key=lambda one: one[1].get(decision, 0).bit_count())
+    return replace(widest.problem, message=_sentence(widest.problem, when), when=when)
+
+
+def _called_without(charges: Sequence[_Charge], account: Account) -> int:
+    """The machines on which the function where a problem shows is called, but never with what makes it one."""
+    scenes = [scene for charge in charges if (scene := charge.problem.scene) is not None]
+    functions = {scene.function for scene in scenes}
+    called = reduce(or_, (machines for function, machines in account.called_on if function in functions), 0)
+    return called & ~reduce(or_, (scene.called_on for scene in scenes), 0)
+
+
+def _severity(rule: Rule, charge: _Charge) -> Severity:
+    return charge.problem.severity or rule.severity
+
+
+def _sentence(problem: Problem, when: When) -> str:
+    parts = [f"{problem.message}, {when.words}" if when.words else problem.message, problem.advice]
     return "; ".join(part for part in parts if part)
+
+
+def _words(machines: int, reached: int, decision: str) -> str:
+    """A condition in words: the machines where the statement runs on others as well, and the decision."""
+    return " and ".join(part for part in (MACHINES[machines] if machines != reached else "", decision) if part)
 
 
 def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
@@ -129,33 +162,32 @@ def _about(event: Event) -> tuple[str, str, str] | None:
     return (cls.file, cls.name, holder.name) if holder is not None and isinstance(cls, Class) else None
 
 
-def _condition(wrong: Condition, reach: Condition) -> str | None:
-    """When a problem holds, in words; empty where it always does, None where it cannot be said simply."""
-    if reach.implies(wrong) and not wrong.widened:
-        return ""
+def _sayable(charge: _Charge) -> dict[str, int]:
+    """On which machines a problem shows, by the decision of the program, in words, that it takes; empty for none."""
+    wrong, reach = charge.wrong, charge.reach
     if wrong.widened:
-        return None
-    phrases = [phrase for cube in wrong.cubes if (phrase := _phrase(cube, reach)) is not None]
-    return min(phrases, key=lambda phrase: (len(phrase), phrase), default=None)
-
-
-def _phrase(cube: Cube, reach: Condition) -> str | None:
+        return {}
+    if reach.implies(wrong):
+        return {"": reach.machines}
     given = frozenset.intersection(*(known.answers for known in reach.cubes)) if reach.cubes else frozenset()
-    machines = 0
-    for known in reach.cubes:
-        machines |= known.machines
+    ways: dict[str, int] = {}
+    for cube in wrong.cubes:
+        decision = _decision(cube, given)
+        if decision is not None:
+            ways[decision] = ways.get(decision, 0) | (cube.machines & reach.machines)
+    return ways
+
+
+def _decision(cube: Cube, given: Collection[Answer]) -> str | None:
+    """The one answer under which a case holds that is not ``given``; None where it takes several, or has no words."""
     decisions = [answer for answer in cube.answers if answer not in given and not _goes_without_saying(answer)]
     decisions = _without_rivals(decisions)
-    if len(decisions) > 1 or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
+    if not decisions:
+        return ""
+    [answer, *more] = decisions
+    if more or not answer.question.text or _chooses_cpu_despite(answer, cube):
         return None
-    parts = []
-    if cube.machines != machines and cube.machines != ANY_MACHINE and cube.machines & machines != machines:
-        parts.append(MACHINES.get(cube.machines & machines, "on some machines"))
-    for answer in decisions:
-        if not answer.question.text:
-            return None
-        parts.append(f"when `{answer.question.text}` is {'true' if answer.given else 'false'}")
-    return " and ".join(parts)
+    return f"when `{answer.question.text}` is {'true' if answer.given else 'false'}"
 
 
 def _goes_without_saying(answer: Answer) -> bool:

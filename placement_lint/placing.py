@@ -126,6 +126,7 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
         trace=tuple(_steps(problem, spots)),
         fix=_fix(problem, spot, spots),
         facts=tuple((name, _plain(fact)) for name, fact in problem.facts.items()),
+        when=problem.when,
     )
     if spot.function is not None:
         return _in_plain_function(finding, spot.function, problem, spots)

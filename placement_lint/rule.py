@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from placement_lint.finding import Applicability, Severity
+from placement_lint.finding import Applicability, Severity, When
 from placement_lint.probe.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class Problem:
     stop: where a problem holds under a condition only, that is said between the two.
     ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual. ``facts`` are what
     the rule's experiment is built from, as plain data; what is left out is as in the rule's own demonstration.
-    ``replay`` is for running the program itself, None where that shows nothing; ``scene``, which the listener fills
-    in, says how to get there.
+    ``replay`` is for running the program itself, None where that shows nothing. The listener fills in ``scene``, which
+    says how to get there, and ``when``, under which condition it is reported.
 
     The analysis adds ``sites``, nodes at which to report it instead where ``node`` is in a plain function of another
     file, the best first; and ``about``, the attribute that it is about, by the file and the name of its class, where
@@ -130,6 +130,7 @@ class Problem:
     facts: Mapping[str, object] = field(default_factory=dict)
     replay: Replay | None = None
     scene: Scene | None = field(default=None, compare=False)
+    when: When | None = None
     sites: tuple[cst.CSTNode, ...] = ()
     about: tuple[str, str, str] | None = None
 

@@ -1,4 +1,8 @@
-"""The scripts of ``fixtures/`` get the findings that their ``# want:`` comments ask for, and no others."""
+"""The scripts of ``fixtures/`` get the findings that their ``# want:`` comments ask for, and no others.
+
+``# want: rule [condition]`` asks for a finding under a condition, in the words of its message. Without the brackets it
+asks for one that shows wherever its line runs.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +21,29 @@ from placement_lint.finding import Finding
 from placement_lint.source.scan import Scan
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-WANT = re.compile(r"# want: (?P<rules>[\w-]+(?:\s*,\s*[\w-]+)*)")
+WANT = re.compile(r"# want: (?P<findings>.*)")
+# A condition may quote the program, with brackets of its own, in backquotes.
+ONE = re.compile(r"(?P<rule>[\w-]+)(?: \[(?P<condition>(?:`[^`]*`|[^]`])+)\])?(?:, |$)")
 
-Due = Counter[tuple[int, str]]
+Due = Counter[tuple[int, str, str]]
 
 
 def wanted(text: str) -> Due:
-    return Counter(
-        (comment.line, rule.strip())
-        for comment in Scan(text).comments()
-        for match in WANT.finditer(comment.text)
-        for rule in match["rules"].split(",")
-    )
+    """How many findings are due, by their line, rule and condition."""
+    due: Due = Counter()
+    for comment in Scan(text).comments():
+        if (match := WANT.search(comment.text)) is not None:
+            named = list(ONE.finditer(match["findings"]))
+            assert "".join(one[0] for one in named) == match["findings"], f"line {comment.line}: {comment.text}"
+            due.update((comment.line, one["rule"], one["condition"] or "") for one in named)
+    return due
 
 
 def listed(due: Due, path: Path, said: dict[tuple[int, str], str]) -> str:
-    return "\n".join(f"  {path}:{line}: {rule}  {said.get((line, rule), '')}" for line, rule in sorted(due.elements()))
+    return "\n".join(
+        f"  {path}:{line}: {rule}{f' [{condition}]' if condition else ''}  {said.get((line, rule), '')}"
+        for line, rule, condition in sorted(due.elements())
+    )
 
 
 PROJECTS = FIXTURES / "projects"
@@ -44,9 +55,13 @@ def checker() -> Checker:
     return Checker(Job(Settings(root=FIXTURES)))
 
 
+def condition(finding: Finding) -> str:
+    return finding.when.words if finding.when is not None else ""
+
+
 def compare(path: Path, findings: Collection[Finding]) -> None:
     """Findings of one file with what its comments ask for."""
-    found = Counter((finding.range.line, finding.name) for finding in findings)
+    found = Counter((finding.range.line, finding.name, condition(finding)) for finding in findings)
     said = {(finding.range.line, finding.name): finding.message for finding in findings}
     due = wanted(path.read_text(encoding="utf-8"))
     missing, extra = due - found, found - due

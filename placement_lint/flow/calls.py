@@ -181,6 +181,9 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     machine.frames.append(frame)
     machine.running.append(function.node)
     machine.calls.append(node)
+    entered, machine.entered = machine.entered, machine.path.machines
+    if not machine.standalone:
+        machine.called_on.add((function.node, machine.entered))
     foreign = machine.root(frame.id) != machine.module_frame
     machine.foreign_calls += foreign
     machine.without_grad += gradless
@@ -190,6 +193,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
         yield
     finally:
         machine.casting = outside
+        machine.entered = entered
         machine.without_grad -= gradless
         machine.foreign_calls -= foreign
         machine.calls.pop()

@@ -31,6 +31,7 @@ MACHINES = {
     MANY_GPUS: "when two or more GPUs are visible",
     NO_GPU | ONE_GPU: "with fewer than two GPUs",
     ONE_GPU | MANY_GPUS: "on a machine with a GPU",
+    NO_GPU | MANY_GPUS: "unless there is exactly one GPU",
 }
 
 # So many answers are kept whoever asked, and so many times what a text asks.

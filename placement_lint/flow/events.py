@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.condition import Condition
+from placement_lint.flow.condition import ANY_MACHINE, Condition
 from placement_lint.flow.copying import record, replace
 from placement_lint.flow.values import Holder, Place, StateDict, Tensor
 from placement_lint.rule import Note
@@ -38,6 +38,9 @@ class Scene:
     replica_ids: tuple[object, ...] = ()
     # the calls that are running, outermost first
     calls: tuple[cst.CSTNode, ...] = ()
+    # the function that the innermost of them runs, and the kinds of machine on which it was called
+    function: cst.CSTNode | None = None
+    called_on: int = ANY_MACHINE
 
 
 @dataclass(frozen=True)

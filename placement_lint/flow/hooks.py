@@ -96,7 +96,7 @@ def _run(machine: Machine, hook: _Hook) -> dict[Cell, Value]:
     output = Tensor(REPLICA, None, scattered=True, chunk=chunk)
     machine.store.begin()
     # What else the function does is for when it is looked at by itself.
-    with machine.noting({"events": [], "called": set()}):
+    with machine.noting({"events": [], "called": set(), "called_on": set()}):
         calls.call(machine, hook.function, Arguments((hook.module, machine.fresh("input"), output)), hook.call)
     machine.dead = False
     changes = machine.store.changes(machine.store.depth - 1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from placement_lint.flow.condition import ALWAYS, Condition, Question, answered, any_of, asked
+from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, Condition, Question, answered, any_of, asked
 from placement_lint.flow.events import Event, Scene
 from placement_lint.flow.registries import Registries
 from placement_lint.flow.store import Delta, Store, Watch
@@ -204,6 +204,8 @@ class Machine(Registries):
         # for each running function: the node that called it
         self.calls: list[cst.CSTNode] = []
         self.running: list[cst.CSTNode] = []
+        # the kinds of machine on which the innermost was called
+        self.entered = ANY_MACHINE
         # how many of them are of other files
         self.foreign_calls = 0
         # the block of the simple statement that is running, and its place there
@@ -780,6 +782,8 @@ class Machine(Registries):
             self.standalone,
             self.replica_ids,
             tuple(self.calls),
+            self.frame.function.node if self.frame.function is not None else None,
+            self.entered,
         )
 
     def circumstances(self) -> Hashable:
@@ -789,6 +793,7 @@ class Machine(Registries):
             self.reach,
             self.tested,
             self.alternatives,
+            self.entered,
             tuple(self.calls),
             tuple(self.guards),
             tuple(self.tried),

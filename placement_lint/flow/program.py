@@ -63,13 +63,15 @@ class Account:
 
     ``sites`` are, for calls in plain functions of other files, the calls that led there; ``uses`` the same for those
     functions, by file, class and name; ``module_classes`` the definitions of classes that are modules, of whichever
-    file; ``tended`` the attributes of such classes that code outside the class looks after.
+    file; ``called_on`` the functions that are called, with the kinds of machine for that; ``tended`` the attributes of
+    classes of modules that code outside the class looks after.
     """
 
     events: Many[Event] = ()
     sites: Mapping[cst.CSTNode, Collection[cst.CSTNode]] = field(default_factory=dict)
     uses: Mapping[tuple[str, str, str], Collection[cst.CSTNode]] = field(default_factory=dict)
     module_classes: Collection[cst.CSTNode] = ()
+    called_on: Collection[tuple[cst.CSTNode, int]] = ()
     tended: Collection[tuple[str, str, str]] = ()
 
 
@@ -127,7 +129,7 @@ def analyse(
     ]
     if log is not None:
         log.ended(machine, events)
-    return Account(events, machine.sites, machine.uses, machine.module_classes, machine.tended)
+    return Account(events, machine.sites, machine.uses, machine.module_classes, machine.called_on, machine.tended)
 
 
 def _settled(machine: Machine, event: Event) -> Event:

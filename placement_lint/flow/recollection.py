@@ -40,6 +40,7 @@ _WORTH = 12
 # What is noted by node, or by a number of its own, and asked for where it was noted or not before the end.
 _NOTED = (
     "called",
+    "called_on",
     "devices_read",
     "functions",
     "given_gradients",

@@ -49,6 +49,8 @@ class Registries:
         # the definitions of all classes that are modules, those of other files included
         self.module_classes: set[cst.CSTNode] = set()
         self.called: set[cst.CSTNode] = set()
+        # functions that the program calls, each with the kinds of machine on which it does
+        self.called_on: set[tuple[cst.CSTNode, int]] = set()
         # there are calls that were not looked into although they may matter
         self.overlooks = False
         # calls in plain functions of other files: the calls that led there

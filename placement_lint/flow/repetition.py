@@ -86,6 +86,7 @@ def _left_behind(machine: Machine) -> object:
 # What is noted of nodes, or grows with all that comes up, tells nothing.
 _TELLING = {
     "called",
+    "called_on",
     "devices_read",
     "handed_on",
     "inputs",

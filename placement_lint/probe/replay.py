@@ -161,10 +161,11 @@ class Case:
         if self.replay.crew != ALONE:
             return [max(needed, self.replay.crew.ranks // self.replay.crew.nodes)]
         counts = {MANY_GPUS: max(2, needed), ONE_GPU: 1, NO_GPU: 0}
+        machines = self.problem.when.machines if self.problem.when is not None else ANY_MACHINE
         return [
             count
             for machine, count in counts.items()
-            if self.circumstances.machines & machine and (count >= needed or machine == self.circumstances.machines)
+            if machines & machine and (count >= needed or machine == machines)
         ]
 
     # --- slices ------------------------------------------------------------------------------------------------

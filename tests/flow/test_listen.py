@@ -7,8 +7,10 @@ from pathlib import Path
 
 import libcst as cst
 import placement_lint.rules
+import pytest
 
-from placement_lint.finding import Severity
+from placement_lint.finding import Severity, When
+from placement_lint.flow.condition import MANY_GPUS, ONE_GPU
 from placement_lint.flow.events import DevicesMixed
 from placement_lint.listen import problems_in
 from placement_lint.rule import Page, Problem, Rule
@@ -40,3 +42,42 @@ def test_rules_read_events_and_walk_no_tree() -> None:
     folder = Path(next(iter(placement_lint.rules.__path__)))
     for source in folder.rglob("*.py"):
         assert "libcst" not in source.read_text(encoding="utf-8"), f"{source} handles syntax"
+
+
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+        self.mean = torch.zeros(4)
+
+    def forward(self, x):
+        return self.fc(x - self.mean)
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+PARALLEL = "model = nn.DataParallel(Net()).to(device)\nmodel(torch.randn(8, 4))\n"
+IN_BRANCHES = """
+x = torch.randn(8, 4)
+if torch.cuda.device_count() > 1:
+    nn.DataParallel(Net().cuda())(x.cuda())
+else:
+    Net()(x)
+"""
+ASKED = "if torch.cuda.is_available():\n    Net().cuda()(torch.randn(8, 4).cuda())\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "machines", "words"),
+    [
+        pytest.param(PARALLEL, ONE_GPU | MANY_GPUS, "on a machine with a GPU", id="by itself and in replicas"),
+        pytest.param(IN_BRANCHES, MANY_GPUS, "when two or more GPUs are visible", id="called elsewhere without"),
+        pytest.param(ASKED, ONE_GPU | MANY_GPUS, "", id="never called without"),
+    ],
+)
+def test_the_machines_of_all_visits_count(program: str, machines: int, words: str) -> None:
+    hearing = problems_in(cst.parse_module(MODEL + program), (SOUND,))
+    assert [problem.when for _, problem in hearing.problems] == [When(machines, words)]
