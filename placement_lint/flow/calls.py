@@ -634,7 +634,7 @@ def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, 
 
 
 def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
-    weight = machine.read(module.id, "weight")
+    weight = modules.own_tensor(machine, module, "weight")
     operands = inputs[:3]
     # What a class of the program hands to the loss that it derives from is not looked at.
     reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, "#reduction")

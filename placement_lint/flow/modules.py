@@ -312,6 +312,14 @@ def _each(held: Sequence | Mapping, change: Callable[[Value], Value]) -> Sequenc
     return replace(held, items=tuple((key, change(item)) for key, item in held.items))
 
 
+def own_tensor(machine: Machine, module: Object, name: str) -> Value | None:
+    """A Parameter or buffer of a library's module; in a replica, where the replica has it."""
+    value = machine.read(module.id, name)
+    if value is not None and machine.replica and module.id in machine.replicated:
+        return machine.lift(_in_replica, value)
+    return value
+
+
 def _in_replica(value: Value) -> Value:
     if isinstance(value, Tensor) and value.role in _REGISTERED:
         return replace(value, place=REPLICA, assumed=False)
