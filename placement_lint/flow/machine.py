@@ -220,6 +220,8 @@ class Machine(Registries):
         self.again = False
         self.standalone = False
         self.replica: tuple[Note, ...] = ()
+        # the same where DataParallel has a single GPU, and runs the module itself
+        self.on_only_gpu: tuple[Note, ...] = ()
         self.replica_ids: tuple[object, ...] = ()
         # the frames that were running when the replica began
         self.replica_depth = 0
@@ -799,6 +801,7 @@ class Machine(Registries):
             tuple(self.tried),
             self.standalone,
             self.replica,
+            self.on_only_gpu,
             self.replica_ids,
             self.replica_dim,
             self.casting,

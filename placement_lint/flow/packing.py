@@ -14,7 +14,7 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import PackingMisused
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import NONE, REPLICA, Tensor, Value
+from placement_lint.flow.values import NONE, REPLICA, Device, Place, Tensor, Value
 from placement_lint.rule import Note
 
 
@@ -28,16 +28,21 @@ def packed(machine: Machine, sequence: Value) -> Value:
 
 
 def check_lengths(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
-    """In a replica ``lengths`` are on a GPU, if they are a tensor that DataParallel put there or come of one."""
+    """Inside DataParallel ``lengths`` are on a GPU, if they are a tensor that it put there or come of one."""
     source = choices.argument(node, 1, "lengths")
+    inside = machine.replica or machine.on_only_gpu
 
     def check(lengths: Value) -> Value:
-        if source is not None and isinstance(lengths, Tensor) and lengths.place == REPLICA and not lengths.assumed:
-            machine.emit(PackingMisused(source, machine.scene, "lengths", machine.text(source), machine.replica))
+        if source is not None and isinstance(lengths, Tensor) and _on_gpu(lengths.place) and not lengths.assumed:
+            machine.emit(PackingMisused(source, machine.scene, "lengths", machine.text(source), inside))
         return NONE
 
-    if machine.replica and not machine.expects("RuntimeError"):
+    if inside and not machine.expects("RuntimeError"):
         machine.lift(check, arguments.get(1, "lengths") or NONE)
+
+
+def _on_gpu(place: Place) -> bool:
+    return isinstance(place, Device) and place.kind in ("cuda", REPLICA.kind)
 
 
 def check_argument(machine: Machine, value: Value, source: cst.BaseExpression, node: cst.Call) -> None:

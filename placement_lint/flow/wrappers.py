@@ -249,7 +249,19 @@ def _on_one_device(
     """With one device there are no replicas, but the same look at where the module is."""
     _check_first_device(machine, wrapper, inner, ids, device, node)
     batches.check_dimensions(machine, arguments, node)
-    return forward(inner, _scattered(machine, arguments, device))
+    outside = machine.on_only_gpu
+    machine.on_only_gpu = _notes(machine, wrapper, inner, node, "DataParallel puts the inputs on its only GPU")
+    try:
+        return forward(inner, _scattered(machine, arguments, device))
+    finally:
+        machine.on_only_gpu = outside
+
+
+def _notes(machine: Machine, wrapper: Object, inner: Object | Symbol, node: cst.Call, how: str) -> tuple[Note, Note]:
+    """On the wrapper and on its call."""
+    label = machine.label(inner)
+    built = Note(wrapper.node, f"{f'`{label}`' if label else 'the module'} is wrapped in DataParallel here")
+    return built, Note(node, f"called here: {how}")
 
 
 def _call_distributed(
@@ -280,10 +292,8 @@ def _in_replicas(
     output = _output_device(machine, wrapper, first)
     if machine.replica:
         return machine.fresh()
-    label = machine.label(inner)
-    built = Note(wrapper.node, f"{f'`{label}`' if label else 'the module'} is wrapped in DataParallel here")
-    called = Note(node, "called here: each replica runs the forward on its own GPU")
-    machine.replica, machine.replica_ids = (built, called), _literal_ids(machine, ids)
+    machine.replica = _notes(machine, wrapper, inner, node, "each replica runs the forward on its own GPU")
+    machine.replica_ids = _literal_ids(machine, ids)
     machine.replica_depth = len(machine.frames)
     given = machine.read(wrapper.id, _DIM)
     dim = given.value if isinstance(given, Const) and isinstance(given.value, int) else None

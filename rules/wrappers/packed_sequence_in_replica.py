@@ -15,7 +15,7 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports three ways in which packed sequences and `DataParallel` do not go together: a PackedSequence as an argument,
-`pack_padded_sequence(x, lengths)` in a replica with lengths that are a tensor there, and an output that
+`pack_padded_sequence(x, lengths)` in its forward with lengths that are a tensor there, and an output that
 `pad_packed_sequence` made without `total_length`.
 """,
     why="""\
@@ -102,7 +102,7 @@ def _message(event: PackingMisused) -> str:
     if event.what == "argument":
         return f"`{event.label}` is a PackedSequence, and DataParallel puts all of it on the GPUs: it raises ValueError"
     if event.what == "lengths":
-        return f"DataParallel puts `{event.label}` on the GPU of each replica, and to pack by lengths there raises"
+        return f"DataParallel puts `{event.label}` on a GPU, and to pack by lengths there raises"
     return f"each replica pads to its own longest sequence: to gather `{event.label}` raises as soon as these differ"
 
 
