@@ -127,13 +127,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class When:
-    """When a finding holds: the kinds of machine, as bits of ``flow/condition.py``, and its message's words for that.
+    """When a finding holds: on which kinds of machine, as bits of ``flow/condition.py``, and how its message says so.
 
-    The words leave out what goes without saying: the machines where the statement runs on no others.
+    ``where`` are the words for the machines, empty where the statement runs on no others; ``decision`` those for the
+    answer that the program has to give, empty where none is needed.
     """
 
     machines: int
-    words: str
+    where: str = ""
+    decision: str = ""
+
+    @property
+    def words(self) -> str:
+        """The condition in the message: empty where the finding holds whenever its statement runs."""
+        return " and ".join(part for part in (self.where, self.decision) if part)
 
 
 @dataclass(frozen=True)

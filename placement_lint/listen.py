@@ -107,7 +107,8 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
         return None
     decision = min(shown, key=lambda decision: (bool(decision), -shown[decision].bit_count(), len(decision), decision))
     reached = reduce(or_, (charge.reach.machines for charge in charges)) | _called_without(charges, account)
-    when = When(shown[decision], _words(shown[decision], reached, decision))
+    machines = shown[decision]
+    when = When(machines, MACHINES[machines] if machines != reached else "", decision)
     widest, _ = max(said, key=lambda one: one[1].get(decision, 0).bit_count())
     return replace(widest.problem, message=_sentence(widest.problem, when), when=when)
 
@@ -127,11 +128,6 @@ def _severity(rule: Rule, charge: _Charge) -> Severity:
 def _sentence(problem: Problem, when: When) -> str:
     parts = [f"{problem.message}, {when.words}" if when.words else problem.message, problem.advice]
     return "; ".join(part for part in parts if part)
-
-
-def _words(machines: int, reached: int, decision: str) -> str:
-    """A condition in words: the machines where the statement runs on others as well, and the decision."""
-    return " and ".join(part for part in (MACHINES[machines] if machines != reached else "", decision) if part)
 
 
 def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
@@ -172,9 +168,9 @@ def _sayable(charge: _Charge) -> dict[str, int]:
     given = frozenset.intersection(*(known.answers for known in reach.cubes)) if reach.cubes else frozenset()
     ways: dict[str, int] = {}
     for cube in wrong.cubes:
-        decision = _decision(cube, given)
-        if decision is not None:
-            ways[decision] = ways.get(decision, 0) | (cube.machines & reach.machines)
+        decision, machines = _decision(cube, given), cube.machines & reach.machines
+        if decision is not None and machines:
+            ways[decision] = ways.get(decision, 0) | machines
     return ways
 
 
