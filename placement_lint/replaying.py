@@ -35,7 +35,7 @@ def beside(event: DevicesMixed) -> Replacements:
         return NOTHING
     written = event.node.target if isinstance(event.node, cst.AugAssign) else None
     mover, moved, still = (event.home, home, event.stray) if written is stray else (event.stray, stray, event.home)
-    device = f"next({source_text(still.source)}.parameters()).device" if still.whole else f"{_text(still)}.device"
+    device = f"home_of({source_text(still.source)})" if still.whole else f"{_text(still)}.device"
     if mover.inside or (mover.whole and not is_path(moved)):
         return NOTHING
     return ((moved, f"{_text(mover)}.to({device})"),)

@@ -80,8 +80,10 @@ def moved(value: Any, *where: Any, **how: Any) -> Any:
 
 
 def home_of(module: Any) -> torch.device:
-    """Where a module is."""
-    device: torch.device = next(module.parameters()).device
+    """Where a module is; a replica of DataParallel keeps its parameters under another name."""
+    parts = list(module.modules())
+    kept = [former for part in parts for former in getattr(part, "_former_parameters", {}).values()]
+    device: torch.device = next(iter((*module.parameters(), *kept))).device
     return device
 
 

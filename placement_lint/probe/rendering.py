@@ -126,6 +126,14 @@ def _parsed(text: str) -> ast.AST | None:
     return None
 
 
+def observing(text: str) -> Iterator[int]:
+    """The lines of a program in which observers are defined; none where it is no Python."""
+    tree = _parsed(text)
+    for node in tree.body if isinstance(tree, ast.Module) else ():
+        if isinstance(node, ast.FunctionDef) and node.name in _observers():
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
 @cache
 def _observers() -> dict[str, str]:
     """By name the source of each observer, without its types; it is read and not imported, for that takes PyTorch."""

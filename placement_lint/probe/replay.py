@@ -18,7 +18,7 @@ from placement_lint.probe import synthesis
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds
 from placement_lint.probe.experiment import Experiment, Raises
 from placement_lint.probe.prober import Prober
-from placement_lint.probe.rendering import MARK, Additions, filled, rendered, shadowed
+from placement_lint.probe.rendering import MARK, Additions, filled, observing, rendered, shadowed
 from placement_lint.probe.sandbox import ArmLost, Script
 from placement_lint.probe.slicing import Slice, slice_of
 from placement_lint.probe.units import Program, Unit
@@ -48,6 +48,8 @@ class Repair:
 class Scripted:
     """A slice as a program: the line of the finding, those of its claims, and those at which the symptom may show.
 
+    ``observers`` are the lines of those that the claims call, some of which fail by themselves.
+
     ``shadowed`` are the names for what a replay brings that mean something else in this program.
     """
 
@@ -55,6 +57,7 @@ class Scripted:
     line: int
     claims: frozenset[int]
     places: frozenset[int]
+    observers: frozenset[int] = frozenset()
     crew: Crew = ALONE
     entry: Entry | None = None
     shadowed: frozenset[str] = frozenset()
@@ -262,6 +265,7 @@ class Case:
             next((first for first, last in marked if f"{MARK}{self.label}" in lines[last - 1]), 0),
             frozenset(first for first, _ in marked if lines[first - 1].strip() in claims),
             frozenset(number for first, last in marked for number in range(first, last + 1)),
+            frozenset(observing(text)),
         )
 
     @property
@@ -468,8 +472,13 @@ class Replayer:
 
 
 def _shows(case: Case, played: Played) -> bool:
-    """Elsewhere than at its place, an exception is the finding's if a repair of the finding alone ends it."""
-    if not any(played.sight.shows(symptom) for symptom in case.symptoms):
+    """Elsewhere than at its place, an exception is the finding's if a repair of the finding alone ends it.
+
+    An assertion of the program's own that fails is no failed claim.
+    """
+    seen = [symptom for symptom in case.symptoms if played.sight.shows(symptom)]
+    claimed = played.script.claims | played.script.observers
+    if not seen or (seen == [FAILED_CLAIM] and claimed.isdisjoint(played.lines)):
         return False
     return played.is_in_place or (played.reached and bool(case.repairs()))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
+from placement_lint.flow.condition import NO_GPU
 from placement_lint.flow.events import LoadedWhereSaved
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import claimed
@@ -73,8 +74,13 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
         advice='give `map_location="cpu"`' if event.only_state else "give `map_location`",
         rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),
         facts={"why": event.why},
-        replay=_in_each_rank(event) if ranks else Replay(saved_on="cuda:7"),
+        replay=_in_each_rank(event) if ranks else Replay(saved_on=_absent_gpu(event)),
     )
+
+
+def _absent_gpu(event: LoadedWhereSaved) -> str:
+    """A GPU that is missing exactly on the machines that the finding is about."""
+    return "cuda:0" if any(cube.machines == NO_GPU for cube in event.scene.when.cubes) else "cuda:7"
 
 
 def _in_each_rank(event: LoadedWhereSaved) -> Replay:

@@ -73,7 +73,7 @@ def check(event: PrecisionLost) -> Iterator[Problem]:
 
 
 def _asked_for(event: PrecisionLost) -> tuple[Line, ...]:
-    same = f"torch.get_autocast_dtype('cuda') == torch.{event.dtype}"
+    same = f"not torch.is_autocast_enabled('cuda') or torch.get_autocast_dtype('cuda') == torch.{event.dtype}"
     return (claimed(event.layer, same, "the replica computes in another dtype", before=True),)
 
 
