@@ -72,6 +72,7 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
         if not answer.given and answer.question.text.endswith(NOT_GIVEN)
     }
     truly = {word for answer in answers if answer.given for word in re.findall(r"\w+", answer.question.text)}
+    switched_on = {answer.question.text.rpartition(".")[2] for answer in answers if answer.given}
     edits: Edits = {}
     for node in program.unit_of:
         if isinstance(node, cst.Subscript) and source_text(node.value) == "sys.argv":
@@ -87,6 +88,8 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
             edits |= option.given("1" if option.type == "int" else '"cpu"')
         elif option.is_demanded or (option.name in truly and option.is_empty):
             edits |= option.given(option.some_value)
+        elif option.is_switch and option.name in switched_on:
+            edits |= option.given("True")
     return edits
 
 
@@ -132,6 +135,13 @@ class _Option:
         """Whether it is a text that is empty unless it is given."""
         default = self.keywords.get("default")
         return default is not None and isinstance(default.value, cst.SimpleString) and not default.value.evaluated_value
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is true where it is given, and false elsewhere."""
+        action = self.keywords.get("action")
+        text = action.value if action is not None else None
+        return isinstance(text, cst.SimpleString) and text.evaluated_value == "store_true"
 
     @property
     def some_value(self) -> str:
