@@ -24,6 +24,13 @@ def cases_in(text: str, name: str = "train.py") -> list[tuple[Finding, Case]]:
     return [(finding, found[finding]) for finding in findings if finding in found]
 
 
+def roots_of(path: Path) -> list[str]:
+    """The folders from which a fixture imports: its own and, of a project, the outermost."""
+    if not path.is_relative_to(PROJECTS):
+        return [str(path.parent)]
+    return [str(path.parent), str(PROJECTS / path.relative_to(PROJECTS).parts[0])]
+
+
 def _importers(path: Path, job: Job) -> list[tuple[str, bytes]]:
     """The files of a project that import this one."""
     project = PROJECTS / path.relative_to(PROJECTS).parts[0]

@@ -1,0 +1,169 @@
+"""The programs of the fixtures show their findings exactly on the machines that the conditions name.
+
+Each runs on simulated machines with no, 1, 2 and 4 GPUs, with its other findings repaired. A run takes one share of the
+fixtures, another one each day; ``CONDITIONS=all`` takes them all (see ``shares.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import shares
+from replaying import FIXTURES, cases_in, roots_of
+
+from placement_lint.finding import Finding, When
+from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU
+from placement_lint.probe.devices import Ground, simulated_name
+from placement_lint.probe.prober import Prober
+from placement_lint.probe.replay import Case, Piece, Played, Replayer, _failure, _shows
+from placement_lint.probe.sandbox import Sandbox
+from placement_lint.rule import ALONE
+
+MACHINES = {0: NO_GPU, 1: ONE_GPU, 2: MANY_GPUS, 4: MANY_GPUS}
+MOST_PIECES = 4
+WORKERS = 2
+SHOWN = 0.9  # of the findings show on some machine; the others say why not
+
+FEW = 2  # more, as a share may be small
+# Why a program may show its finding on no machine at all.
+REASONS = (
+    "it needs a package: No module named",
+    "` is not reached",
+    "it fails in another way at `",
+    "nothing in this file calls what the finding is about",
+    "it does not fail here, which says nothing of where it would",
+    "a replay shows nothing",
+)
+
+
+@dataclass
+class Seen:
+    """A finding and the numbers of GPUs with which its program shows it, goes through its line, or does neither."""
+
+    finding: Finding
+    # so many GPUs there have to be, if any, by what the program names
+    fewest: int
+    shown: list[int] = field(default_factory=list)
+    right: list[int] = field(default_factory=list)
+    otherwise: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        return f"{Path(self.finding.path).relative_to(FIXTURES)}:{self.finding.range.line} {self.finding.name}"
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is shown, on the largest machine."""
+        return self.otherwise[max(self.otherwise)] if self.otherwise else "a replay shows nothing"
+
+    def mistakes(self) -> Iterator[str]:
+        """What contradicts the condition of a finding that shows somewhere, or goes through everywhere."""
+        when = self.finding.when
+        assert when is not None
+        for count in (*self.shown, *self.right, *(self.otherwise if self.shown else ())):
+            due = when.machines & MACHINES.get(count, MANY_GPUS) and not 0 < count < self.fewest
+            if count in self.shown and not due:
+                yield f"it shows on {simulated_name(count)}"
+            # Where no machine is named, its line may not be reached; and the program may not decide as it has to.
+            elif count not in self.shown and due and (when.where or (count in self.right and not when.decision)):
+                yield f"it does not show on {simulated_name(count)}: {self.otherwise.get(count, 'no error')}"
+
+
+def seen_of(replayer: Replayer, case: Case, seen: Seen) -> Seen:
+    """The same with what the first piece of the program shows that shows the finding at all."""
+    tried = []
+    for piece in islice(_whole_first(case), MOST_PIECES):
+        script, tried = case.scripted(piece), [*tried, replace(seen, shown=[], right=[], otherwise={})]
+        for count in sorted({*MACHINES, seen.fewest}):
+            _note(tried[-1], count, case, replayer._played(script, Ground("", count)))
+        if tried[-1].shown:
+            return tried[-1]
+    return tried[0]
+
+
+def _whole_first(case: Case) -> list[Piece]:
+    return sorted(case.pieces(), key=lambda piece: ("program", "slice").index(piece.name) if not piece.entry else 2)
+
+
+def _note(seen: Seen, count: int, case: Case, played: Played) -> None:
+    if _shows(case, played):
+        seen.shown.append(count)
+    elif played.is_right and case.replay.right:
+        seen.right.append(count)
+    else:
+        seen.otherwise[count] = _failure(case, played)
+
+
+def fewest_gpus(case: Case) -> int:
+    """How many GPUs there have to be, if any: as many as processes, and as the program names one by one."""
+    named = case.experiment.gpus_for(case.experiment.completed(case.problem.facts))
+    crew = case.replay.crew
+    processes = crew.ranks // crew.nodes if crew != ALONE else 0
+    return max(case.replay.gpus, processes, named if named > 2 else 0)
+
+
+def looked_at(paths: list[Path]) -> list[Seen]:
+    told = []
+    with Sandbox() as sandbox:
+        for path in paths:
+            replayer = Replayer(Prober("simulated", sandbox), roots_of(path))
+            for finding, case in cases_in(path.read_text(encoding="utf-8"), str(path)):
+                if finding.when is not None and finding.when.words:
+                    seen = Seen(finding, fewest_gpus(case))
+                    told.append(seen_of(replayer, case, seen) if case.is_visible else seen)
+    return told
+
+
+@pytest.mark.slow
+def test_findings_show_on_the_machines_that_they_name(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [path for path in sorted(FIXTURES.rglob("*.py")) if shares.runs(path.relative_to(FIXTURES).as_posix())]
+    paths = [path for path in files if "# want:" in path.read_text(encoding="utf-8")]
+    # Not threads: in Python 3.11 two that parse at the same time may fail with a SystemError.
+    with ProcessPoolExecutor(WORKERS) as pool:
+        parts = pool.map(looked_at, [paths[number::WORKERS] for number in range(WORKERS)])
+        told = [seen for part in parts for seen in part]
+    rest = [seen for seen in told if not seen.shown]
+    with capsys.disabled():
+        print(f"\n{shares.described()}: {len(told)} findings with a condition, {len(told) - len(rest)} of them shown")
+    mistaken = [f"{seen.place} [{seen.finding.when.words}]: {mistake}" for seen in told for mistake in seen.mistakes()]
+    assert not mistaken, "\n".join(mistaken)
+    reasons = [f"{seen.place}: {seen.reason}" for seen in rest]
+    assert all(any(known in reason for known in REASONS) for reason in reasons), "\n".join(reasons)
+    assert len(rest) <= (1 - SHOWN) * len(told) + FEW, "\n".join(reasons)
+
+
+PARALLEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.zeros(4)
+
+    def forward(self, x):
+        return x - self.mean
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = nn.DataParallel(Net()).to(device)
+model(torch.randn(8, 4, device=device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("machines", "mistakes"),
+    [
+        (ONE_GPU | MANY_GPUS, []),
+        (ONE_GPU, ["it shows on 2 simulated GPUs", "it shows on 4 simulated GPUs"]),
+        (NO_GPU | ONE_GPU | MANY_GPUS, ["it does not show on a simulated machine without a GPU: no error"]),
+    ],
+)
+def test_a_wrong_condition_is_noticed(machines: int, mistakes: list[str], prober: Prober) -> None:
+    [(finding, case)] = cases_in(PARALLEL)
+    said = replace(finding, when=When(machines, "on some machines"))
+    assert list(seen_of(Replayer(prober), case, Seen(said, fewest_gpus(case))).mistakes()) == mistakes

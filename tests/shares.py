@@ -1,0 +1,32 @@
+"""Which part of a long test runs: another one each day, so that all of it has run after a few weeks.
+
+``CONDITIONS=3`` runs the part of that number, and ``CONDITIONS=all`` everything.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from zlib import crc32
+
+VARIABLE, ALL = "CONDITIONS", "all"
+SHARES = 14
+
+
+def chosen() -> int | None:
+    """The share that runs, None for all of them."""
+    asked = os.environ.get(VARIABLE, "")
+    if asked == ALL:
+        return None
+    return int(asked) % SHARES if asked else date.today().toordinal() % SHARES
+
+
+def runs(name: str) -> bool:
+    """Whether the thing of this name is in the share that runs."""
+    share = chosen()
+    return share is None or crc32(name.encode()) % SHARES == share
+
+
+def described() -> str:
+    share = chosen()
+    return f"all {SHARES} shares" if share is None else f"share {share} of {SHARES} ({VARIABLE}={share} repeats it)"
