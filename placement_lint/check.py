@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CLEAN, FINDINGS, FAILURE = 0, 1, 2
 STDIN = "-"
+CONFINED, UNCONFINED = "confined", "unconfined"  # how the user lets a program be executed
 MOST_NAMED = 5  # entries of a baseline
 CLEAR_SCREEN = "\033[H\033[2J"
 
@@ -55,7 +56,7 @@ class Request:
     diff_base: str | None = None
     watch: bool = False
     probe: str = "off"
-    trust: bool = False
+    trust: str | None = None
     save_probe: str | None = None
     strict_probes: bool = False
     config: str | None = None
@@ -81,6 +82,11 @@ def check(request: Request) -> int:
         raise UsageError("--fix mends whole files and cannot be combined with --diff-base")
     if request.trust and request.probe == "off":
         raise UsageError("--trust lets --probe execute your program: say on what, as in `--probe auto --trust`")
+    if request.trust == CONFINED:
+        require_torch("--probe")
+        from placement_lint.probe.sandbox import require_confinement
+
+        require_confinement()
     if not request.watch:
         return Check(request).status()
     if STDIN in request.paths:
@@ -245,7 +251,8 @@ class Check:
         from placement_lint.progress import progress
 
         with progress(len(run.findings), "Probing") as advance:
-            return probed(run, Wanted(mode, request.trust, request.save_probe), self._job_of, advance)
+            wanted = Wanted(mode, bool(request.trust), request.trust != UNCONFINED, request.save_probe)
+            return probed(run, wanted, self._job_of, advance)
 
     def _fails(self, finding: Finding) -> bool:
         """Whether it fails the run: it is severe enough, and no probe refuted it at either level."""

@@ -18,6 +18,7 @@ from placement_lint.report.formats import FORMATS
 
 FAILURE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 SEVERITIES = tuple(severity.value for severity in Severity)
+TRUSTS = ("confined", "unconfined")
 PROBE_MODES = ("auto", "simulated", "gpu")
 TABLE_FORMATS = ("rich", "json", "markdown")
 RULE_LISTS = {"text": "as_table", "markdown": "as_markdown_table", "json": "as_json"}
@@ -95,7 +96,16 @@ output_option = click.option(
 )
 
 
-@commands.command()
+class _Check(click.Command):
+    """``--trust`` alone is a flag, and not followed by its value: click would take the next path for it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        options = [f"--trust={TRUSTS[0]}" if word == "--trust" else word for word in args[:end]]
+        return super().parse_args(ctx, [*options, *args[end:]])
+
+
+@commands.command(cls=_Check)
 @click.argument("paths", nargs=-1)
 @words_option("--select", metavar="RULES", help="Check only these rules (comma-separated).")
 @words_option("--extend-select", metavar="RULES", help="Check these rules as well.")
@@ -125,9 +135,13 @@ output_option = click.option(
 @click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Test each finding on GPUs.")
 @click.option(
     "--trust",
-    is_flag=True,
-    help="With --probe, execute the part of the program that shows each finding, in a process that may not read, "
-    "write or connect anywhere.",
+    type=click.Choice(TRUSTS),
+    metavar="[=unconfined]",
+    help="With --probe, execute the part of the program that shows each finding. Linux confines it: it reads Python, "
+    "system libraries and the program's own folders and nothing else of yours, what it writes is thrown away, and it "
+    "has no network, no other processes, and limits on memory and time. Where Linux cannot, it is not executed. "
+    "--trust=unconfined executes it all the same: only an accident of Python code is then kept from your files, and "
+    "native code (torch.save is) may overwrite them.",
 )
 @click.option(
     "--save-probe",

@@ -26,11 +26,13 @@ MOST_IMPORTERS = 3  # of a file that are tried
 class Wanted:
     """What is to be done with findings. ``mode`` is what to run on, None for nothing at all.
 
-    Only with ``trust`` is any of the program executed. ``folder`` is where slices are saved, if they are.
+    Only with ``trust`` is any of the program executed, ``confining`` it by the operating system. ``folder`` is where
+    slices are saved, if they are.
     """
 
     mode: str | None = None
     trust: bool = False
+    confining: bool = True
     folder: str | None = None
 
 
@@ -43,7 +45,7 @@ def probed(run: Run, wanted: Wanted, job_of: Callable[[str], Job], advance: Call
     try:
         with ExitStack() as stack:
             if wanted.mode is not None:
-                prober = Prober(wanted.mode, stack.enter_context(Sandbox()), memory)
+                prober = Prober(wanted.mode, stack.enter_context(Sandbox(confining=wanted.confining)), memory)
                 probing = _Probing(prober, known if wanted.trust else {}, slices)
                 findings = tuple(probing.probed(finding, advance) for finding in findings)
     finally:

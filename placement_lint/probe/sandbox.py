@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from placement_lint.errors import UsageError
+from placement_lint.probe import confinement
 from placement_lint.probe.experiment import Arm, Facts
 
 LIMIT = 60.0  # seconds an arm
@@ -75,13 +76,32 @@ class _Lane:
 
     blind: bool = False
     playing: bool = False
+    confined: bool = False
+
+    def environment(self, folder: str) -> dict[str, str]:
+        """What can be read off the environment of a process that is to be confined must be no secret."""
+        inherited = confinement.environment() if self.confined else os.environ
+        return {**inherited, **QUIET, **(BLIND if self.blind else {}), "TMPDIR": folder}
+
+
+def require_confinement() -> None:
+    """Refuse to execute the user's program where the operating system cannot confine it."""
+    if reason := confinement.missing():
+        raise UsageError(
+            f"--trust runs your program where it can do no harm, which needs {reason}. `--trust=unconfined` runs it "
+            "as it is: it may then read, change, delete and send whatever you may"
+        )
 
 
 class Sandbox:
-    """Runs arms in a worker; to be used in a ``with`` statement, at whose end nothing is left."""
+    """Runs arms in a worker; to be used in a ``with`` statement, at whose end nothing is left.
 
-    def __init__(self, limit: float = LIMIT) -> None:
+    What it plays of the user's program is confined by the operating system, unless that was declined.
+    """
+
+    def __init__(self, limit: float = LIMIT, confining: bool = True) -> None:
         self.limit = limit
+        self.confining = confining
         self._workers: dict[_Lane, _Worker] = {}
         self._inventory: Inventory | None = None
 
@@ -108,10 +128,18 @@ class Sandbox:
         return self._asked(_Lane(self._blind(simulate)), request, self.limit)
 
     def play(self, script: Script, simulate: int | None) -> Mapping[str, Any]:
-        """The same for a part of the user's program, which is executed: see stage.py."""
-        request = {"script": asdict(script), "simulate": simulate, "limit": script.limit}
+        """The same for a part of the user's program, which is executed: see stage.py and confinement.py."""
+        if self.confining:
+            require_confinement()
+        request = {
+            "script": asdict(script),
+            "simulate": simulate,
+            "limit": script.limit,
+            "confined": self.confining,
+            "here": os.getcwd(),
+        }
         # Each script is played in a copy of a process in which nothing has run: no CUDA, no process group.
-        lane = _Lane(self._blind(simulate), playing=True)
+        lane = _Lane(self._blind(simulate), playing=True, confined=self.confining)
         answer = self._asked(lane, request, script.limit + PATIENCE)
         if not hasattr(os, "fork"):  # where processes cannot be copied, each script uses one up
             self._end(lane)
@@ -131,7 +159,7 @@ class Sandbox:
 
     def _started(self, lane: _Lane) -> _Worker:
         if lane not in self._workers:
-            self._workers[lane] = _Worker(lane.blind)
+            self._workers[lane] = _Worker(lane)
             try:
                 self._workers[lane].greet()
             except BaseException as error:
@@ -146,7 +174,7 @@ class Sandbox:
 
 
 class _Worker:
-    def __init__(self, blind: bool) -> None:
+    def __init__(self, lane: _Lane) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="placement-lint-", ignore_cleanup_errors=True)
         self.process = subprocess.Popen(
             COMMAND,
@@ -154,7 +182,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=self.folder.name,
-            env={**os.environ, **QUIET, **(BLIND if blind else {}), "TMPDIR": self.folder.name},
+            env=lane.environment(self.folder.name),
             text=True,
             encoding="utf-8",
             start_new_session=True,

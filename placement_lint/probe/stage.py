@@ -1,8 +1,10 @@
-"""Where slices are played: a process of their own, whose doors to the machine are shut.
+"""Where slices are played: processes of their own, which are copies of a worker that has PyTorch in its memory already.
 
-The process is a copy of a worker that has PyTorch in its memory already. It may compute, and write into its own folder.
-What would read the user's files, write or delete outside of that folder, open a connection or start a process is
-refused, and ends the slice. This keeps accidents from happening; it is no prison for code that means harm.
+Usually the operating system confines them (confinement.py), so that nothing which a slice does has an effect outside.
+An audit hook (PEP 578) then only says in plain words why there is no network. If the user lets a slice run unconfined,
+the hook is all there is: it refuses what would read the user's files, write or delete outside of the folder of the
+slice, open a connection or start a process. That keeps accidents of Python code from happening. Native code raises no
+audit events, and code that means harm gets around it.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import importlib.machinery
 import json
 import multiprocessing.process
 import os
+import secrets
 import selectors
 import signal
 import sys
 import sysconfig
+import tempfile
 import time
 import traceback
 import types
@@ -32,6 +36,8 @@ from typing import Any
 import torch
 
 SCRIPT = "slice.py"
+TICK = 0.05  # seconds between looks at what plays use up
+MOST_SAID = 2**24  # bytes of an answer
 
 Answer = dict[str, Any]
 
@@ -43,83 +49,110 @@ class Refused(BaseException):
 # --- processes -------------------------------------------------------------------------------------------------
 
 
-def apart(limit: float, *plays: Callable[[], Answer]) -> Answer:
+def apart(limit: float, *plays: Callable[[], Answer], strain: Callable[[], str | None] = lambda: None) -> Answer:
     """What comes of plays in copies of this process, one each: the first failure of any, else what the first says.
 
-    Where processes cannot be copied, a single one is played in this process.
+    All end as soon as ``strain`` names something of which they use too much. Where processes cannot be copied, a single
+    one is played in this process.
     """
     if not hasattr(os, "fork"):
         return plays[0]() if len(plays) == 1 else {"unable": "this system cannot play several ranks"}
     copies = [_Copy(limit, play) for play in plays]
     try:
-        return _first_failure(copies) or copies[0].answer
+        failure = _first_failure(copies, limit, strain)
+        # What is full makes a program fail in many ways.
+        reason = strain() if failure else None
+        return {"unable": reason} if reason else failure or copies[0].answer
     finally:
         for copy in copies:
             copy.end()
 
 
 class _Copy:
-    """A copy of this process that plays, and says at its end what came of it."""
+    """A copy of this process that plays, and says at its end what came of it.
+
+    What it says begins with a word that the program does not know, so that nothing which the program writes into
+    descriptors that it has not opened is taken for it.
+    """
 
     def __init__(self, limit: float, play: Callable[[], Answer]) -> None:
-        self.limit = limit
-        self.began = time.monotonic()
         self.answer: Answer = {}
-        reading, writing = os.pipe()
+        self.word = secrets.token_hex().encode()
+        self.heard = b""
+        self.is_open = True
+        self.reading, writing = os.pipe()
         self.process = os.fork()
         if self.process == 0:
-            os.close(reading)
-            _act(limit, play, writing)
+            os.close(self.reading)
+            _act(limit, play, writing, self.word)
         os.close(writing)
-        self.stream = os.fdopen(reading, "r", encoding="utf-8")
+        os.set_blocking(self.reading, False)
 
-    def hear(self) -> Answer:
-        """Wait for its answer, if it is not there yet."""
-        said = self.stream.readline()  # not all: workers that it leaves behind keep the pipe open
-        try:
-            self.answer = json.loads(said)
-        except ValueError:
-            _, status = os.waitpid(self.process, 0)
-            late = time.monotonic() - self.began >= self.limit
-            why = f"no end after {self.limit:g} s" if late else f"the process died ({_cause(status)})"
-            self.answer = {"unable": why, "ended": time.monotonic()}
+    def hear(self) -> bool:
+        """Whether it has come to an end, with an answer or without."""
+        ended, status = os.waitpid(self.process, os.WNOHANG)
+        self._listen()
+        if ended:
             self.process = 0
-        return self.answer
+            if not self.answer:
+                self.answer = {"unable": f"the process died ({_cause(status)})", "ended": time.monotonic()}
+        return bool(self.answer)
+
+    def _listen(self) -> None:
+        """Look for its answer among all that was written."""
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(self.reading, 2**20):
+                *lines, self.heard = (self.heard + part).split(b"\n")
+                for line in lines:
+                    if line.startswith(self.word):
+                        self.answer = json.loads(line[len(self.word) :])
+                if len(self.heard) > MOST_SAID:
+                    self.heard = b""
+            self.is_open = False
 
     def end(self) -> None:
-        self.stream.close()
+        os.close(self.reading)
         if self.process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process, signal.SIGKILL)
             os.waitpid(self.process, 0)
 
 
-def _first_failure(copies: list[_Copy]) -> Answer | None:
+def _first_failure(copies: list[_Copy], limit: float, strain: Callable[[], str | None]) -> Answer | None:
     """Other ranks wait for one that failed, or fail because it is gone."""
-    with selectors.DefaultSelector() as selector:
-        for copy in copies:
-            selector.register(copy.stream, selectors.EVENT_READ, copy)
-        while selector.get_map():
-            failures = []
-            for key, _ in selector.select():
-                selector.unregister(key.fileobj)
-                if "saw" not in key.data.hear():
-                    failures.append(key.data.answer)
-            if failures:
-                first: Answer = min(failures, key=lambda answer: answer["ended"])
-                return first
+    end = time.monotonic() + limit
+    waiting = copies
+    while waiting:
+        with selectors.DefaultSelector() as selector:
+            for copy in waiting:
+                if copy.is_open:
+                    selector.register(copy.reading, selectors.EVENT_READ)
+            selector.select(TICK)
+        waiting = [copy for copy in waiting if not copy.hear()]
+        failures = [copy.answer for copy in copies if copy.answer and "saw" not in copy.answer]
+        if failures:
+            return min(failures, key=lambda answer: answer["ended"])
+        if reason := strain():
+            return {"unable": reason}
+        if waiting and time.monotonic() >= end:
+            return {"unable": f"no end after {limit:g} s"}
     return None
 
 
-def _act(limit: float, play: Callable[[], Answer], writing: int) -> None:
+def _act(limit: float, play: Callable[[], Answer], writing: int, word: bytes) -> None:
     """The copy's whole life."""
-    faulthandler.dump_traceback_later(limit, exit=True)
+    # Should nobody end it who could. This is a thread of C, which no exception and no lock of Python's holds up.
+    faulthandler.dump_traceback_later(limit + TICK, exit=True)
+    own = os.getpid()
     try:
         answer = play()
     except BaseException as error:
         answer = {"unable": f"{type(error).__name__}: {error}"}
-    with os.fdopen(writing, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps({**answer, "ended": time.monotonic()}) + "\n")
+    if os.getpid() != own:  # a copy that the program has made of itself, and that went on
+        os._exit(0)
+    said = json.dumps({**answer, "ended": time.monotonic()}).encode()
+    with os.fdopen(writing, "wb") as stream:
+        stream.write(b"\n" + word + said + b"\n")
     os._exit(0)
 
 
@@ -137,12 +170,14 @@ class Play:
     """What is run: the script, or the program ``entry`` that gets the script when it imports the file ``home``.
 
     ``lines`` are those of the script of which the answer says whether they were reached. ``roots`` are the folders
-    from which they may import.
+    from which they may import, ``folder`` one of its own.
     """
 
     text: str
     lines: list[int]
     roots: list[str]
+    folder: str
+    confined: bool
     entry: str = ""
     home: str = ""
 
@@ -152,7 +187,9 @@ def played(play: Play, part: Part) -> Answer:
     roots = play.roots
     reached: set[int] = set()
     script = types.ModuleType("__main__")
-    script.__dict__.update(__file__=os.path.abspath(SCRIPT))
+    # Beside the file of the user's are the files that it reads by way of its name.
+    beside = roots[0] if play.confined and roots else play.folder
+    script.__dict__.update(__file__=os.path.join(beside, SCRIPT))
     builtins.__dict__["__reached__"] = reached.add
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT]
@@ -161,15 +198,10 @@ def played(play: Play, part: Part) -> Answer:
     if play.entry:
         _lend(code, play.home)
         code = compile(play.entry, "entry.py", "exec")
-    os.environ["TMPDIR"] = os.getcwd()
     os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)  # with it, to ask for GPUs would not start CUDA
-    import tempfile
-
-    tempfile.tempdir = os.getcwd()
-    doors = _Doors(os.getcwd(), roots)
+    doors = _Doors() if play.confined else _Guard(play.folder, roots)
     sys.addaudithook(doors.watch)
-    _forbid_processes()
-    part.take(doors, starts_ranks=part.ranks > 1 or "init_process_group" in play.text)
+    part.take(play.folder, doors, starts_ranks=part.ranks > 1 or "init_process_group" in play.text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -215,10 +247,10 @@ class Part:
     def local(self) -> int:
         return self.rank % (self.ranks // self.nodes)
 
-    def take(self, doors: _Doors, starts_ranks: bool) -> None:
+    def take(self, folder: str, doors: _Doors, starts_ranks: bool) -> None:
         if self.ranks > 1:
             os.environ.update(self._launched())
-        _meet_in_file(self.rank, self.ranks)
+        _meet_in_file(folder, self.rank, self.ranks)
         _play_started(self.local, doors, starts_ranks)
 
     def _launched(self) -> dict[str, str]:
@@ -231,7 +263,7 @@ class Part:
         return {name: str(value) for name, value in told.items()}
 
 
-def _meet_in_file(rank: int, ranks: int) -> None:
+def _meet_in_file(folder: str, rank: int, ranks: int) -> None:
     """However a program would have its processes find each other: they do so in a file of their folder."""
     dist: Any = torch.distributed
     start = dist.init_process_group
@@ -239,7 +271,8 @@ def _meet_in_file(rank: int, ranks: int) -> None:
     meetings = count()
 
     def meet(backend: str | None = None, init_method: str | None = None, *_: Any, **options: Any) -> None:
-        own = {"store": dist.FileStore(f"ranks{next(meetings)}", ranks), "rank": rank, "world_size": ranks}
+        store = dist.FileStore(os.path.join(folder, f"ranks{next(meetings)}"), ranks)
+        own = {"store": store, "rank": rank, "world_size": ranks}
         start(backend, **{**options, **own})
 
     dist.init_process_group = dist.distributed_c10d.init_process_group = meet
@@ -270,18 +303,6 @@ def _play_started(local: int, doors: _Doors, starts_ranks: bool) -> None:
         function(local, *args)
 
     process.start, process.join, mp.spawn = start, join, spawn
-
-
-def _forbid_processes() -> None:
-    """multiprocessing starts processes without an audit event."""
-
-    def refuse(*_: Any) -> None:
-        raise Refused("would start another process")
-
-    with contextlib.suppress(ImportError):
-        import _posixsubprocess
-
-        _posixsubprocess.fork_exec = refuse  # type: ignore[assignment]
 
 
 def _noting(tree: ast.Module, lines: list[int]) -> ast.Module:
@@ -324,10 +345,32 @@ IMPORTED = (".py", ".pyc", ".so", ".pyd", ".json", ".typed")
 
 
 class _Doors:
-    """An audit hook (PEP 578) that says no."""
+    """An audit hook (PEP 578) for a slice that is confined: says in plain words what there is not."""
+
+    def __init__(self) -> None:
+        self.open = False
+        tempfile.tempdir = None  # what it was when PyTorch was imported
+
+    def watch(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.open:
+            self._pass(event, arguments)
+
+    def start_worker(self, start: Callable[[], None]) -> None:
+        """A copy of this process, with the same doors."""
+        start()
+
+    def _pass(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in CONNECTS and not (event in LOCAL and isinstance(arguments[1], (str, bytes))):
+            raise Refused("would open a network connection")
+
+
+class _Guard(_Doors):
+    """An audit hook for a slice that nothing else confines."""
 
     def __init__(self, folder: str, roots: list[str]) -> None:
-        self.open = False
+        super().__init__()
+        os.environ["TMPDIR"] = folder
+        _forbid_processes()
         self.starting = False
         self.workers: set[int] = set()
         self.folder = os.path.realpath(folder)
@@ -338,13 +381,10 @@ class _Doors:
         self.readable = tuple(map(os.path.realpath, (*own, *system, *libraries)))
         self.roots = tuple(map(os.path.realpath, roots))
 
-    def watch(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.open:
-            return
+    def _pass(self, event: str, arguments: tuple[Any, ...]) -> None:
+        super()._pass(event, arguments)
         if event == "open":
             self._opening(*arguments[:3])
-        elif event in CONNECTS and not (event in LOCAL and isinstance(arguments[1], (str, bytes))):
-            raise Refused("would open a network connection")
         elif event in STARTS and not (event == "os.fork" and self.starting):
             raise Refused("would start another process")
         elif event == "os.kill" and arguments[0] not in (os.getpid(), *self.workers):
@@ -355,7 +395,6 @@ class _Doors:
                     raise Refused(f"would change {os.fsdecode(path)}")
 
     def start_worker(self, start: Callable[[], None]) -> None:
-        """A copy of this process, with the same doors."""
         before = set(multiprocessing.active_children())
         self.starting = True
         try:
@@ -381,6 +420,18 @@ class _Doors:
 
     def _inside(self, path: Any) -> bool:
         return _under(os.path.realpath(os.fsdecode(path)), (self.folder,))
+
+
+def _forbid_processes() -> None:
+    """multiprocessing starts processes without an audit event."""
+
+    def refuse(*_: Any) -> None:
+        raise Refused("would start another process")
+
+    with contextlib.suppress(ImportError):
+        import _posixsubprocess
+
+        _posixsubprocess.fork_exec = refuse  # type: ignore[assignment]
 
 
 def _under(name: str, folders: tuple[str, ...]) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import torch
 
-from placement_lint.probe import stage
+from placement_lint.probe import confinement, stage
 from placement_lint.probe.experiment import Arm, OutOfReach
 from placement_lint.simulate import NotSimulated, gpus
 from placement_lint.simulate.simulation import rehearse
@@ -79,16 +79,32 @@ def _play(request: dict[str, Any]) -> dict[str, Any]:
     if request["simulate"] is not None:
         rehearse()
 
-    def play(part: stage.Part) -> dict[str, Any]:
+    def play(script_played: stage.Play, part: stage.Part) -> dict[str, Any]:
+        if script_played.confined:
+            confinement.join()
         with _on(request["simulate"]):
             # Ranks that drew the same numbers would agree on gradients that nobody has averaged.
             torch.manual_seed(part.rank)
-            told = ("text", "lines", "roots", "entry", "home")
-            return stage.played(stage.Play(**{name: script[name] for name in told}), part)
+            return stage.played(script_played, part)
 
-    with _own_folder():
-        parts = [stage.Part(rank, ranks, nodes) for rank in range(ranks)]
-        return stage.apart(script["limit"], *(partial(play, part) for part in parts))
+    with _own_folder() as folder:
+        told = {name: script[name] for name in ("text", "lines", "roots", "entry", "home")}
+        played = stage.Play(**told, folder=folder, confined=request["confined"])
+        plays = [partial(play, played, stage.Part(rank, ranks, nodes)) for rank in range(ranks)]
+        if not played.confined:
+            return stage.apart(script["limit"], *plays)
+        view = confinement.View(
+            work=folder,
+            roots=tuple(played.roots),
+            folders=confinement.folders_named(played.text, played.entry),
+            here=request["here"],
+            gpus=request["simulate"] is None,
+        )
+        limit = script["limit"]
+        try:
+            return confinement.confined(view, limit, lambda watch: stage.apart(limit, *plays, strain=watch.strain))
+        except confinement.Missing as reason:
+            return {"unable": f"it cannot be confined, which needs {reason}"}
 
 
 def _find(name: str) -> Arm:
@@ -98,12 +114,12 @@ def _find(name: str) -> Arm:
 
 
 @contextlib.contextmanager
-def _own_folder() -> Iterator[None]:
+def _own_folder() -> Iterator[str]:
     before = os.getcwd()
     with tempfile.TemporaryDirectory(dir=before) as folder:
         os.chdir(folder)
         try:
-            yield
+            yield folder
         finally:
             os.chdir(before)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
+from placement_lint.probe import confinement
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.sandbox import Sandbox
 from placement_lint.probe.verdicts import Trial
@@ -19,8 +20,14 @@ Probe = Callable[..., Trial]
 
 @pytest.fixture(scope="session")
 def prober() -> Iterator[Prober]:
-    with Sandbox() as sandbox:
+    with Sandbox(confining=confinement.missing() is None) as sandbox:
         yield Prober("simulated", sandbox)
+
+
+@pytest.fixture(scope="session")
+def unconfined() -> Iterator[Sandbox]:
+    with Sandbox(confining=False) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +43,11 @@ def probe(prober: Prober) -> Probe:
 
 
 @pytest.fixture
-def one_sandbox(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the sandbox of all tests instead of starting their own."""
+def one_sandbox(prober: Prober, unconfined: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the sandboxes of all tests instead of starting their own."""
+
+    def shared(confining: bool = True) -> AbstractContextManager[Sandbox]:
+        return nullcontext(prober.sandbox if confining else unconfined)
+
     for room in ("findings", "table"):
-        monkeypatch.setattr(f"placement_lint.probe.{room}.Sandbox", lambda: nullcontext(prober.sandbox))
+        monkeypatch.setattr(f"placement_lint.probe.{room}.Sandbox", shared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 
 from placement_lint.cli import main
+from placement_lint.errors import UsageError
+from placement_lint.probe import confinement
+from placement_lint.probe.sandbox import Sandbox, Script
 
 pytestmark = pytest.mark.usefixtures("own_cache", "one_sandbox")
 
@@ -54,38 +58,100 @@ def test_trust_alone_is_an_error(write: Callable[..., Path], capsys: pytest.Capt
     assert "--trust lets --probe execute your program" in capsys.readouterr().err
 
 
+ENDINGS = [
+    ("import time\nrows = time.sleep(60) or 8", "no end after 3 s"),
+    ("rows = __import__('os')._exit(3)", "the process died (exit status 3)"),
+    ("rows = __import__('sys').exit('enough')", "the slice exits with 'enough'"),
+    ("import os\nrows = os.abort() or 8", "SIGABRT"),
+    ("import socket\nrows = socket.create_connection(('localhost', 9)) and 8", "open a network connection"),
+    ("rows = len(bytearray(2**40))", "memory"),
+    ("rows = torch.ones(2**38).numel()", "memory"),
+]
+# Where they are not confined, programs may do less in the first place.
+REFUSED = [
+    ("import os\nrows = os.remove({outside!r}) or 8", "the slice would change"),
+    ("import shutil\nrows = shutil.rmtree({folder!r}) or 8", "the slice would change"),
+    ("rows = len(open({outside!r}).read())", "the slice would read"),
+    ("rows = open({outside!r}, 'w').write('gone')", "the slice would write"),
+    ("import os\nrows = os.system('true') or 8", "the slice would start another process"),
+    ("import subprocess\nrows = subprocess.call(['true']) or 8", "the slice would start another process"),
+    ("import os\nrows = os.fork() or 8", "the slice would start another process"),
+]
+WITHOUT_EFFECT = [
+    ("import os\nrows = os.remove({outside!r}) or 8", "it needs a file"),
+    ("rows = len(open({outside!r}).read())", "it needs a file"),
+    ("import shutil\nrows = shutil.rmtree({folder!r}) or 8", "RuntimeError"),
+    ("rows = open({outside!r}, 'w').write('gonegone')", "RuntimeError"),
+    ("rows = open({outside!r}, 'w').write('x') and len(open({outside!r}).read()) * 8", "RuntimeError"),
+    ("import os\nrows = os.system('true') or 8", "RuntimeError"),
+    ("import subprocess\nrows = subprocess.call(['true']) or 8", "RuntimeError"),
+]
+CONFINED, UNCONFINED = "--trust=confined", "--trust=unconfined"
+
+
 @pytest.mark.parametrize(
-    ("before", "reason"),
+    ("before", "reason", "trust"),
     [
-        ("import time\nrows = time.sleep(60) or 8", "no end after"),
-        ("rows = __import__('os')._exit(3)", "the process died (exit status 3)"),
-        ("rows = __import__('sys').exit('enough')", "the slice exits with 'enough'"),
-        ("import os\nrows = os.abort() or 8", "SIGABRT"),
-        ("import os\nrows = os.remove({outside!r}) or 8", "the slice would change"),
-        ("import shutil\nrows = shutil.rmtree({folder!r}) or 8", "the slice would change"),
-        ("rows = len(open({outside!r}).read())", "the slice would read"),
-        ("rows = open({outside!r}, 'w').write('gone')", "the slice would write"),
-        ("import os\nrows = os.system('true') or 8", "the slice would start another process"),
-        ("import subprocess\nrows = subprocess.call(['true']) or 8", "the slice would start another process"),
-        ("import os\nrows = os.fork() or 8", "the slice would start another process"),
-        ("import socket\nrows = socket.create_connection(('localhost', 9)) and 8", "open a network connection"),
-        ("rows = len(bytearray(2**40))", "memory"),
-        ("rows = torch.ones(2**38).numel()", "memory"),
+        *((*ending, trust) for ending in ENDINGS for trust in (CONFINED, UNCONFINED)),
+        *((*refused, UNCONFINED) for refused in REFUSED),
+        *((*done, CONFINED) for done in WITHOUT_EFFECT),
     ],
 )
-def test_harm_is_refused_and_said(
-    before: str, reason: str, checked: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_harm_is_done(
+    before: str, reason: str, trust: str, checked: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if trust == CONFINED and confinement.missing():
+        pytest.skip("the system cannot confine programs")
     monkeypatch.setattr("placement_lint.probe.sandbox.Script.__init__.__defaults__", ((), 3.0, 1, 1, "", ""))
-    outside = tmp_path / "outside" / "precious.txt"
-    outside.parent.mkdir()
-    outside.write_text("precious")
-    filled = before.replace("{outside!r}", repr(str(outside))).replace("{folder!r}", repr(str(outside.parent)))
-    verdict = checked(MOVED.format(before=filled))["verdict"]
-    assert verdict["outcome"] == "inconclusive", verdict
-    assert reason in verdict["observed"], verdict
-    assert outside.read_text() == "precious"
-    assert checked(PLAIN)["verdict"]["outcome"] == "confirmed"  # the next one is as if nothing had been
+    with tempfile.TemporaryDirectory() as elsewhere:
+        outside = Path(elsewhere) / "outside" / "precious.txt"
+        outside.parent.mkdir()
+        outside.write_text("precious")
+        filled = before.replace("{outside!r}", repr(str(outside))).replace("{folder!r}", repr(str(outside.parent)))
+        verdict = checked(MOVED.format(before=filled), trust)["verdict"]
+        assert verdict["outcome"] == ("confirmed" if reason == "RuntimeError" else "inconclusive"), verdict
+        assert reason in verdict["observed"], verdict
+        assert outside.read_text() == "precious"
+    # the next one is as if nothing had been
+    assert checked(PLAIN, trust)["verdict"]["outcome"] == "confirmed"
+
+
+def test_nothing_is_executed_where_it_cannot_be_confined(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confinement, "missing", lambda: "the moon")
+    write("train.py", PLAIN)
+    asked = ["check", "--isolated", "--no-cache", "--probe", "simulated"]
+    assert main([*asked, "--trust", "train.py"]) == 2
+    told = capsys.readouterr().err
+    assert "needs the moon" in told
+    assert "--trust=unconfined" in told
+    assert main([*asked, "--trust=unconfined", "train.py"]) == 1
+    assert "confirmed" in capsys.readouterr().out
+    with Sandbox() as box, pytest.raises(UsageError, match="needs the moon"):
+        box.play(Script("", ()), 2)
+
+
+def test_trust_is_a_flag_with_one_other_value(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    write("train.py", PLAIN)
+    assert main(["check", "--isolated", "--probe", "simulated", "--trust", "train.py"]) == 1
+    assert "confirmed" in capsys.readouterr().out
+    assert main(["check", "--probe", "simulated", "--trust=blindly", "train.py"]) == 2
+    assert "'unconfined'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="is what is missing there")
+@pytest.mark.parametrize(
+    ("patched", "value", "reason"),
+    [
+        ("sys.platform", "darwin", "the namespaces of Linux, and this is another system"),
+        ("platform.release", lambda: "5.4.0-150-generic", "Linux 5.12 or newer, and this is 5.4.0-150-generic"),
+        ("platform.machine", lambda: "riscv64", "system calls on riscv64"),
+    ],
+)
+def test_what_is_missing_is_said(patched: str, value: object, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patched, value)
+    assert reason in (confinement.missing.__wrapped__() or "nothing")
 
 
 def test_no_state_is_left_for_the_next(checked: Callable[..., dict[str, Any]]) -> None:
