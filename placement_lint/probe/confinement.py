@@ -178,7 +178,9 @@ class View:
     @functools.cached_property
     def overlaid(self) -> tuple[str, ...]:
         """The program's folders without those that are in another of them."""
-        own = {os.path.realpath(root) for root in (*self.roots, *_imported_from()) if os.path.isdir(root)}
+        # The worker runs in a folder around that of the play, and finds it on its path.
+        imported = (folder for folder in _imported_from() if not _within(self.work, folder))
+        own = {os.path.realpath(root) for root in (*self.roots, *imported) if os.path.isdir(root)}
         chosen: list[str] = []
         for folder in sorted(own - NOBODYS):
             # Entries with a leading dot are not shown in the other.
@@ -461,7 +463,12 @@ class _Root:
         self._file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
         self._file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")
         self._folder("/proc")
-        linux.mount("proc", self._at("/proc"), "proc", linux.NO_SETUID | linux.NO_DEVICES | linux.NO_PROGRAMS)
+        try:
+            linux.mount("proc", self._at("/proc"), "proc", linux.NO_SETUID | linux.NO_DEVICES | linux.NO_PROGRAMS)
+        except PermissionError as error:
+            raise PermissionError(
+                error.errno, "a container covers parts of /proc, and so forbids another one"
+            ) from None
 
 
 def _nvidia() -> Iterator[str]:
@@ -507,9 +514,10 @@ class Watch:
         taken = sum(max(0, _taken(process) - self.own) for process in processes)
         if taken > MEMORY and sum(map(_share, processes)) > MEMORY + self.own:
             return f"used more than {MEMORY // GIB} GiB of memory"
-        if os.statvfs("/").f_bavail == 0:
+        written = os.statvfs("/")
+        if written.f_bavail == 0:
             return f"wrote more than {FILES // GIB} GiB"
-        return None
+        return f"wrote more than {MOST_FILES} files" if written.f_favail == 0 else None
 
 
 def _taken(process: str) -> int:
@@ -619,7 +627,7 @@ def _heard(reading: int, limit: float) -> Answer | None:
 def _end(supervisor: int) -> None:
     """Returns when all processes of the namespace are gone."""
     with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(supervisor, signal.SIGKILL)
+        linux.send_signal(supervisor, signal.SIGKILL)
     select.select([supervisor], [], [])
     os.close(supervisor)
 
@@ -654,7 +662,7 @@ def _enter(
             conversation.close()
             _supervise(view, identity, lent, limit, act, writing)
         os.close(writing)
-        socket.send_fds(conversation, [b"\0"], [os.pidfd_open(inner)])
+        socket.send_fds(conversation, [b"\0"], [linux.process_descriptor(inner)])
         os.waitpid(inner, 0)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -739,11 +747,10 @@ def _keep_descriptors(*kept: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nowhere, standard)
-    last = 2
-    for descriptor in sorted(kept):
-        os.closerange(last + 1, descriptor)
-        last = descriptor
-    os.closerange(last + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in kept:
+            with contextlib.suppress(OSError):  # the one of the list itself
+                os.close(descriptor)
 
 
 if __name__ == "__main__":

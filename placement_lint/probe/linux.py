@@ -48,8 +48,10 @@ _AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
 _SECCOMP_FILTER = 2
 
 # Calls without a function in every C library, and those that a filter refuses: the same on all machines but for these.
+_PIDFD_SEND_SIGNAL = 424
 _OPEN_TREE = 428
 _MOVE_MOUNT = 429
+_PIDFD_OPEN = 434
 _MOUNT_SETATTR = 442
 _IO_URING_SETUP = 425
 _MEMFD_SECRET = 447
@@ -171,6 +173,16 @@ def _prctl(name: str, *arguments: int) -> None:
 def die_with_parent(signal: int) -> None:
     """PR_SET_PDEATHSIG. It is forgotten when the process changes its user."""
     _prctl("PR_SET_PDEATHSIG", _SET_PARENT_DEATH_SIGNAL, signal)
+
+
+def process_descriptor(process: int) -> int:
+    """pidfd_open(2): a descriptor that means this process for good. It can be read once the process has ended."""
+    return _syscall("pidfd_open", _PIDFD_OPEN, process, 0)
+
+
+def send_signal(descriptor: int, signal: int) -> None:
+    """pidfd_send_signal(2)"""
+    _syscall("pidfd_send_signal", _PIDFD_SEND_SIGNAL, descriptor, signal, None, 0)
 
 
 def set_dumpable(dumpable: bool) -> None:

@@ -26,7 +26,7 @@ from placement_lint.probe.experiment import Arm, Facts
 
 LIMIT = 60.0  # seconds an arm
 PLAY_LIMIT = 20.0  # seconds a part of the user's program
-PATIENCE = 5.0  # seconds after which a process that plays is ended, if it does not end what it plays itself
+PATIENCE = 10.0  # seconds after which a process that plays is ended, if it does not end what it plays itself
 START_LIMIT = 180.0  # seconds to import PyTorch
 COMMAND = (sys.executable, "-m", "placement_lint.probe.worker")
 QUIET = {
