@@ -51,7 +51,7 @@ from placement_lint.flow.events import (
     WrapperAttributeRead,
 )
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.names import christen
+from placement_lint.flow.names import bind, christen, value_of
 from placement_lint.flow.values import (
     NONE,
     REPLICA,
@@ -195,13 +195,14 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         return _as_replicated(machine, owner, name, value, node)
     if isinstance(owner.cls, Class):
         found = find(machine, owner.cls, name)
-        if isinstance(found, Function):
-            return _method(machine, owner, found, node)
-        if found is not None:
+        if found is not None and not isinstance(found, Function):
             _note_read(machine, owner, name, node)
-            return found
+        if found is not None:
+            return bound(machine, owner, found, node)
     if owner.kind is Kind.MODULE:
         return _read_of_module(machine, owner, name, node)
+    if owner.kind is Kind.DATASET and name == "tensors":
+        return loaders.stored(machine, owner) or machine.part(owner.id, name, node, owner)
     if owner.kind is Kind.OPTIMIZER and name == "state":
         optimizers.state_taken(machine, owner)
     if owner.kind is Kind.OPTIMIZER:
@@ -297,6 +298,16 @@ def _is_layer(module: Object) -> bool:
     return isinstance(module.cls, External) and module.cls.name.startswith("torch.nn.")
 
 
+def bound(machine: Machine, owner: Object, found: Value, node: cst.CSTNode) -> Value:
+    """What an instance gets that its class has: a method, the value of a property, whatever ``__get__`` returns."""
+    if isinstance(found, Function):
+        return _method(machine, owner, found, node)
+    getter = find(machine, found.cls, "__get__") if isinstance(found, Object) and isinstance(found.cls, Class) else None
+    if isinstance(getter, Function) and isinstance(found, Object):
+        return calls.call_function(machine, getter, Arguments((owner, owner.cls)), node, found)
+    return found
+
+
 def _method(machine: Machine, owner: Object, function: Function, node: cst.CSTNode) -> Value:
     if "property" in function.decorators or any(d.endswith("cached_property") for d in function.decorators):
         return calls.call_function(machine, function, Arguments(), node, owner)
@@ -311,6 +322,8 @@ def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode)
     found = find(machine, owner, name)
     if isinstance(found, Function) and "classmethod" in found.decorators:
         return Bound(owner, name, found, node)
+    if found is None and name == "__call__" and owner.module:
+        return External("torch.nn.Module.__call__")
     return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
 
 
@@ -402,6 +415,7 @@ def _write(
         storage.replaced(machine, owner)
         cuts.changed(machine, owner)
         ties.mend(machine, owner.uid)
+        _fill(machine, owner, value, node, text)
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
     if name in GRAD_FLAGS:
@@ -413,10 +427,14 @@ def _write(
     if isinstance(owner, Object):
         if owner.kind in (Kind.MODULE, Kind.WRAPPER):
             _write_of_module(machine, owner, name, value, node, text)
+        elif owner.kind is Kind.DATASET and name == "tensors":
+            loaders.refill(machine, owner, value)
         else:
             before = machine.read(owner.id, name)
             if before is not None:
                 optimizers.replaced(machine, owner, name, before, value, node)
+            if owner.kind is Kind.OPTIMIZER and name == schedulers.GROUPS:
+                optimizers.regrouped(machine, owner, value)
             machine.write(owner.id, name, value)
             christen(machine, value, text)
             schedulers.succeeded(machine, text, before, value, node)
@@ -507,6 +525,10 @@ def _write_of_module(
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)
     aliases.kept(machine, owner, name, value, node)
+    modules.given_weight(machine, owner, value, node)
+    if isinstance(owner.cls, Class) and find(machine, owner.cls, "__setattr__") is not None:
+        # Whether that registers it, or moves it, nobody knows.
+        value = machine.lift(lambda option: machine.fresh() if isinstance(option, Tensor) else option, value)
     registrable = before is None and _could_register(machine, owner, name, value)
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
     machine.write(owner.id, name, stored)
@@ -591,6 +613,40 @@ def _items(machine: Machine, value: Object) -> tuple[Value, ...]:
     return items.items if isinstance(items, Sequence) else ()
 
 
+def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
+    """``tensor.data = data``: the same tensor, where the data is."""
+    if tensor.modules:
+        machine.lift(lambda option: modules.filled(machine, tensor, option, node), data)
+        return
+    moved = machine.lift(lambda option: modules.with_data(machine, tensor, option, node), data)
+    held = text.value if isinstance(text, cst.Attribute) else None
+    if isinstance(held, cst.Name) and value_of(machine, held) == tensor:
+        bind(machine, held.value, moved)
+    owner = value_of(machine, held.value) if isinstance(held, cst.Attribute) else None
+    if isinstance(held, cst.Attribute) and isinstance(owner, Object) and value_of(machine, held) == tensor:
+        machine.write(owner.id, held.attr.value, moved)
+
+
+def rebind_some(machine: Machine, owner: Value, value: Value) -> Value:
+    """Some attribute, nobody knows which, is assigned: what is of the kind of its new value may be elsewhere now."""
+    forget_settings(machine, owner)
+    if not isinstance(owner, Object) or machine.constructing(owner):
+        return NONE
+    options = [option for _, option in alternatives(value)]
+    if owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options):
+        _replace_some_part(machine, owner, value)
+    elif any(isinstance(option, (Tensor, Symbol)) for option in options):
+        modules.misplace_some_tensor(machine, owner, value)
+    return NONE
+
+
+def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:
+    for name, held in machine.store.held(owner.id):
+        if any(modules.is_module(machine, option) for _, option in alternatives(held)):
+            this = answered(machine.opaque(), True)
+            machine.write(owner.id, name, machine.either(((this, value), (this.negation, held))))
+
+
 def forget_settings(machine: Machine, owner: Value) -> Value:
     """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more."""
     if isinstance(owner, Object) and owner.kind is Kind.INSTANCE:
@@ -624,6 +680,8 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
         if modules.is_module(machine, receiver):
             if name == "forward":
                 return calls.library_forward(machine, receiver, arguments, node)
+            if name == "__call__":
+                return calls.forward(machine, receiver, arguments, node)
             return library.call_module_method(machine, receiver, name, arguments, node)
     return machine.fresh(f"super().{name}()")
 
@@ -655,7 +713,7 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
     if owner == environment.ENVIRON:
         return environment.variable(machine, key, node)
     if isinstance(owner, Bound):
-        return schedulers.group(machine, owner, key)
+        return schedulers.item(machine, owner, key)
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
         if owner.scattered:
@@ -770,7 +828,7 @@ def _write_item(
     if isinstance(owner, (Loaded, StateDict)):
         wrappers.keys_used(machine, owner)
     if isinstance(owner, Bound):
-        schedulers.group_changed(machine, owner, node)
+        schedulers.item_changed(machine, owner, key, value, node)
     if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):
         optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     if not isinstance(owner, Object):

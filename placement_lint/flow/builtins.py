@@ -257,7 +257,7 @@ def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if owner is not None and value is not None and isinstance(name, Const) and isinstance(name.value, str):
         attributes.write(machine, owner, name.value, value, node, f"{machine.text(node.args[0].value)}.{name.value}")
     elif owner is not None:
-        machine.lift(lambda option: attributes.forget_settings(machine, option), owner)
+        machine.lift(lambda option: attributes.rebind_some(machine, option, value or NONE), owner)
     return NONE
 
 

@@ -25,6 +25,7 @@ from placement_lint.flow import (
     library,
     loaders,
     methods,
+    module_hooks,
     modules,
     movables,
     optimizers,
@@ -129,6 +130,8 @@ def call_function(
     """Interpret a function of the program with these arguments, unless that leads too deep."""
     if receiver is not None:
         arguments = arguments.with_receiver(receiver)
+    elif function.owner is not None and "staticmethod" not in function.decorators:
+        receiver = next((first for first in arguments.positional[:1] if isinstance(first, Object)), None)
     machine.called.add(function.node)
     if machine.names_one_of_many and _lacks_arguments(function, arguments):
         machine.dead = True
@@ -347,6 +350,8 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
         return tensors.call_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Parameters):
         return receiver
+    if isinstance(receiver, Bound):
+        schedulers.groups_changed(machine, receiver, arguments.values())
     if isinstance(receiver, Super):
         return attributes.call_super(machine, receiver, name, arguments, node)
     if isinstance(receiver, (Object, Symbol)) and modules.is_module(machine, receiver):
@@ -358,20 +363,12 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
 
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
     """``net(x)``, or an instance with ``__call__``."""
-    if target.kind is Kind.WRAPPER:
-        return wrappers.call(
-            machine,
-            target,
-            arguments,
-            node,
-            lambda inner, scattered: forward(machine, inner, scattered, node),
-        )
-    if target.kind is Kind.MODULE:
-        return forward(machine, target, arguments, node)
     if isinstance(target.cls, Class):
         method = find(machine, target.cls, "__call__")
-        if isinstance(method, Function):
-            return call_function(machine, method, arguments, node, target)
+        if method is not None:
+            return call(machine, attributes.bound(machine, target, method, node), arguments, node)
+    if modules.is_module(machine, target):
+        return forward(machine, target, arguments, node)
     return machine.fresh()
 
 
@@ -381,6 +378,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
         transfers.waited(machine)
     if method == "remove":
         hooks.removed(machine)
+        module_hooks.removed(machine, callee.parent)
     if method == "add_argument":
         ranks.notice_option(machine, arguments)
     if modules.is_module(machine, callee):
@@ -425,9 +423,16 @@ def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
 
 
 def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """Call a module; a bare one may be in a wrapper that knows nothing of it."""
+    """Call a module as ``nn.Module.__call__`` does, with the hooks around its forward."""
+    return module_hooks.around(
+        machine, module, arguments, node, lambda given: _unhooked_forward(machine, module, given, node)
+    )
+
+
+def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    """A bare module may be in a wrapper that knows nothing of it."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
-        return call_object(machine, module, arguments, node)
+        return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
     aliases.call(machine, module, node)
     if machine.hooked and not machine.in_forward and not machine.replica:
         hooks.called_bare(machine, module)
@@ -437,15 +442,39 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
     return ddp.came_round(machine, module, result, node)
 
 
+def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, arguments: Arguments) -> Value:
+    """A wrapper calls the module in it."""
+    if isinstance(inner, Object):
+        return call_object(machine, inner, arguments, node)
+    return forward(machine, inner, arguments, node)
+
+
 def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    if isinstance(module, Object):
-        creation.note_module_use(machine, module)
-    method = (
-        find(machine, module.cls, "forward") if isinstance(module, Object) and isinstance(module.cls, Class) else None
-    )
-    if isinstance(method, Function) and isinstance(module, Object):
+    if not isinstance(module, Object):
+        return library_forward(machine, module, arguments, node)
+    creation.note_module_use(machine, module)
+    own = machine.read(module.id, "forward")
+    if own is not None:
+        # The program has put another one into this very module.
+        return call(machine, own, arguments, node)
+    method = find(machine, module.cls, "forward") if isinstance(module.cls, Class) else None
+    if isinstance(method, Function):
         return _user_forward(machine, module, method, arguments, node)
+    if method is not None:
+        return call(machine, attributes.bound(machine, module, method, node), arguments, node)
     return library_forward(machine, module, arguments, node)
+
+
+def base_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``nn.Module.__call__(net, x)``"""
+    module, *given = arguments.positional or (machine.fresh(),)
+
+    def one(option: Value) -> Value:
+        if not isinstance(option, (Object, Symbol)) or not modules.is_module(machine, option):
+            return foreign(machine, arguments, node)
+        return forward(machine, option, replace(arguments, positional=tuple(given)), node)
+
+    return machine.lift(one, module)
 
 
 def library_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:

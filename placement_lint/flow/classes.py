@@ -72,7 +72,8 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
         if other.name in WRAPPERS:
             return False
         if other.name == "torch.nn.Module":
-            return True if cls.name.startswith("torch.nn.") else None
+            none = cls.name.startswith(("torch.utils.data.", "torch.optim."))
+            return True if cls.name.startswith("torch.nn.") else False if none else None
         return False if cls.name.startswith("torch.") and other.name.startswith("torch.") else None
     if any(current == other for current in resolution_order(cls)):
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow import calls, loaders, modules, tensors, wrappers
+from placement_lint.flow import calls, loaders, modules, schedulers, tensors, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import find
 from placement_lint.flow.containers import content
@@ -12,6 +12,7 @@ from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     CPU,
+    Bound,
     Class,
     Const,
     Device,
@@ -49,6 +50,8 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
         return _element_of_instance(machine, iterable, iterable.cls, node)
     if isinstance(iterable, Parameters):
         return a_parameter(machine, iterable)
+    if isinstance(iterable, Bound):
+        return schedulers.group(machine, iterable)
     if isinstance(iterable, (Loaded, StateDict)):
         wrappers.keys_used(machine, iterable)
     if isinstance(iterable, Tensor):
@@ -134,13 +137,12 @@ def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
     stored = machine.read(dataset.id, "#tensors")
     if isinstance(stored, Sequence) and stored.items:
         return stored
-    if isinstance(dataset.cls, Class):
-        method = find(machine, dataset.cls, "__getitem__")
+    for name, arguments in (("__getitem__", Arguments((machine.fresh("index"),))), ("__iter__", Arguments())):
+        method = find(machine, dataset.cls, name) if isinstance(dataset.cls, Class) else None
         if isinstance(method, Function):
-            arguments = Arguments((machine.fresh("index"),))
             result = calls.call_function(machine, method, arguments, node, dataset)
             machine.dead = False
-            return result
+            return element(machine, result, node) if name == "__iter__" and result != dataset else result
     return machine.fresh("sample")
 
 

@@ -28,6 +28,7 @@ from placement_lint.flow import (
     lightning,
     loaders,
     methods,
+    module_hooks,
     modules,
     movables,
     numbering,
@@ -60,6 +61,7 @@ from placement_lint.flow.values import (
     NONE,
     TRUE,
     AtLeast,
+    Bound,
     Class,
     Const,
     Device,
@@ -422,6 +424,7 @@ def call_module_method(
         if arguments.get(2, "assign") == Const(True):
             ddp.renewed(machine, module, "assigned", node)
             surgery.assigned(machine, module, arguments.get(1, "strict"), node)
+            modules.take_over(machine, module, arguments.get(0, "state_dict") or NONE, node)
         wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
         cuts.loaded(machine, module)
         return machine.fresh()
@@ -438,6 +441,8 @@ def call_module_method(
         return module
     if name == "register_forward_hook":
         hooks.register(machine, module, arguments, node)
+    if name in module_hooks.METHODS:
+        return module_hooks.register(machine, module.id, name, arguments, node)
     return machine.fresh(node)
 
 
@@ -641,6 +646,22 @@ def _partial(machine: Machine, name: str, arguments: Arguments, node: cst.Call) 
     return Partial(function, tuple(rest), tuple(arguments.keywords.items()))
 
 
+def _wraps(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``functools.wraps(f)`` is ``partial(update_wrapper, wrapped=f)``."""
+    return Partial(External("functools.update_wrapper"), (), (("wrapped", arguments.get(0, "wrapped") or NONE),))
+
+
+def _method_of_object(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``types.MethodType(function, instance)``"""
+
+    def bind(function: Value, receiver: Value) -> Value:
+        if isinstance(function, Function):
+            return Bound(receiver, function.name, function, node)
+        return Partial(function, (receiver,), ())
+
+    return machine.lift(bind, arguments.get(0) or machine.fresh(), arguments.get(1) or machine.fresh())
+
+
 def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``dataclasses.field(default_factory=list)``: the default it gives."""
     factory = arguments.keyword("default_factory")
@@ -800,6 +821,10 @@ def _handlers() -> dict[str, Handler]:
         "torch.multiprocessing.set_start_method": loaders.set_start_method,
         "multiprocessing.set_start_method": loaders.set_start_method,
         "functools.partial": _partial,
+        "functools.wraps": _wraps,
+        "functools.update_wrapper": _identity,
+        "types.MethodType": _method_of_object,
+        "torch.nn.Module.__call__": calling.base_call,
         "itertools.chain": _chain,
         "importlib.import_module": _import_module,
         "itertools.chain.from_iterable": _chain_of,
@@ -835,6 +860,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.distributed.get_rank": processes.asked,
         "torch.distributed.get_world_size": processes.asked,
         loaders.DISTRIBUTED_SAMPLER: processes.sampler,
+        **dict.fromkeys(module_hooks.FOR_ALL_MODULES, module_hooks.register_for_all),
         **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
         **dict.fromkeys(SCHEDULERS, schedulers.build),
         **dict.fromkeys(AUTOCASTS, casting.build),

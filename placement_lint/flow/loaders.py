@@ -83,6 +83,17 @@ def tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.
     return dataset
 
 
+def stored(machine: Machine, dataset: Object) -> Value | None:
+    """The tensors of a TensorDataset."""
+    return machine.read(dataset.id, "#tensors")
+
+
+def refill(machine: Machine, dataset: Object, tensors: Value) -> None:
+    """``dataset.tensors = …``"""
+    held = machine.lift(lambda given: content(machine, given) or machine.fresh(), tensors)
+    machine.write(dataset.id, "#tensors", held)
+
+
 def subset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``Subset(d, indices)`` yields what ``d`` yields."""
     return arguments.get(0, "dataset") or machine.fresh()

@@ -43,6 +43,7 @@ from placement_lint.flow.values import (
     Role,
     Sequence,
     Source,
+    StateDict,
     Symbol,
     Tensor,
     Value,
@@ -397,6 +398,75 @@ def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) ->
             _move_tensors(machine, part, place, note)
             _leave_open(machine, part)
             _run_own_apply(machine, part, note.node)
+
+
+def take_over(machine: Machine, module: Object | Symbol, state: Value, node: cst.CSTNode) -> None:
+    """``load_state_dict(state, assign=True)``: the tensors of the state become those of the module, where they are."""
+    if isinstance(state, StateDict):
+        settle(machine, module, place_of(machine, state.owner), node)
+    else:
+        settle(machine, module, machine.fresh(), node)
+
+
+def with_data(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode) -> Tensor:
+    """A tensor that was given other data."""
+    if isinstance(data, Tensor) and compare(data.place, tensor.place) is Comparison.SAME:
+        return tensor
+    place = data.place if isinstance(data, Tensor) else machine.fresh()
+    return replace(tensor, place=place, history=(*tensor.history, Note(node, f"put on {describe(place)} here")))
+
+
+def filled(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) -> Value:
+    """``parameter.data = data``: all of a module's are there now where each of them is given its own in a loop.
+
+    Nobody knows of a layer of which only one is, nor of buffers.
+    """
+    moved = with_data(machine, parameter, data, node)
+    if moved is parameter:
+        return NONE
+    for part in parameter.modules:
+        each = Placed(machine.fresh() if parameter.uid else moved.place, moved.history[-1])
+        machine.write(part, PLACE, each)
+        for name, value in machine.store.held(part):
+            if any(isinstance(option, Tensor) and option.role in _REGISTERED for _, option in alternatives(value)):
+                machine.write(part, name, machine.lift(partial(_filled_with_others, machine, moved, node), value))
+    return NONE
+
+
+def _filled_with_others(machine: Machine, moved: Tensor, node: cst.CSTNode, held: Value) -> Value:
+    if not isinstance(held, Tensor) or held.role not in _REGISTERED:
+        return held
+    known = held.role is Role.PARAMETER and not moved.uid
+    return with_data(machine, held, moved if known else NONE, node)
+
+
+def given_weight(machine: Machine, layer: Object, value: Value, node: cst.CSTNode) -> None:
+    """``layer.weight = parameter``: of a layer of a library, of which some is where that is, and some is not."""
+    if not isinstance(layer.cls, External) or layer.kind is not Kind.MODULE:
+        return
+
+    def give(option: Value, place: Value) -> Value:
+        if not isinstance(option, Tensor) or option.role is not Role.PARAMETER:
+            return NONE
+        if not isinstance(place, (Device, Symbol)) or compare(option.place, place) is not Comparison.SAME:
+            machine.write(layer.id, PLACE, Placed(machine.fresh(), Note(node, "given another weight here")))
+        return NONE
+
+    machine.lift(give, value, place_of(machine, layer))
+
+
+def misplace_some_tensor(machine: Machine, owner: Object, value: Value) -> None:
+    """One of the tensors that something has, nobody knows which, is replaced by one that may be elsewhere."""
+
+    def elsewhere(held: Value) -> Value:
+        same = isinstance(held, Tensor) and isinstance(value, Tensor) and value.place == held.place
+        return replace(held, place=machine.fresh()) if isinstance(held, Tensor) and not same else held
+
+    for name, held in machine.store.held(owner.id):
+        if any(isinstance(option, Tensor) for _, option in alternatives(held)):
+            machine.write(owner.id, name, machine.lift(elsewhere, held))
+    if isinstance(owner.cls, External) and is_module(machine, owner):
+        machine.write(owner.id, PLACE, Placed(machine.fresh()))
 
 
 def forget_places(machine: Machine, module: Object | Symbol) -> None:

@@ -268,10 +268,13 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
     if name == "zero_grad":
         ddp.zeroed(machine, optimizer)
     if name == "add_param_group":
-        added = frozenset(_held(machine, arguments.get(0, "param_group")))
-        machine.write(optimizer.id, _COVERED, Const(_covered(machine, optimizer) | added))
-        machine.ever_held |= added
-        _refresh(machine, optimizer, added)
+        _add(machine, optimizer, frozenset(_held(machine, arguments.get(0, "param_group"))))
+        return NONE
+    if name == "__init__":
+        machine.lift(lambda *_: _take(machine, optimizer, arguments.get(0, "params")))
+        machine.write(optimizer.id, _STALE, Sequence(()))
+        machine.write(optimizer.id, _STATE, Fact("none yet"))
+        _catch_up(machine, optimizer)
         return NONE
     if name == "load_state_dict":
         schedulers.given_away(machine, (optimizer,), node)
@@ -281,6 +284,20 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         machine.write(optimizer.id, _STATE, Fact("loaded", note))
         return NONE
     return machine.fresh(name)
+
+
+def _add(machine: Machine, optimizer: Object, added: frozenset[int]) -> None:
+    machine.write(optimizer.id, _COVERED, Const(_covered(machine, optimizer) | added))
+    machine.ever_held |= added
+    _refresh(machine, optimizer, added)
+
+
+def regrouped(machine: Machine, optimizer: Object, value: Value) -> None:
+    """The program itself puts something into the param groups: of what cannot be told, it may be all that is new."""
+    added = frozenset(_held(machine, value))
+    _add(machine, optimizer, added)
+    if not added:
+        machine.write(optimizer.id, _STALE, Sequence(()))
 
 
 def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:

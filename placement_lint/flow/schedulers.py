@@ -13,6 +13,7 @@ from placement_lint.flow.events import SchedulerOutlived
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     NONE,
+    SLICE,
     Bound,
     Const,
     Fact,
@@ -30,8 +31,10 @@ _OPTIMIZER = "optimizer"
 _BUILT = "#built"
 # Of an optimizer: the one that took its place.
 _SUCCESSOR = "#successor"
-# One of its groups of parameters.
+# Its groups of parameters, one of them, and what that holds.
+GROUPS = "param_groups"
 _GROUP = "param_groups[]"
+_PARAMS = "param_groups[].params"
 
 
 @dataclass(frozen=True)
@@ -121,23 +124,44 @@ def given_away(machine: Machine, values: Iterable[Value], node: cst.CSTNode) -> 
 
 def groups(machine: Machine, optimizer: Object, name: str, node: cst.CSTNode) -> Value:
     """``optimizer.param_groups``: whoever has them may set the learning rate."""
-    if name == "param_groups":
+    if name == GROUPS:
         machine.optimizers_out.add((optimizer.id, node))
     return Bound(optimizer, name, node=node)
 
 
-def group(machine: Machine, groups: Bound, key: Value) -> Value:
-    """``optimizer.param_groups[0]``: nobody else has it, and it may only be read."""
-    if groups.name == "param_groups" and groups.node is not None and isinstance(key, Const):
-        machine.groups_read.add(groups.node)
-        return Bound(groups.receiver, _GROUP, node=groups.node)
+def group(machine: Machine, groups: Bound) -> Value:
+    """One of ``optimizer.param_groups``."""
+    return Bound(groups.receiver, _GROUP, node=groups.node) if _is_of_groups(groups, GROUPS) else machine.fresh()
+
+
+def item(machine: Machine, owner: Bound, key: Value) -> Value:
+    """``optimizer.param_groups[0]``: nobody else has it, and it may only be read; ``group["params"]``."""
+    if _is_of_groups(owner, GROUPS) and owner.node is not None and key != SLICE:
+        if isinstance(key, Const):
+            machine.groups_read.add(owner.node)
+        return group(machine, owner)
+    if _is_of_groups(owner, _GROUP) and key == Const("params"):
+        return Bound(owner.receiver, _PARAMS, node=owner.node)
     return machine.fresh()
 
 
-def group_changed(machine: Machine, group: Bound, node: cst.CSTNode) -> None:
+def item_changed(machine: Machine, owner: Bound, key: Value, value: Value, node: cst.CSTNode) -> None:
     """``optimizer.param_groups[0]["lr"] = 0.1``"""
-    if group.name == _GROUP:
-        given_away(machine, (group,), node)
+    if owner.name == _GROUP:
+        given_away(machine, (owner,), node)
+    if key == Const("params") or not _is_of_groups(owner, _GROUP):
+        groups_changed(machine, owner, (value,))
+
+
+def groups_changed(machine: Machine, changed: Bound, values: Iterable[Value]) -> None:
+    """``optimizer.param_groups.append({…})``, ``group["params"].extend(…)``"""
+    if _is_of_groups(changed, GROUPS, _GROUP, _PARAMS) and isinstance(changed.receiver, Object):
+        for value in values:
+            optimizers.regrouped(machine, changed.receiver, value)
+
+
+def _is_of_groups(value: Bound, *names: str) -> bool:
+    return value.name in names and _is_optimizer(value.receiver)
 
 
 def resolve(machine: Machine) -> None:

@@ -28,14 +28,16 @@ from placement_lint.flow import (
     storage,
 )
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.classes import is_module_class
+from placement_lint.flow.classes import find, is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, answered, asked
+from placement_lint.flow.copying import replace
 from placement_lint.flow.imports import is_missing, running_file
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.values import (
     FALSE,
     NONE,
+    Bound,
     Class,
     Const,
     Device,
@@ -44,7 +46,6 @@ from placement_lint.flow.values import (
     Kind,
     Object,
     Parameters,
-    Partial,
     Tensor,
     Value,
     alternatives,
@@ -524,24 +525,41 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
     function = Function(node, machine.enclose(), node.name.value, None, names)
     if any(name.endswith((".setter", ".deleter")) for name in names):
         return
-    bind(machine, node.name.value, _decorated(machine, function, node))
+    bind(machine, node.name.value, _decorated(machine, function, node) if node.decorators else function)
     if machine.at_home:
         machine.functions.setdefault(node, function)
 
 
-def _decorated(machine: Machine, function: Function, node: cst.FunctionDef) -> Value:
-    """What decorators of the program make of a function; a library's are taken to leave it as it is.
+def _decorated(machine: Machine, value: Value, node: cst.FunctionDef | cst.ClassDef) -> Value:
+    """What decorators of the program make of a function or class; a library's are taken to leave it as it is.
 
-    So are those that only enter it somewhere, as ``@register_model``: a file may have a hundred functions with one.
+    So are those of other files that only enter it somewhere, as ``@register_model``, or have nothing to do with
+    tensors: a file may have a hundred functions with one.
     """
-    value: Value = function
     for decorator in reversed(node.decorators):
         maker = expressions.evaluate(machine, decorator.decorator)
-        if isinstance(maker, Function) and not relevance.hands_back(machine, maker):
-            result = calls.call_function(machine, maker, Arguments((value,)), node)
-            machine.dead = False
-            value = result if isinstance(result, (Function, Partial)) else value
+        if _is_transparent(machine, maker):
+            continue
+        names = value.decorators if isinstance(value, Function) else ()
+        value = calls.call(machine, maker, Arguments((value,)), _as_call(decorator.decorator))
+        machine.dead = False
+        if isinstance(value, Function):
+            # A property stays one.
+            value = replace(value, decorators=names)
     return value
+
+
+def _is_transparent(machine: Machine, decorator: Value) -> bool:
+    """Whether what comes out of a decorator does the same as what went in, as far as it can matter."""
+    if isinstance(decorator, Class):
+        return all(find(machine, decorator, name) is None for name in ("__call__", "__get__"))
+    function = decorator.function if isinstance(decorator, Bound) else decorator
+    return not isinstance(function, Function) or relevance.hands_back(machine, function)
+
+
+def _as_call(decorator: cst.BaseExpression) -> cst.Call:
+    """The call that applies a decorator, of which nothing is written but the decorator."""
+    return cst.Call(func=decorator)
 
 
 def _decorator_name(machine: Machine, node: cst.Decorator) -> str:
@@ -564,6 +582,8 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
         define = _IN_CLASS.get(type(line))
         if define is not None:
             define(machine, cls, line)
+    if node.decorators and (made := _decorated(machine, cls, node)) != cls:
+        bind(machine, name, made)
 
 
 def _fields(node: cst.ClassDef) -> Iterator[str]:
@@ -576,8 +596,18 @@ def _fields(node: cst.ClassDef) -> Iterator[str]:
 
 def _method(machine: Machine, cls: Class, node: cst.FunctionDef) -> None:
     names = tuple(_decorator_name(machine, decorator) for decorator in node.decorators)
-    if not any(name.endswith((".setter", ".deleter")) for name in names):
-        machine.write(cls.id, node.name.value, Function(node, machine.frame.id, node.name.value, cls, names))
+    if any(name.endswith((".setter", ".deleter")) for name in names):
+        return
+    function = Function(node, machine.frame.id, node.name.value, cls, names)
+    made = _decorated(machine, function, node) if node.decorators else function
+    if made != function:
+        machine.write(cls.id, undecorated(node.name.value), function)
+    machine.write(cls.id, node.name.value, made)
+
+
+def undecorated(name: str) -> str:
+    """The cell of a class with a method as it is written, where decorators make something else of it."""
+    return f"#undecorated {name}"
 
 
 def _class_variables(machine: Machine, cls: Class, line: cst.SimpleStatementLine) -> None:
