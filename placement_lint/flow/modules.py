@@ -456,7 +456,10 @@ def given_weight(machine: Machine, layer: Object, value: Value, node: cst.CSTNod
 
 
 def misplace_some_tensor(machine: Machine, owner: Object, value: Value) -> None:
-    """One of the tensors that something has, nobody knows which, is replaced by one that may be elsewhere."""
+    """One of the tensors that something has, nobody knows which, is replaced by one that may be elsewhere.
+
+    Whatever is tested before: a loop over names asks of each what it is.
+    """
 
     def elsewhere(held: Value) -> Value:
         same = isinstance(held, Tensor) and isinstance(value, Tensor) and value.place == held.place
@@ -464,9 +467,9 @@ def misplace_some_tensor(machine: Machine, owner: Object, value: Value) -> None:
 
     for name, held in machine.store.held(owner.id):
         if any(isinstance(option, Tensor) for _, option in alternatives(held)):
-            machine.write(owner.id, name, machine.lift(elsewhere, held))
+            machine.store.write_lasting(owner.id, name, machine.lift(elsewhere, held))
     if isinstance(owner.cls, External) and is_module(machine, owner):
-        machine.write(owner.id, PLACE, Placed(machine.fresh()))
+        machine.store.write_lasting(owner.id, PLACE, Placed(machine.fresh()))
 
 
 def forget_places(machine: Machine, module: Object | Symbol) -> None:
