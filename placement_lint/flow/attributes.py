@@ -346,6 +346,10 @@ def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, nod
 
 def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attribute) -> Value:
     value = machine.read(owner.id, name)
+    if value is not None and machine.may_lack(owner.id, name):
+        # Where the program has not assigned it, it is what it was.
+        before = machine.part(owner.id, name, node, owner)
+        return machine.filled(owner.id, name, before)
     if value is not None:
         return value
     if modules.is_module(machine, owner):

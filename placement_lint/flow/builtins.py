@@ -172,6 +172,8 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
             known = _has_attribute(machine, option, attribute.value)
             if known is not None:
                 return Const(known)
+            if isinstance(option, Object) and machine.may_lack(option.id, attribute.value):
+                return machine.filled(option.id, attribute.value, FALSE, TRUE)
         return machine.ask(machine.question(("hasattr", option, attribute), text=node))
 
     return machine.lift(test, owner, name)
@@ -213,7 +215,7 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
         return hasattr([] if owner.kind is Kind.LIST else {}, name)
     stored = machine.store.read(owner.id, name)
     if stored is not None:
-        found = {option is not ABSENT for _, option in alternatives(machine.restrict(stored))}
+        found = {option is not ABSENT for guard, option in alternatives(stored) if not machine.path.excludes(guard)}
         return found.pop() if len(found) == 1 else None
     if owner.kind is Kind.WRAPPER:
         return name in MODULE_ATTRIBUTES

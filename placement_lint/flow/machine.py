@@ -502,6 +502,18 @@ class Machine(Registries):
             value = self.restrict(value)
         return None if value is ABSENT else value
 
+    def may_lack(self, owner: int, name: str) -> bool:
+        """Whether a cell has a value on some of the ways that lead here, and none on others."""
+        value = self.store.read(owner, name)
+        return isinstance(value, Choice) and any(
+            option is ABSENT and not self.path.excludes(guard) for guard, option in value.alternatives
+        )
+
+    def filled(self, owner: int, name: str, missing: Value, there: Value | None = None) -> Value:
+        """A cell's value, or ``there`` in its place, and another one where it has none."""
+        stored = alternatives(self.store.read(owner, name) or ABSENT)
+        return self.either([(guard, missing if option is ABSENT else there or option) for guard, option in stored])
+
     def write(self, owner: int, name: str, value: Value) -> None:
         self.store.write(owner, name, value)
 
@@ -648,7 +660,9 @@ class Machine(Registries):
         contents = [(guard, dict(mapping.items)) for guard, mapping in known]
         items = []
         for key in dict.fromkeys(key for _, content in contents for key in content):
-            value = self._joined_ways([(guard, content[key]) for guard, content in contents if key in content])
+            # Where a key is missing, nobody gets anything under it.
+            missing = self.fresh()
+            value = self._joined_ways([(guard, content.get(key, missing)) for guard, content in contents])
             items.append((key, value if value is not None else self.fresh()))
         rests = [(guard, mapping.rest) for guard, mapping in known if mapping.rest is not None]
         rest = self._joined_ways(rests) if rests else None

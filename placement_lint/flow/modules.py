@@ -335,8 +335,15 @@ def placed(machine: Machine, module: Object | Symbol) -> Value:
     if machine.replica and module.id in machine.replicated:
         return Placed(REPLICA, machine.replica[-1])
     value = machine.read(module.id, PLACE)
-    if value is not None:
-        return value
+    if value is None:
+        return _placed_before(machine, module)
+    if machine.may_lack(module.id, PLACE):
+        return machine.filled(module.id, PLACE, _placed_before(machine, module))
+    return value
+
+
+def _placed_before(machine: Machine, module: Object | Symbol) -> Value:
+    """Where a module is that nobody has put anywhere by itself."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         inner = machine.read(module.id, INNER)
         if isinstance(inner, (Object, Symbol)):

@@ -45,6 +45,7 @@ from placement_lint.flow.names import is_bound_here, value_of
 from placement_lint.flow.values import (
     ARRAY,
     CPU,
+    FALSE,
     NONE,
     OWN,
     REPLICA,
@@ -544,6 +545,8 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         return machine.ask(machine.own_on_gpu)
     if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda", "replica"):
         return Const(tensor.place.kind != "cpu")
+    if name == "is_cuda" and (away := choices.named_away(machine, tensor.place)).possible:
+        return machine.either(((away, TRUE), (away.negation, FALSE)))
     if name in HOST_VALUE_ATTRIBUTES:
         if (known := shapes.answer(tensor, name)) is not None:
             return known
