@@ -6,8 +6,8 @@ import gc
 import os
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from placement_lint.results import Checked, Crash, Job, Provisional, Read, diges
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
-from placement_lint.source.parsing import check_syntax, parse, read
+from placement_lint.source.parsing import BeyondTheParser, check_syntax, parse, read
 from placement_lint.source.suppressions import Suppressions, read_suppressions
 from placement_lint.source.text import Unreadable, decode
 from placement_lint.stack import with_deep_stack
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
 """For a node that the program runs and its text lacks: the node of the text."""
+
+Placer = Callable[["cst.Module", Sequence["cst.CSTNode"]], "dict[cst.CSTNode, Range]"]
+"""What tells where the nodes of a module stand."""
 
 # How many other files' contents a run keeps at hand.
 _KEPT = 2048
@@ -244,22 +247,28 @@ class Checker:
         return speaks and self.reading.may_tell(text, surroundings)
 
     def _heard(self, text: str, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
-        """What the analysis says of a text; with all its layout where that tells the place of what it says."""
-        if notebook is None:
-            try:
-                return self._analyse(self.reading.read(text), path, None, surroundings)
-            except Unplaced:
-                pass
-        return self._analyse(self.reading.parse(text), path, notebook, surroundings)
+        """What the analysis says of a text; with all its layout where that tells the place of what it says.
 
-    def _analyse(self, module: cst.Module, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
-        program, texts = self._as_run(module, notebook)
+        Of a text that libcst cannot parse Python's own tree tells it, and the places roughly.
+        """
+        try:
+            if notebook is None:
+                with suppress(Unplaced):
+                    return self._analyse(self.reading.read(text), path, None, surroundings, self.reading.place)
+            return self._analyse(self.reading.parse(text), path, notebook, surroundings, self.reading.place)
+        except BeyondTheParser:
+            return self._analyse(read(text), path, notebook, surroundings, _placed_roughly)
+
+    def _analyse(
+        self, module: cst.Module, path: str, notebook: Notebook | None, surroundings: Surroundings, where: Placer
+    ) -> _Heard:
+        program, texts = self._as_run(module, notebook, where)
         hearing = self.reading.hear(program, [rule for rule in self.rules if rule.listens], surroundings)
         crashes = tuple(_crash(path, rule, error) for rule, error in hearing.crashes)
         account = hearing.account
 
         def place(nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
-            places = self.reading.place(module, [texts.get(node, node) for node in nodes])
+            places = where(module, [texts.get(node, node) for node in nodes])
             return places | {node: places[texts[node]] for node in nodes if texts.get(node) in places}
 
         spots = Spots(path, self.job.folder, place, surroundings, account.module_classes)
@@ -267,12 +276,12 @@ class Checker:
         uses = sorted((spots.named(*function), len(calls)) for function, calls in account.uses.items())
         return _Heard(found, crashes, tuple(sorted(spots.named(*one) for one in account.tended)), tuple(uses))
 
-    def _as_run(self, module: cst.Module, notebook: Notebook | None) -> tuple[cst.Module, Texts]:
+    def _as_run(self, module: cst.Module, notebook: Notebook | None, where: Placer) -> tuple[cst.Module, Texts]:
         if notebook is None:
             return module, {}
         from placement_lint.source.display import with_displays
 
-        return with_displays(module, self.reading.place(module, module.body), notebook)
+        return with_displays(module, where(module, module.body), notebook)
 
     def _admitted(
         self, found: Sequence[Provisional], terms: dict[str, Terms], surroundings: Surroundings
@@ -340,6 +349,12 @@ def _admitted_by(one: Provisional, terms: Mapping[str, Terms]) -> Provisional | 
 
 def _anchored(finding: Finding, terms: Mapping[str, Terms]) -> Finding:
     return replace(finding, anchor=terms[finding.path].anchors.at(finding.range.line))
+
+
+def _placed_roughly(module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
+    from placement_lint.source.positions import positions
+
+    return positions(module, nodes, roughly=True)
 
 
 def _names_in(folder: str) -> Set[str] | None:

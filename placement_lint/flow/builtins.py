@@ -11,10 +11,11 @@ from placement_lint.flow import (
     calls,
     cuts,
     devices,
+    extent,
+    folding,
     gradients,
     imports,
     iteration,
-    methods,
     movables,
     replicas,
     tensors,
@@ -280,23 +281,16 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
                 machine.emit(ReplicaLossUsed(node, machine.scene, source, how, name, value))
             if isinstance(value, Symbol):
                 return replace(value, type=name)
-            if isinstance(value, (Const, AtLeast, Device)):
+            if isinstance(value, Const):
+                return folding.converted(name, value.value) or machine.fresh(f"{name}()", name)
+            if isinstance(value, (AtLeast, Device)):
                 return value
             return machine.fresh(f"{name}()", name, replicas.depends(machine, value))
 
         given = arguments.get(0)
-        if isinstance(given, Const) and name in ("int", "str"):
-            return Const(str(given.value)) if name == "str" else _integer(machine, given)
         return machine.lift(one, given) if given is not None else machine.fresh()
 
     return convert
-
-
-def _integer(machine: Machine, given: Const) -> Value:
-    """``int("1")``"""
-    if not isinstance(given.value, str):
-        return given
-    return Const(int(given.value)) if given.value.strip().isdigit() else machine.fresh("int()")
 
 
 def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -318,11 +312,10 @@ def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _numbers(machine: Machine, bounds: tuple[Value, ...]) -> Sequence:
     """``range(3)``; of ``range(torch.cuda.device_count())`` the numbers that are surely there."""
-    known = [bound.value for bound in bounds if isinstance(bound, Const) and isinstance(bound.value, int)]
-    if known and len(known) == len(bounds):
-        numbers = range(*known)
-        if len(numbers) <= methods.LONGEST:
-            return Sequence(tuple(Const(number) for number in numbers))
+    known = [bound.value for bound in bounds if isinstance(bound, Const)]
+    numbers = folding.numbers(known) if len(known) == len(bounds) else None
+    if numbers is not None:
+        return Sequence(tuple(numbers))
     if len(bounds) == 1 and isinstance(bounds[0], AtLeast):
         return Sequence(tuple(Const(number) for number in range(bounds[0].bound)), exact=False)
     return Sequence((machine.fresh("i", "int"),), exact=False)
@@ -340,7 +333,8 @@ def _enumerate(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 def _zip(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     columns = [iteration.each(machine, value) for value in arguments.positional]
     if columns and all(column is not None for column in columns):
-        return Sequence(tuple(Sequence(row) for row in zip(*(column or () for column in columns), strict=False)))
+        rows = zip(*(column or () for column in columns), strict=False)
+        return Sequence(tuple(Sequence(tuple(extent.reached(machine, item) for item in row)) for row in rows))
     row = tuple(iteration.element(machine, value, node) for value in arguments.positional)
     return Sequence((Sequence(row),), exact=False)
 

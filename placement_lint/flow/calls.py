@@ -19,6 +19,7 @@ from placement_lint.flow import (
     cuts,
     ddp,
     expressions,
+    extent,
     hooks,
     leftovers,
     lengths,
@@ -216,7 +217,7 @@ def _bind_parameters(machine: Machine, parameters: cst.Parameters, arguments: Ar
             value = keywords.pop(name, None)
         machine.write(frame, name, value if value is not None else _default(machine, parameter, arguments))
     if isinstance(parameters.star_arg, cst.Param):
-        rest = Sequence(tuple(positional), exact=not arguments.spread)
+        rest = Sequence(tuple([extent.reached(machine, value) for value in positional]), exact=not arguments.spread)
         machine.write(frame, parameters.star_arg.name.value, rest)
     for parameter in parameters.kwonly_params:
         value = keywords.pop(parameter.name.value, None)

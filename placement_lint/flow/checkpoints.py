@@ -34,6 +34,7 @@ from placement_lint.flow.values import (
     alternatives,
 )
 from placement_lint.rule import Note
+from placement_lint.source.abstract import meaning
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> s
         if function == "open" or function.endswith("join"):
             source = source.args[0 if function == "open" else -1].value
     if isinstance(source, cst.SimpleString):
-        return str(source.evaluated_value).rpartition("/")[2]
+        return str(meaning(source)).rpartition("/")[2]
     return str(file.value).rpartition("/")[2] if isinstance(file, Const) else machine.text(source)
 
 

@@ -7,6 +7,7 @@ CUDA. A request is ``.cuda()``, ``"cuda"`` and their kind, in so many words. The
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -279,7 +280,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     by_node: dict[cst.CSTNode, list[Request]] = {}
     for asked in machine.requests:
         by_node.setdefault(asked.node, []).append(asked)
-    machine.chosen = [chosen for chosen in machine.chosen if not _is_about_else(machine, chosen)]
+    machine.chosen = [chosen for chosen in _distinct(machine.chosen) if not _is_about_else(machine, chosen)]
     ignoring = set()
     for node, visits in by_node.items():
         ignored = next((chosen for chosen in machine.chosen if _ignores(node, visits, chosen)), None)
@@ -291,6 +292,17 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             machine.emit(CudaRequested(node, scene, how, ignored.note, ignored.text, ignored.note, device))
             ignoring.add(node)
     return ignoring
+
+
+def _distinct(choices: Iterable[Chosen]) -> Iterator[Chosen]:
+    """Of choices that differ only in the place of their notes the first two: no request is at the place of both."""
+    places: dict[tuple[object, ...], set[cst.CSTNode]] = {}
+    for chosen in choices:
+        flags = (chosen.on_cpu, chosen.surely_not, chosen.text, chosen.option, chosen.helpful, chosen.of_module)
+        kept = places.setdefault(flags, set())
+        if len(kept) < 2 and chosen.note.node not in kept:
+            kept.add(chosen.note.node)
+            yield chosen
 
 
 def _is_about_else(machine: Machine, chosen: Chosen) -> bool:

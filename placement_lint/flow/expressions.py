@@ -11,6 +11,8 @@ from placement_lint.flow import (
     attributes,
     calls,
     cuts,
+    extent,
+    folding,
     gradients,
     imports,
     iteration,
@@ -21,6 +23,7 @@ from placement_lint.flow import (
     schedulers,
 )
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.bounds import MOST_ITEMS
 from placement_lint.flow.condition import ALWAYS, Condition
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
@@ -47,9 +50,10 @@ from placement_lint.flow.values import (
     alternatives,
 )
 from placement_lint.flow.vocabulary import ITEM_TYPES
-from placement_lint.source.abstract import meaning
+from placement_lint.source.abstract import meaning, words
 from placement_lint.source.abstraction import by_kind, of_kind
 from placement_lint.source.querying import reads_attribute
+from placement_lint.source.wording import source_text
 
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
@@ -95,11 +99,13 @@ def _formatted_string(machine: Machine, node: cst.FormattedString | cst.Concaten
         value = evaluate(machine, part.expression)
         if part.format_spec:
             used_as_number(machine, value, part.expression, part)
+        constant = constant and not part.format_spec and not part.conversion and part.equal is None
         values.append(value)
     if not values:
         return Const(prefix)
     if len(values) == 1 and isinstance(values[0], Const) and constant:
-        return Const(f"{prefix}{values[0].value}")
+        made = folding.field(values[0].value)
+        return (folding.joined((prefix, made)) if made is not None else None) or machine.fresh("text", "str")
     return (
         machine.lift(lambda *parts: methods.formatted(machine, prefix, parts), *values)
         if len(values) == 1
@@ -108,23 +114,35 @@ def _formatted_string(machine: Machine, node: cst.FormattedString | cst.Concaten
 
 
 def _string_parts(node: cst.BaseExpression) -> Iterator[str | cst.FormattedStringExpression]:
-    if isinstance(node, cst.ConcatenatedString):
-        yield from _string_parts(node.left)
-        yield from _string_parts(node.right)
-    elif isinstance(node, cst.FormattedString):
-        for part in node.parts:
-            if isinstance(part, cst.FormattedStringExpression):
-                yield part
-            elif isinstance(part, cst.FormattedStringText):
-                yield part.value
-    elif isinstance(node, cst.SimpleString):
-        yield str(node.evaluated_value)
+    for piece in _pieces(node):
+        if isinstance(piece, cst.FormattedString):
+            for part in piece.parts:
+                if isinstance(part, cst.FormattedStringExpression):
+                    if part.equal is not None:
+                        yield f"{source_text(part.expression)}="
+                    yield part
+                elif isinstance(part, cst.FormattedStringText):
+                    yield words(part, piece)
+        elif isinstance(piece, cst.SimpleString):
+            yield str(meaning(piece))
 
 
 def _concatenated(machine: Machine, node: cst.ConcatenatedString) -> Value:
     """Strings that follow each other are one."""
-    whole = node.evaluated_value
-    return Const(whole) if whole is not None else _formatted_string(machine, node)
+    pieces = list(_pieces(node))
+    literals = [meaning(piece) for piece in pieces if isinstance(piece, cst.SimpleString)]
+    if all(isinstance(literal, bytes) for literal in literals) and len(literals) == len(pieces):
+        return Const(b"".join(literal for literal in literals if isinstance(literal, bytes)))
+    strings = all(isinstance(piece, (cst.SimpleString, cst.FormattedString)) for piece in pieces)
+    return _formatted_string(machine, node) if strings else machine.fresh()
+
+
+def _pieces(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Strings that follow each other, one by one."""
+    while isinstance(node, cst.ConcatenatedString):
+        yield node.left
+        node = node.right
+    yield node
 
 
 def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpression, node: cst.CSTNode) -> None:
@@ -152,6 +170,8 @@ def _items(machine: Machine, elements: Many[cst.BaseElement]) -> Sequence:
             before = len(items) if before is None and not exact else before
             items.extend(inner.items if inner is not None else ())
             behind = behind if exact else len(items)
+            if len(items) > MOST_ITEMS:
+                return Sequence(tuple(items[:MOST_ITEMS]), exact=False)
         else:
             items.append(value)
     return Sequence(tuple(items), before is None, None if before is None else (before, len(items) - behind))
@@ -161,7 +181,8 @@ _STARRED = of_kind(cst.StarredElement)
 
 
 def _tuple(machine: Machine, node: cst.Tuple) -> Value:
-    return _items(machine, node.elements)
+    items = _items(machine, node.elements)
+    return replace(items, items=tuple([extent.reached(machine, item) for item in items.items]))
 
 
 def _list(machine: Machine, node: cst.List) -> Value:
@@ -276,8 +297,8 @@ def _call(machine: Machine, node: cst.Call) -> Value:
         value = evaluate(machine, argument.value)
         if argument.star == "*":
             items = content(machine, value)
-            positional.extend(items.items if items is not None else ())
-            spread = spread or items is None or not items.exact
+            taken = extent.joined(Sequence(tuple(positional)), items or Sequence((), exact=False))
+            positional, spread = list(taken.items), spread or not taken.exact
         elif argument.star == "**":
             mapping = _merged(machine, Mapping(()), value)
             keywords.update({key: item for key, item in mapping.items if isinstance(key, str)})

@@ -33,6 +33,7 @@ from placement_lint.flow.values import (
     Symbol,
     Value,
 )
+from placement_lint.source.abstract import meaning
 
 _NAMED_TUPLE = External("typing.NamedTuple")
 # Bases that make no instance iterable.
@@ -86,9 +87,7 @@ def _written_values(node: cst.BaseExpression) -> dict[object, cst.BaseExpression
     if isinstance(node, cst.Dict):
         pairs = [element for element in node.elements if isinstance(element, cst.DictElement)]
         return {
-            pair.key.evaluated_value: pair.value
-            for pair in pairs
-            if isinstance(pair.key, (cst.SimpleString, cst.Integer))
+            meaning(pair.key): pair.value for pair in pairs if isinstance(pair.key, (cst.SimpleString, cst.Integer))
         }
     if isinstance(node, cst.Call):
         return {argument.keyword.value: argument.value for argument in node.args if argument.keyword is not None}

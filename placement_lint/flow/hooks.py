@@ -16,7 +16,8 @@ from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import MANY_GPUS, machines
 from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ChunkUsed
-from placement_lint.flow.machine import CONTENT_CELLS, Machine
+from placement_lint.flow.extent import CONTENT_CELLS
+from placement_lint.flow.machine import Machine
 from placement_lint.flow.store import Cell
 from placement_lint.flow.values import (
     CPU,

@@ -48,6 +48,7 @@ from placement_lint.flow import (
 )
 from placement_lint.flow import calls as calling
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.bounds import LONGEST
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
 from placement_lint.flow.containers import content
 from placement_lint.flow.copying import replace
@@ -500,7 +501,7 @@ def _apply(machine: Machine, module: Object | Symbol, arguments: Arguments, node
 
 def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
     """A module and what is registered below it, those inside before those around them; of very many, the first."""
-    return list(modules.reachable(machine, module).values())[: methods.LONGEST][::-1]
+    return list(modules.reachable(machine, module).values())[:LONGEST][::-1]
 
 
 def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call) -> Value:

@@ -70,7 +70,9 @@ def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
     size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
     stored = machine.read(dataset.id, "#tensors") if isinstance(dataset, Object) else None
     first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
-    if not isinstance(size, Const) or type(size.value) is not int or not isinstance(first, Tensor):
+    if not isinstance(size, Const) or type(size.value) is not int or size.value < 1:
+        return frozenset()
+    if not isinstance(first, Tensor):
         return frozenset()
     last = {rows % size.value for rows in first.rows} - {0}
     dropped = arguments.get(8, "drop_last") == Const(True)

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from placement_lint.flow.bounds import MOST_NESTED
 from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, Condition, Question, answered, any_of, asked
 from placement_lint.flow.events import Event, Scene
+from placement_lint.flow.extent import CONTENT_CELLS, within_reach
 from placement_lint.flow.registries import Registries
 from placement_lint.flow.store import Delta, Store, Watch
 from placement_lint.flow.values import (
@@ -58,8 +60,6 @@ MAX_CALL_DEPTH = 12
 MAX_COMBINATIONS = 24
 MAX_PATH_CUBES = 4
 
-# The cells that hold what a list, a dict or a container of modules contains.
-CONTENT_CELLS = ("#items", "#map")
 FUEL = 120_000
 # Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
 ABROAD = 5_000
@@ -410,12 +410,22 @@ class Machine(Registries):
         parent: Symbol | Object | None = None,
         type: str = "",
     ) -> Symbol:
-        """The unknown value under ``key`` of an unknown owner: the same symbol at each reading."""
+        """The unknown value under ``key`` of an unknown owner: the same at each reading, unless it is too deep."""
         symbol = self.known_part(owner, key)
+        if symbol is None and parent is not None and self._is_deep(owner):
+            return self.fresh(text, type)
         if symbol is None:
             symbol = Symbol(self.new_id(), text, parent, type)
             self._add_part(owner, key, symbol)
         return symbol
+
+    def _is_deep(self, owner: int) -> bool:
+        """Whether a value is a part of a part, and so on, further than the analysis goes."""
+        for _ in range(MOST_NESTED):
+            if owner not in self.outer:
+                return False
+            owner = self.outer[owner]
+        return True
 
     def _add_part(self, owner: int, key: object, symbol: Symbol) -> None:
         self._parts.setdefault(owner, {})[key] = symbol
@@ -443,12 +453,12 @@ class Machine(Registries):
 
     def new_list(self, items: Sequence, node: cst.CSTNode) -> Object:
         result = self.new_object(Kind.LIST, External("builtins.list"), node)
-        self.store.write(result.id, "#items", items)
+        self.write(result.id, "#items", items)
         return result
 
     def new_dict(self, content: Mapping, node: cst.CSTNode) -> Object:
         result = self.new_object(Kind.DICT, External("builtins.dict"), node)
-        self.store.write(result.id, "#map", content)
+        self.write(result.id, "#map", content)
         return result
 
     # --- what comes up again -----------------------------------------------------------------------------
@@ -515,6 +525,8 @@ class Machine(Registries):
         return self.either([(guard, missing if option is ABSENT else there or option) for guard, option in stored])
 
     def write(self, owner: int, name: str, value: Value) -> None:
+        if name in CONTENT_CELLS:
+            value = within_reach(self, owner, value)
         self.store.write(owner, name, value)
 
     # --- paths -----------------------------------------------------------------------------------------

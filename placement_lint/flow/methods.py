@@ -13,6 +13,8 @@ from placement_lint.flow import (
     creation,
     cuts,
     expressions,
+    extent,
+    folding,
     frameworks,
     library,
     modules,
@@ -25,6 +27,7 @@ from placement_lint.flow import (
     wrappers,
 )
 from placement_lint.flow.arguments import Arguments
+from placement_lint.flow.bounds import LONGEST
 from placement_lint.flow.containers import content, perhaps_replaced
 from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
@@ -106,7 +109,7 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         return _mapping_method(machine, receiver, name, arguments)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "split":
         return _split(machine, receiver.value, arguments, node)
-    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name in _TEXT_METHODS:
+    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name in folding.TEXT_METHODS:
         return _computed(machine, receiver.value, name, arguments, node)
     if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
         values = arguments.positional
@@ -114,10 +117,8 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
             for written, value in zip(node.args, values, strict=False):
                 expressions.used_as_number(machine, value, written.value, node)
         if all(isinstance(value, Const) for value in values) and not arguments.keywords:
-            try:
-                return Const(receiver.value.format(*(value.value for value in values if isinstance(value, Const))))
-            except (IndexError, KeyError, ValueError):
-                return machine.fresh()
+            given = [value.value for value in values if isinstance(value, Const)]
+            return folding.formatted(receiver.value, given) or machine.fresh()
         return formatted(machine, receiver.value.partition("{")[0], values)
     if isinstance(receiver, Symbol):
         return _method_of_unknown(machine, receiver, name, arguments, node)
@@ -127,17 +128,8 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
 def _split(machine: Machine, text: str, arguments: Arguments, node: cst.Call) -> Value:
     """``"0,1".split(",")``"""
     separator = arguments.get(0, "sep") or NONE
-    if not isinstance(separator, Const) or not (separator == NONE or isinstance(separator.value, str)):
-        return machine.fresh(node)
-    parts = text.split(separator.value if isinstance(separator.value, str) and separator.value else None)
-    return machine.new_list(Sequence(tuple(Const(part) for part in parts)), node)
-
-
-# Methods of a text that return another one.
-_TEXT_METHODS = {
-    "strip", "lstrip", "rstrip", "lower", "upper", "replace", "removeprefix", "removesuffix",
-    "find", "startswith", "endswith",
-}  # fmt: skip
+    parts = folding.split(text, separator.value) if isinstance(separator, Const) else None
+    return machine.new_list(Sequence(tuple(parts)), node) if parts is not None else machine.fresh(node)
 
 
 def _computed(machine: Machine, text: str, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -145,10 +137,7 @@ def _computed(machine: Machine, text: str, name: str, arguments: Arguments, node
     given = [value.value for value in arguments.positional if isinstance(value, Const)]
     if len(given) < len(arguments.positional) or arguments.keywords:
         return machine.fresh(node)
-    try:
-        return Const(getattr(text, name)(*given))
-    except TypeError:
-        return machine.fresh(node)
+    return folding.text_method(text, name, given) or machine.fresh(node)
 
 
 # What reads or changes the keys of a dict.
@@ -182,15 +171,11 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
     if added:
         room = known.items if len(known.items) < LONGEST else known.items[:-1]
         exact = known.exact and len(known.items) < LONGEST
-        machine.write(target.id, "#items", Sequence((*room, *added), exact))
+        machine.write(target.id, "#items", extent.joined(Sequence(room, exact), Sequence(added)))
         if target.id in machine.holders:
             for value in added:
                 attributes.hold(machine, value, machine.holders[target.id])
     return NONE if name != "copy" else machine.new_list(known, node)
-
-
-# Longer lists are all alike: the last item stands for the rest.
-LONGEST = 24
 
 
 def _dict_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:

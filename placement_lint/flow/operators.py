@@ -11,6 +11,8 @@ from placement_lint.flow import (
     cuts,
     environment,
     expressions,
+    extent,
+    folding,
     methods,
     repeats,
     replicas,
@@ -116,8 +118,9 @@ def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
         return machine.either(((holds, FALSE), (holds.negation, TRUE)))
 
     def apply(option: Value) -> Value:
-        if isinstance(option, Const) and isinstance(option.value, (int, float)):
-            return Const(-option.value) if isinstance(node.operator, cst.Minus) else machine.fresh()
+        if isinstance(option, Const) and folding.is_number(option.value):
+            negative = folding.negative(option.value) if isinstance(node.operator, cst.Minus) else None
+            return negative or machine.fresh()
         if isinstance(option, Tensor):
             return shapes.same(option, tensors.derive(option, "negation", node, option.scalar))
         return machine.fresh(node, option.type) if isinstance(option, Symbol) else machine.fresh()
@@ -384,7 +387,7 @@ def arithmetic(
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return _tensor_arithmetic(machine, left, right, operator, sources, node)
     if isinstance(left, Const) and isinstance(right, Const):
-        return _folded(machine, left.value, right.value, operator)
+        return _folded(machine, left.value, right.value, kind)
     if kind is cst.Multiply:
         listed, times = (left, right) if content(machine, left) is not None else (right, left)
         items = content(machine, listed)
@@ -393,7 +396,7 @@ def arithmetic(
     if kind in _ADDING:
         one, other = content(machine, left), content(machine, right)
         if one is not None and other is not None:
-            joined = Sequence((*one.items, *other.items), one.exact and other.exact)
+            joined = extent.joined(one, other)
             return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
         if isinstance(left, Const) and isinstance(left.value, str):
             return methods.formatted(machine, left.value, (right,))
@@ -447,25 +450,11 @@ def _scaled(machine: Machine, loss: Tensor) -> Tensor:
     return replace(loss, reduction=None) if loss.per_replica else loss
 
 
-def _folded(machine: Machine, left: object, right: object, operator: cst.CSTNode) -> Value:
+def _folded(machine: Machine, left: object, right: object, operator: type) -> Value:
     """Arithmetic of constants, as far as devices and counts are computed with it."""
-    if isinstance(left, str):
-        if isinstance(right, str) and type(operator) in _ADDING:
-            return Const(left + right)
-        if isinstance(right, (int, str)) and isinstance(operator, cst.Modulo):
-            try:
-                return Const(left % right)
-            except (TypeError, ValueError):
-                return machine.fresh()
-    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-        if type(operator) in _ADDING:
-            return Const(left + right)
-        if isinstance(operator, (cst.Subtract, cst.SubtractAssign)):
-            return Const(left - right)
-        if isinstance(operator, (cst.Multiply, cst.MultiplyAssign)):
-            return Const(left * right)
-        return machine.fresh(type="number")
-    return machine.fresh()
+    symbol = _SYMBOLS.get(operator, "").removesuffix("=")
+    numbers = folding.is_number(left) and folding.is_number(right)
+    return folding.arithmetic(left, symbol, right) or machine.fresh(type="number" if numbers else "")
 
 
 def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpression, node: cst.CSTNode) -> Value:

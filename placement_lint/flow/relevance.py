@@ -9,7 +9,8 @@ import libcst as cst
 
 from placement_lint.flow import imports, modules
 from placement_lint.flow.arguments import Arguments
-from placement_lint.flow.machine import CONTENT_CELLS, Machine
+from placement_lint.flow.extent import CONTENT_CELLS
+from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     AtLeast,
     Choice,

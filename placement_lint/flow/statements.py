@@ -133,7 +133,7 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
 def _return(machine: Machine, node: cst.Return) -> None:
     value = expressions.evaluate(machine, node.value) if node.value is not None else NONE
     if not machine.dead:
-        if node.value is not None and len(machine.frames) == machine.replica_depth + 1:
+        if node.value is not None and 0 < machine.replica_depth == len(machine.frames) - 1:
             gathering.check(machine, value, node.value)
             batches.check_returned(machine, value, node.value)
         machine.jump("function", value)

@@ -8,6 +8,7 @@ it remembers the node of Python's own tree that it was made of, which has lines 
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache, lru_cache
@@ -95,9 +96,22 @@ def meaning(literal: cst.Integer | cst.Float | cst.SimpleString) -> object:
     return origin.value if isinstance(origin, ast.Constant) else _meaning(literal.value)
 
 
+def words(part: cst.FormattedStringText, string: cst.FormattedString) -> str:
+    """The text between the fields of an f-string, with its escapes resolved."""
+    if isinstance(part, Abstract):
+        return part.value
+    text = part.value.replace("{{", "{").replace("}}", "}")
+    return str(_meaning(f"{string.prefix.lower().replace('f', '')}{string.quote}{text}{string.quote}"))
+
+
 @lru_cache(maxsize=8192)
 def _meaning(text: str) -> object:
-    return ast.literal_eval(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.literal_eval(text)
+        except (SyntaxError, ValueError):  # in a text that is too new for this Python, which checks no literal of it
+            return text
 
 
 # --- what is written there -----------------------------------------------------------------------------------------

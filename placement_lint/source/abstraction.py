@@ -64,7 +64,7 @@ _LITERALS: dict[type, Callable[..., cst.BaseExpression]] = {
 _ELLIPSIS = maker(cst.Ellipsis)
 _FORMATTED = maker(cst.FormattedString, "parts")
 _FORMATTED_TEXT = maker(cst.FormattedStringText, "value")
-_FORMATTED_VALUE = maker(cst.FormattedStringExpression, "expression", "format_spec")
+_FORMATTED_VALUE = maker(cst.FormattedStringExpression, "expression", "conversion", "format_spec")
 _INFINITE = "inf"
 
 
@@ -111,7 +111,8 @@ def _part(layout: Layout, node: ast.expr) -> cst.BaseFormattedStringContent:
         return _FORMATTED_TEXT(layout, node, node.value)
     assert isinstance(node, ast.FormattedValue)
     specification = _parts(layout, node.format_spec) if isinstance(node.format_spec, ast.JoinedStr) else None
-    return _FORMATTED_VALUE(layout, node, _expression(layout, node.value), specification)
+    conversion = chr(node.conversion) if node.conversion >= 0 else None
+    return _FORMATTED_VALUE(layout, node, _expression(layout, node.value), conversion, specification)
 
 
 # --- displays and comprehensions -----------------------------------------------------------------------------------

@@ -26,7 +26,13 @@ TOO_DEEP = "an expression is nested too deeply to be analysed"
 BOM = "\ufeff"
 PLACE = re.compile(r"error at (\d+):(\d+)")
 # What no version of Python takes, and libcst does not look at: the inside of literals.
-_IN_LITERALS = ("(unicode error)", "(value error)", "bytes can only contain ASCII")
+_IN_LITERALS = (
+    "(unicode error)",
+    "(value error)",
+    "bytes can only contain ASCII",
+    "cannot mix bytes and nonbytes literals",
+    "Exceeds the limit",  # of digits in an integer
+)
 
 
 def read(text: str, sparing: bool = False) -> cst.Module:
@@ -53,11 +59,11 @@ def _parsed(text: str) -> cst.Module:
 
     try:
         return cst.parse_module(text)
-    except cst.ParserSyntaxError as error:
+    except (RecursionError, MemoryError):
+        raise Unreadable(TOO_DEEP) from None
+    except Exception as error:  # a syntax error, or what the constructor of a node refuses
         # Python's own message names the mistake, where libcst lists the tokens it expected.
         raise syntax_error(text) or _beyond_the_parser(error) from None
-    except RecursionError:
-        raise Unreadable(TOO_DEEP) from None
 
 
 def check_syntax(text: str) -> None:
@@ -100,11 +106,15 @@ def python_tree(text: str) -> ast.Module:
         return ast.parse(text.removeprefix(BOM))
 
 
-def _beyond_the_parser(error: cst.ParserSyntaxError) -> Unreadable:
-    """For the rare text that Python accepts and libcst does not; only its message knows the place."""
-    place = PLACE.search(error.message)
-    line, column = (int(place[1]), int(place[2]) + 1) if place else (error.raw_line, error.raw_column + 1)
-    return Unreadable("Python accepts this line, but libcst cannot parse it", line, column)
+class BeyondTheParser(Unreadable):
+    """The rare text that Python accepts and libcst does not."""
+
+
+def _beyond_the_parser(error: Exception) -> BeyondTheParser:
+    """The error for such a text; only libcst's message knows the place."""
+    place = PLACE.search(str(error))
+    line, column = (int(place[1]), int(place[2]) + 1) if place else (1, 1)
+    return BeyondTheParser("Python accepts this line, but libcst cannot parse it", line, column)
 
 
 class _Tree(NamedTuple):
