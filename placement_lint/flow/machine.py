@@ -440,7 +440,9 @@ class Machine(Registries):
         return symbol
 
     def parts(self, owner: int) -> Many[Symbol]:
-        parts = tuple(self._parts.get(owner, {}).values())
+        """The parts that somebody asked for; where a module is, under a name of the analysis's own, is none."""
+        known = self._parts.get(owner, {}).items()
+        parts = tuple([part for key, part in known if not isinstance(key, str) or key[:1] != "#"])
         if self.store.watch is not None and owner <= self.store.watch.newest:
             self.store.watch.all_parts.setdefault(owner, parts)
         return parts
