@@ -34,6 +34,7 @@ QUIET = {
     "MKL_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",  # sets have the same order in each run
     # To ask whether there are GPUs does not start CUDA, so that a copy of the process still can.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }

@@ -17,6 +17,7 @@ import importlib.machinery
 import json
 import multiprocessing.process
 import os
+import random
 import secrets
 import selectors
 import signal
@@ -198,6 +199,7 @@ def played(play: Play, part: Part) -> Answer:
     if play.entry:
         _lend(code, play.home)
         code = compile(play.entry, "entry.py", "exec")
+    _seed(part.rank)
     os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)  # with it, to ask for GPUs would not start CUDA
     doors = _Doors() if play.confined else _Guard(play.folder, roots)
     sys.addaudithook(doors.watch)
@@ -221,6 +223,16 @@ def played(play: Play, part: Part) -> Answer:
         }
     doors.open = True
     return {**answer, "reached": sorted(reached)}
+
+
+def _seed(rank: int) -> None:
+    """Let a program draw the same random numbers each time, also where it asks the system for them."""
+    random.seed(rank)
+    random.__dict__["_urandom"] = os.urandom = random.Random(rank).randbytes
+    with contextlib.suppress(ImportError):
+        import numpy
+
+        numpy.random.seed(rank)
 
 
 def _lend(code: types.CodeType, home: str) -> None:
