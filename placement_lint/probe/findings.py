@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from placement_lint.finding import Finding, Verdict
@@ -61,6 +61,7 @@ class _Probing:
     prober: Prober
     cases: dict[Finding, Case]
     slices: dict[Finding, Scripted]
+    replayers: dict[str, Replayer] = field(default_factory=dict)  # by path: what is the same for a file is played once
 
     def probed(self, finding: Finding, advance: Callable[[], None]) -> Finding:
         verdict = self._replayed(finding, self.cases[finding]) if finding in self.cases else self._pattern(finding)
@@ -72,9 +73,11 @@ class _Probing:
         return self.prober.verdict(experiment, dict(finding.facts)) if experiment is not None else None
 
     def _replayed(self, finding: Finding, case: Case) -> Verdict:
-        roots = (str(Path(finding.path).absolute().parent), os.getcwd())
-        verdict, script = Replayer(self.prober, roots).replayed(case)
-        if script is not None:
+        if finding.path not in self.replayers:
+            roots = (str(Path(finding.path).absolute().parent), os.getcwd())
+            self.replayers[finding.path] = Replayer(self.prober, roots)
+        verdict, script = self.replayers[finding.path].replayed(case)
+        if script is not None and not script.verbatim:  # of a whole program the smallest slice is saved
             self.slices[finding] = script
         return verdict
 

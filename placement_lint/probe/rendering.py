@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from placement_lint.probe.effects import effects_of
 from placement_lint.probe.slicing import Slice
 from placement_lint.probe.units import COMPOUND, Program, Unit, called
 from placement_lint.rule import Line
@@ -48,16 +50,44 @@ class Additions:
             yield from (line.text for line in lines)
 
 
-def rendered(piece: Slice, edits: Edits, additions: Additions, header: Sequence[str] = ()) -> str:
+@dataclass(frozen=True)
+class Rendered:
+    """A slice as text, with the first and the last line of each statement; of a compound one, of its header.
+
+    ``added`` are the lines at which added ones begin.
+    """
+
+    text: str
+    units: Mapping[Unit, tuple[int, int]] = field(default_factory=dict)
+    added: Mapping[Line, int] = field(default_factory=dict)
+
+
+def rendered(piece: Slice, edits: Edits, additions: Additions, header: Sequence[str] = ()) -> Rendered:
     """The text of a slice. ``header`` are lines that go before everything but imports from the future."""
-    module = piece.program.module.visit(_Renderer(piece, edits, additions))
+    renderer = _Renderer(piece, edits, additions)
+    module = piece.program.module.visit(renderer)
     assert isinstance(module, cst.Module)
-    body = list(module.body)
-    future = sum(1 for line in body if _is_future(line))
-    text = module.with_changes(header=[], footer=[], body=body[future:]).code
-    needed = [line for line in _imports(text, piece.program.names) if line not in text.splitlines()]
-    first = [module.code_for_node(line).strip() for line in body[:future]]
-    return "\n".join([*first, *needed, *header, text.lstrip("\n")])
+    future = [line for line in module.body if _is_future(line)]
+    rest = module.with_changes(header=[], footer=[], body=[line for line in module.body if line not in future])
+    needed = [line for line in _imports(rest.code, piece.program.names) if line not in rest.code.splitlines()]
+    before = "\n".join([*(module.code_for_node(line).strip() for line in future), *needed, *header, ""])
+    body = rest.code.lstrip("\n")
+    offset = before.count("\n") - (rest.code.count("\n") - body.count("\n"))
+    places = MetadataWrapper(rest, unsafe_skip_copy=True).resolve(PositionProvider)
+    units = {
+        unit: (places[node].start.line + offset, _last_line(node, places) + offset)
+        for unit, node in renderer.placed.items()
+        if node in places
+    }
+    added = {line: places[node].start.line + offset for line, node in renderer.added.items() if node in places}
+    return Rendered(before + body, units, added)
+
+
+def _last_line(statement: cst.CSTNode, places: Mapping[cst.CSTNode, CodeRange]) -> int:
+    body = getattr(statement, "body", None)
+    if isinstance(statement, cst.SimpleStatementLine) or not isinstance(body, cst.BaseSuite):
+        return places[statement].end.line
+    return max(places[statement].start.line, places[body].start.line - 1)
 
 
 def filled(line: Line, program: Program, edits: Edits) -> str:
@@ -86,7 +116,7 @@ def _is_python(text: str) -> bool:
 
 def shadowed(program: Program, edits: Edits, additions: Additions) -> set[str]:
     """Names that the program has for something of its own, and what is added to it for an observer."""
-    texts = [*edits.values(), *additions.texts]
+    texts = [*additions.texts, *(text for node, text in edits.items() if not _keeps_names(node, text))]
     return {*_called_observers(texts), *(WATCHED & _names_in(texts))} & program.names
 
 
@@ -116,6 +146,15 @@ def _called_observers(texts: Iterable[str]) -> dict[str, str]:
 def _names_in(texts: Iterable[str]) -> set[str]:
     trees = [_parsed(text) for text in texts]
     return {node.id for tree in trees if tree for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _keeps_names(node: cst.CSTNode, text: str) -> bool:
+    """Whether a new text for a node speaks of observers no more often than the program's own text does."""
+    before, after = (
+        Counter(part.id for part in ast.walk(tree) if isinstance(part, ast.Name)) if tree else Counter[str]()
+        for tree in (_parsed(source_text(node)), _parsed(text))
+    )
+    return all(after[name] <= before[name] for name in (*_observers(), *WATCHED))
 
 
 def _parsed(text: str) -> ast.AST | None:
@@ -170,45 +209,89 @@ class _Renderer(cst.CSTTransformer):
         self.program = piece.program
         self.edits = edits
         self.additions = additions
+        self.effects = effects_of(piece.program)
         self.unwrapped = {
-            outer for unit in piece.criteria for outer in unit.above if isinstance(outer.node, (cst.Try, cst.TryStar))
+            outer
+            for unit in (*piece.criteria, *piece.calls)
+            for outer in unit.above
+            if isinstance(outer.node, (cst.Try, cst.TryStar)) and not self.effects.deals_with_errors(outer)
         }
-        self.cut = set(_loops_to_cut(piece))
+        self.cut = set() if piece.verbatim else set(_loops_to_cut(piece))
+        self.placed: dict[Unit, cst.CSTNode] = {}  # the statement of each unit, as it is in the end
+        self.added: dict[Line, cst.CSTNode] = {}
+        self._changed: dict[cst.CSTNode, cst.CSTNode] = {}
 
     def on_leave(self, original_node, updated_node):  # type: ignore[no-untyped-def]
         if original_node in self.edits:
-            return like(original_node, self.edits[original_node])
-        if isinstance(original_node, (cst.SimpleStatementLine, *COMPOUND)):
-            return self._leave_unit(self.program.unit_of[original_node], updated_node)
+            updated_node = like(original_node, self.edits[original_node])
+            if not isinstance(original_node, cst.BaseSmallStatement):
+                return updated_node
+        if isinstance(original_node, cst.BaseSmallStatement):
+            self._changed[original_node] = updated_node
+            return updated_node
+        if isinstance(original_node, cst.SimpleStatementLine):
+            return cst.FlattenSentinel(self._lines(original_node, original_node.leading_lines))
+        if isinstance(original_node, cst.SimpleStatementSuite):
+            return cst.IndentedBlock(self._lines(original_node))
+        if isinstance(original_node, COMPOUND):
+            return self._leave_compound(self.program.unit_of[original_node], updated_node)
         if isinstance(original_node, cst.Else) and _is_empty(updated_node.body):
             return cst.RemoveFromParent()
         if isinstance(original_node, cst.ExceptHandler):
             return updated_node
         return super().on_leave(original_node, updated_node)
 
-    def _leave_unit(self, unit: Unit, updated):  # type: ignore[no-untyped-def]
-        if unit not in self.piece.kept:
-            return cst.RemoveFromParent()
-        if isinstance(updated, (cst.Try, cst.TryStar)) and self._is_unwrapped(unit):
-            return cst.FlattenSentinel(updated.body.body)
-        if unit in self.piece.calls:
-            call = self.edits_in(self.piece.calls[unit])
-            updated = updated.with_changes(body=[cst.Expr(call)])
-        if unit in self.cut:
-            updated = _cut(updated, _rounds(self.piece, unit))
-        if isinstance(updated, cst.FunctionDef):
-            updated = updated.with_changes(returns=None)
-        if isinstance(updated, (cst.If, cst.For, cst.While)) and _is_empty_else(updated):
-            updated = updated.with_changes(orelse=None)
-        updated = _commented(updated, self.additions.marks.get(unit, ""))
+    def _lines(
+        self, original: cst.SimpleStatementLine | cst.SimpleStatementSuite, leading: Sequence[cst.EmptyLine] = ()
+    ) -> list[cst.BaseStatement]:
+        """Each statement of a line on a line of its own, with what is added to it."""
+        lines: list[cst.BaseStatement] = []
+        for node in original.body:
+            unit = self.program.unit_of[node]
+            if unit not in self.piece.kept:
+                continue
+            small = self._changed[node]
+            if unit in self.piece.calls:
+                small = cst.Expr(self.edits_in(self.piece.calls[unit]))
+            assert isinstance(small, cst.BaseSmallStatement)
+            line = cst.SimpleStatementLine(
+                [small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)],
+                leading_lines=() if lines else leading,
+                trailing_whitespace=original.trailing_whitespace,
+            )
+            lines += self._with_additions(unit, line)
+        return lines
+
+    def _with_additions(self, unit: Unit, statement: cst.BaseStatement) -> list[cst.BaseStatement]:
+        mark = self.additions.marks.get(unit, "")
+        if mark or not self.piece.verbatim:
+            statement = _commented(statement, mark)
+        self.placed[unit] = statement
         before = [self._parsed(line) for line in self.additions.before.get(unit, ())]
         after = [self._parsed(line) for line in self.additions.after.get(unit, ())]
-        if not before and not after:
-            return updated
-        return cst.FlattenSentinel([*before, updated, *after])
+        return [*before, statement, *after]
+
+    def _leave_compound(self, unit: Unit, updated):  # type: ignore[no-untyped-def]
+        if unit not in self.piece.kept:
+            return cst.RemoveFromParent()
+        if not self.piece.verbatim:
+            if isinstance(updated, (cst.Try, cst.TryStar)) and self._is_unwrapped(unit):
+                return cst.FlattenSentinel(updated.body.body)
+            if unit in self.cut:
+                updated = _cut(updated, _rounds(self.piece, unit))
+            if isinstance(updated, cst.FunctionDef):
+                updated = updated.with_changes(returns=None)
+        if isinstance(updated, (cst.If, cst.For, cst.While)) and _is_empty_else(updated):
+            updated = updated.with_changes(orelse=None)
+        lines = self._with_additions(unit, updated)
+        if unit.is_elif:
+            return lines[0] if len(lines) == 1 else cst.Else(cst.IndentedBlock(lines))
+        return cst.FlattenSentinel(lines)
 
     def _parsed(self, line: Line) -> cst.BaseStatement:
-        return cst.parse_statement(filled(line, self.program, self.edits))
+        statement = cst.parse_statement(filled(line, self.program, self.edits))
+        self.added[line] = statement
+        return statement
 
     def edits_in(self, node: cst.BaseExpression) -> cst.BaseExpression:
         visited = node.visit(_Editor(self.edits))
@@ -217,14 +300,10 @@ class _Renderer(cst.CSTTransformer):
 
     def _is_unwrapped(self, unit: Unit) -> bool:
         """A try around what the slice is about would hide it; one whose handlers are left out is none."""
-        if unit in self.unwrapped:
-            return True
-        assert isinstance(unit.node, (cst.Try, cst.TryStar))
-        inside = {id(line) for line in unit.node.body.body}
-        return not any(child in self.piece.kept for child in unit.children if id(child.node) not in inside)
+        return unit in self.unwrapped or not any(child.handler and child in self.piece.kept for child in unit.children)
 
     def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
-        return updated_node.with_changes(annotation=None)
+        return updated_node if self.piece.verbatim else updated_node.with_changes(annotation=None)
 
 
 class _Editor(cst.CSTTransformer):
@@ -240,6 +319,9 @@ class _Verbatim(cst.Name):
 
     def _validate(self) -> None:
         pass
+
+    def _visit_and_replace_children(self, visitor: cst.CSTVisitorT) -> _Verbatim:
+        return self
 
 
 def like(node: cst.CSTNode, text: str) -> cst.CSTNode:
@@ -309,14 +391,21 @@ def _counts(loop: Unit) -> bool:
 
 def _rounds(piece: Slice, loop: Unit) -> int:
     """As many as it takes to come by what happens in a certain round."""
-    counter = source_text(loop.node.target) if isinstance(loop.node, cst.For) else ""
+    counters = _names(loop.node.target) if isinstance(loop.node, cst.For) else set()
     found = [ITERATIONS]
     for unit in loop.below:
         test = unit.node.test if isinstance(unit.node, cst.If) and unit in piece.kept else None
-        if isinstance(test, cst.Comparison) and source_text(test.left) == counter:
+        if isinstance(test, cst.Comparison) and source_text(test.left) in counters:
             number = piece.program.number(test.comparisons[0].comparator)
             found.append(number + 2 if number is not None and number < MOST_ROUNDS else 0)
     return max(found)
+
+
+def _names(target: cst.CSTNode) -> set[str]:
+    """Those that a target binds."""
+    if isinstance(target, cst.Name):
+        return {target.value}
+    return {name for child in target.children for name in _names(child)}
 
 
 def _cut(node: cst.CSTNode, rounds: int) -> cst.CSTNode:

@@ -1,25 +1,29 @@
-"""Replays: the part of the user's program that shows a finding is run, beside the same part repaired."""
+"""Replays: the user's program is run, or the part of it that shows a finding, beside the same repaired.
+
+The whole program comes first, as it is written. Where it goes through, the finding is refuted, and no part of it can
+show otherwise; where it cannot be run, slices of it are tried, which can show the finding but not refute it.
+"""
 
 from __future__ import annotations
 
-import ast
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import libcst as cst
 
 from placement_lint.finding import Level, Outcome, Verdict
-from placement_lint.flow.condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Cube
+from placement_lint.flow.condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Answer, Cube
 from placement_lint.probe import synthesis
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds
 from placement_lint.probe.experiment import Experiment, Raises
 from placement_lint.probe.prober import Prober
-from placement_lint.probe.rendering import MARK, Additions, filled, observing, rendered, shadowed
-from placement_lint.probe.sandbox import ArmLost, Script
+from placement_lint.probe.rendering import MARK, Additions, Rendered, filled, observing, rendered, shadowed
+from placement_lint.probe.sandbox import PLAY_LIMIT, ArmLost, Script
 from placement_lint.probe.slicing import Slice, slice_of
 from placement_lint.probe.units import Program, Unit
 from placement_lint.probe.verdicts import Sight
@@ -29,6 +33,8 @@ from placement_lint.rule import ALONE, Crew, Line, Problem, Replay, Rule
 FAILED_CLAIM = Raises("AssertionError")
 STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 MOST_TRIES = 12  # stand-ins for data that are tried
+MOST_SECONDS = 60.0  # after which nothing more is tried for a finding
+WHOLE_LIMIT = 10.0  # seconds that a whole program may take
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,10 @@ class Repair:
 class Scripted:
     """A slice as a program: the line of the finding, those of its claims, and those at which the symptom may show.
 
-    ``observers`` are the lines of those that the claims call, some of which fail by themselves.
-
-    ``shadowed`` are the names for what a replay brings that mean something else in this program.
+    ``observers`` are the lines of those that the claims call, some of which fail by themselves. ``trail`` are the
+    lines of the statements that lead to the finding, ``seen`` all of which it is asked whether they are reached;
+    ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for what a replay
+    brings that mean something else in this program.
     """
 
     text: str
@@ -60,7 +67,17 @@ class Scripted:
     observers: frozenset[int] = frozenset()
     crew: Crew = ALONE
     entry: Entry | None = None
+    verbatim: bool = False
     shadowed: frozenset[str] = frozenset()
+    trail: frozenset[int] = frozenset()
+    seen: frozenset[int] = frozenset()
+    notes: frozenset[int] = frozenset()
+    limit: float = PLAY_LIMIT
+
+    @property
+    def bare(self) -> str:
+        """The text without what is said of its lines."""
+        return "\n".join(line.partition(MARK)[0].rstrip() for line in self.text.splitlines())
 
     @property
     def length(self) -> int:
@@ -72,13 +89,24 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Piece:
-    """A slice and what stands in for the world around it."""
+    """A slice and what stands in for the world around it.
+
+    If it is ``mended``, all other problems are repaired as far as that is possible. One that is ``decisive`` is the
+    program under the circumstances of the finding, with nothing in it that could change what reaches the finding.
+    """
 
     name: str
     units: Slice
     supply: Mapping[cst.CSTNode, str]
     lines: tuple[Line, ...] = ()
     entry: Entry | None = None
+    mended: bool = True
+    decisive: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the program as it is written, and none that only imports it."""
+        return self.units.verbatim and self.entry is None
 
 
 @dataclass(frozen=True)
@@ -91,7 +119,12 @@ class Entry:
 
     @cached_property
     def text(self) -> str:
-        return rendered(Slice.whole(self.program, ()), *self._supply)
+        """With its loops cut."""
+        return rendered(Slice.whole(self.program, ()), *self._supply).text
+
+    @cached_property
+    def uncut(self) -> str:
+        return rendered(Slice.whole(self.program, (), verbatim=True), *self._supply).text
 
     @property
     def shadowed(self) -> set[str]:
@@ -173,24 +206,62 @@ class Case:
 
     # --- slices ------------------------------------------------------------------------------------------------
 
-    def pieces(self) -> Iterator[Piece]:
-        """From the smallest to the whole program, and to the programs that import it."""
+    def parts(self) -> Iterator[Piece]:
+        """Slices of the program, and the programs that import it."""
+        yield from self.slices()
+        supply = self._supply(self.circumstances.answers)
+        for entry in self.entries:
+            name = f"program, imported by {Path(entry.path).name},"
+            for verbatim in (True, False):
+                units = Slice.whole(self.program, self._criteria, verbatim)
+                yield Piece(name, units, supply.edits, supply.lines, entry, mended=not verbatim)
+
+    def wholes(self) -> Iterator[Piece]:
+        """As it is, then with what the finding's circumstances and the world outside ask for, then mended."""
+        whole = Slice.whole(self.program, self._criteria, verbatim=True)
+        answers = self.circumstances.answers
+        yield Piece("program", whole, {}, mended=False, decisive=not answers)
+        supply = self._supply(answers)
+        decisive = all(map(self._is_given, answers)) and not self._stands_in(supply)
+        yield Piece("program", whole, supply.edits, supply.lines, mended=False, decisive=decisive)
+        yield Piece("program", whole, supply.edits, supply.lines, decisive=decisive)
+
+    def slices(self) -> Iterator[Piece]:
+        """From the smallest to the whole program."""
         for supply in synthesis.supplies(self.program, self.circumstances.answers, self.replay):
             yield Piece("slice", self._slice(supply), supply.edits, supply.lines)
             yield Piece("program", Slice.whole(self.program, self._criteria), supply.edits, supply.lines)
 
-        supply = next(iter(synthesis.supplies(self.program, self.circumstances.answers, self.replay)))
-        whole = Slice.whole(self.program, self._criteria)
-        for entry in self.entries:
-            yield Piece(f"program, imported by {Path(entry.path).name},", whole, supply.edits, supply.lines, entry)
+    def _supply(self, answers: frozenset[Answer]) -> synthesis.Supply:
+        return next(iter(synthesis.supplies(self.program, answers, self.replay)))
+
+    def _is_given(self, answer: Answer) -> bool:
+        """Whether the program can be made to answer a question like this: by an option, or where it asks."""
+        return self._supply(frozenset({answer})).edits != self._supply(frozenset()).edits
+
+    def _stands_in(self, supply: synthesis.Supply) -> bool:
+        """Whether something that reaches the finding is none of the program's."""
+        kept = self._slice(supply).kept
+        added = [line.node for line in supply.lines if line.node is not self.problem.node]
+        return not kept.isdisjoint(self.program.unit_of[node] for node in (*supply.replaced, *added))
 
     def _slice(self, supply: synthesis.Supply) -> Slice:
-        scene = self.problem.scene
-        path = [call for call in scene.calls if isinstance(call, cst.Call)] if scene else []
         criteria = self._criteria
         if any(self.program.unit_of[line.node] in criteria for line in supply.lines):
             criteria |= supply.needed
-        return slice_of(self.program, path, criteria, supply.replaced)
+        return slice_of(self.program, self._path, criteria, supply.replaced)
+
+    @property
+    def _path(self) -> list[cst.Call]:
+        scene = self.problem.scene
+        return [call for call in scene.calls if isinstance(call, cst.Call)] if scene else []
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the program may catch the error of which the finding speaks."""
+        units = self.program.unit_of
+        reached = (*self._criteria, *(units[call] for call in self._path if call in units))
+        return any(isinstance(outer.node, (cst.Try, cst.TryStar)) for unit in reached for outer in unit.above)
 
     @property
     def _claims(self) -> list[Line]:
@@ -207,7 +278,7 @@ class Case:
 
     @property
     def smallest(self) -> Scripted:
-        return self.scripted(next(self.pieces()))
+        return self.scripted(next(self.slices()))
 
     # --- texts -------------------------------------------------------------------------------------------------
 
@@ -223,23 +294,46 @@ class Case:
             return None
         return Repair(dict(given_keyword(scene.replica[0].node, "device_ids", "[0]")))
 
-    def scripted(self, piece: Piece, repair: Repair | None = None, mended: bool = True) -> Scripted:
-        """The piece as a program; if it is ``mended``, all other problems are repaired as far as that is possible."""
-        units = self.program.unit_of
+    def scripted(self, piece: Piece, repair: Repair | None = None) -> Scripted:
+        """The piece as a program."""
         edits = {**dict(self.replay.noted), **piece.supply}
         mending = list(piece.lines)
-        for way in (*(self._repairs_of_others() if mended else ()), *((repair,) if repair else ())):
+        for way in (*(self._repairs_of_others() if piece.mended else ()), *((repair,) if repair else ())):
             edits |= way.edits
             mending += way.lines
+        return self._laid_out(piece, edits, mending)
+
+    def with_notes(self, piece: Piece) -> Scripted | None:
+        """The piece, which notes when it comes by what is evaluated under a condition of its own; None without any."""
+        nodes = (self.problem.node, *(note.node for note in self.problem.trace))
+        conditional = [node for node in nodes if node in self.program.unit_of and _is_conditional(node, self.program)]
+        if not conditional:
+            return None
+        edits = {**dict(self.replay.noted), **piece.supply}
+        notes = {node: -number for number, node in enumerate(dict.fromkeys(conditional), 1)}
+        for node, note in notes.items():
+            if not any(_overlap(node, edited) for edited in edits):
+                edits[node] = f"(__reached__({note}), {self.program.module.code_for_node(node)})[1]"
+        return replace(self._laid_out(piece, edits, list(piece.lines)), notes=frozenset(notes.values()))
+
+    def _laid_out(self, piece: Piece, edits: Mapping[cst.CSTNode, str], mending: list[Line]) -> Scripted:
+        units = self.program.unit_of
         additions = Additions(marks=self._marks())
         # What is mended before a statement is so when the claims are made; what claims watch is there to be mended.
         for lines, place in ((mending, True), (self._claims, True), (self._claims, False), (mending, False)):
             for line in lines:
                 if line.before is place and line.node in units and filled(line, self.program, edits):
                     (additions.before if place else additions.after)[units[line.node]].append(line)
-        text = rendered(piece.units, edits, additions)
+        laid_out = rendered(piece.units, edits, additions)
         own = shadowed(self.program, edits, additions) | (piece.entry.shadowed if piece.entry else set())
-        return replace(self._numbered(text, edits), crew=self.replay.crew, entry=piece.entry, shadowed=frozenset(own))
+        return replace(
+            self._numbered(laid_out),
+            crew=self.replay.crew,
+            entry=piece.entry,
+            verbatim=piece.units.verbatim,
+            shadowed=frozenset(own),
+            limit=WHOLE_LIMIT if piece.units.verbatim else PLAY_LIMIT,
+        )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
         """Those that leave this problem as it is."""
@@ -252,20 +346,25 @@ class Case:
             if not any(_overlap(node, mine) for node in way.edits for mine in nodes):
                 yield way
 
-    def _numbered(self, text: str, edits: Mapping[cst.CSTNode, str]) -> Scripted:
-        claims = {filled(line, self.program, edits) for line in self._claims}
-        lines = text.splitlines()
-        marked = [
-            (first, last)
-            for first, last in _statements(text)
-            if MARK in lines[last - 1] or lines[first - 1].strip() in claims
-        ]
+    def _numbered(self, laid_out: Rendered) -> Scripted:
+        units = self.program.unit_of
+        claims = frozenset(laid_out.added[line] for line in self._claims if line in laid_out.added)
+        marked = [laid_out.units[unit] for unit in self._marks() if unit in laid_out.units]
+        own = laid_out.units.get(units[self.problem.node], (0, 0))
+        others = {
+            laid_out.units[units[node]][0]
+            for problem in (self.problem, *self.others)
+            for node in (problem.node, *(note.node for note in problem.trace))
+            if units.get(node) in laid_out.units
+        }
         return Scripted(
-            text,
-            next((first for first, last in marked if f"{MARK}{self.label}" in lines[last - 1]), 0),
-            frozenset(first for first, _ in marked if lines[first - 1].strip() in claims),
-            frozenset(number for first, last in marked for number in range(first, last + 1)),
-            frozenset(observing(text)),
+            laid_out.text,
+            own[0],
+            claims,
+            claims.union(number for first, last in marked for number in range(first, last + 1)),
+            frozenset(observing(laid_out.text)),
+            trail=frozenset(first for first, _ in marked),
+            seen=claims | others,
         )
 
     @property
@@ -292,17 +391,26 @@ def _repairs(problem: Problem) -> list[Repair]:
     return ways
 
 
-def _statements(text: str) -> Iterator[tuple[int, int]]:
-    """First and last line of each statement; of a compound one, of its header. None where the text is no Python."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
-            body = getattr(node, "body", None)
-            last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
-            yield node.lineno, last or node.lineno
+def _is_conditional(node: cst.CSTNode, program: Program) -> bool:
+    """Whether an expression may be left out where its statement is executed."""
+    statement: cst.CSTNode = program.unit_of[node].node
+
+    def within(outer: cst.CSTNode) -> bool:
+        return _within(node, outer)
+
+    parts: list[cst.CSTNode] = [statement]
+    while parts:
+        part = parts.pop()
+        if part is node:
+            return False
+        if isinstance(part, cst.IfExp) and (within(part.body) or within(part.orelse)):
+            return True
+        if isinstance(part, cst.BooleanOperation) and within(part.right):
+            return True
+        if isinstance(part, (cst.Lambda, cst.BaseComp)) and within(part):
+            return True
+        parts.extend(child for child in part.children if within(child))
+    return False
 
 
 def _overlap(one: cst.CSTNode, other: cst.CSTNode) -> bool:
@@ -320,7 +428,8 @@ def _within(node: cst.CSTNode, outer: cst.CSTNode) -> bool:
 class Played:
     """What was seen of a script on a ground.
 
-    ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached.
+    ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached; ``is_late``
+    if it was ended at its limit.
     """
 
     script: Scripted
@@ -328,6 +437,7 @@ class Played:
     sight: Sight
     lines: tuple[int, ...] = ()
     passed: frozenset[int] = frozenset()
+    is_late: bool = False
 
     @property
     def reached(self) -> bool:
@@ -344,17 +454,28 @@ class Played:
         return not self.sight.unable and not self.sight.kinds
 
     @property
+    def went_on(self) -> bool:
+        """Whether it came by the finding and its claims, and nothing was raised there; elsewhere it may be."""
+        return self.reached and self.script.claims <= self.passed and not self.is_in_place and not self.sight.unable
+
+    @property
+    def came_by_notes(self) -> bool:
+        """Whether it came by all that notes its own evaluation."""
+        return self.script.notes <= self.passed
+
+    @property
     def is_right(self) -> bool:
         """Whether it went through, and made all its claims on the way."""
         return self.is_clean and self.reached and self.script.claims <= self.passed
 
 
 class Replayer:
-    """Plays cases in a sandbox. ``roots`` are the folders from which programs import."""
+    """Plays cases in a sandbox, and nothing twice. ``roots`` are the folders from which programs import."""
 
     def __init__(self, prober: Prober, roots: Sequence[str] = ()) -> None:
         self.prober = prober
         self.roots = tuple(roots)
+        self._known: dict[tuple[object, ...], tuple[Mapping[str, Any], float]] = {}
 
     def replayed(self, case: Case) -> tuple[Verdict, Scripted | None]:
         """What the replay says, and the script that shows it; where none does, why."""
@@ -376,14 +497,15 @@ class Replayer:
                     told = f"{what}: {observed}"
                     return Verdict(Level.REPLAY, outcome, device, told, expected), played.script
                 shown.append((played, f"{what}: {observed}"))
-                continue
-            if shown:
-                continue
-            if case.problem.replay and piece.name == "program" and self._is_refuted(case, piece, played):
+            elif self._is_refuted(case, piece, played):
                 return Verdict(Level.REPLAY, Outcome.REFUTED, device, f"{what}: no error", expected), None
-            failures.append((played, f"{what}: {_failure(case, played)}"))
+            else:
+                failures.append((played, f"{what}: {_failure(case, played)}"))
         if shown:
-            return self._beside_pattern(case, *shown[0]), shown[0][0].script
+            played, told = shown[0]
+            return Verdict(
+                Level.REPLAY, Outcome.INCONCLUSIVE, self._device(played.ground), told, expected
+            ), played.script
         # What fails in a way of its own says more than what goes through.
         played, failure = min(failures, key=lambda told: told[0].is_clean)
         if case.problem.replay is None:
@@ -391,25 +513,43 @@ class Replayer:
         return Verdict(Level.REPLAY, Outcome.INCONCLUSIVE, self._device(played.ground), failure, expected), None
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
-        """One script after another, from the smallest on; what is the same script is played once."""
-        known: dict[tuple[Scripted, Ground], Played] = {}
-        enough = False
-        for piece, ground in product(case.pieces(), places):
-            if enough and piece.entry is None:
+        """One script after another; what is the same script is played once."""
+        began, tried, enough = time.monotonic(), 0, False
+        scripts: set[tuple[Scripted, Ground]] = set()
+        latest: dict[Ground, Played] = {}  # of the whole program
+        wholes = ((piece, ground) for ground in places for piece in case.wholes())
+        parts = ((piece, ground) for piece in case.parts() for ground in places)
+        for piece, ground in chain(wholes, parts):
+            if time.monotonic() - began > MOST_SECONDS:
+                return
+            if piece.is_whole:
+                if ground in latest and not _asks_for(case, piece, latest[ground]):
+                    continue
+            elif enough and piece.entry is None:
                 continue
             script = case.scripted(piece)
-            if (script, ground) not in known:
-                known[script, ground] = self._played(script, ground)
-            yield piece, known[script, ground]
+            if (script, ground) in scripts:
+                continue
+            scripts.add((script, ground))
+            played = self._played(script, ground)
+            yield piece, played
+            if piece.is_whole:
+                latest[ground] = played
+            tried += not piece.is_whole
             # What lacks a package in a part lacks it in the whole, whatever stands in for data.
-            lacks = piece.name == "slice" and "ModuleNotFoundError" in known[script, ground].sight.kinds
-            enough = enough or lacks or len(known) == MOST_TRIES
+            lacks = piece.name == "slice" and "ModuleNotFoundError" in played.sight.kinds
+            # No part of the program can show what the whole of it does not.
+            goes_on = piece.decisive and played.went_on and not case.is_guarded
+            enough = enough or lacks or goes_on or tried == MOST_TRIES
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
-        """Whether the program goes through, and does so as well with its other problems as they are."""
-        if not (played.is_right and case.replay.right):
+        """Whether the program as it is goes through, by way of all that leads to the finding."""
+        if case.problem.replay is None or not case.replay.right or case.is_guarded:
             return False
-        return self._played(case.scripted(piece, mended=False), played.ground).is_right
+        if not piece.decisive or piece.mended or not played.is_right or not played.script.trail <= played.passed:
+            return False
+        noting = case.with_notes(piece)
+        return noting is None or self._played(noting, played.ground).came_by_notes
 
     def _device(self, ground: Ground) -> str:
         return f"{ground.name}, torch {self.prober.found.torch}"
@@ -427,6 +567,8 @@ class Replayer:
             played = self._played(case.scripted(piece, repair), flagged.ground)
             if played.is_clean:
                 return Outcome.CONFIRMED, f"{flagged.sight}; repaired: {played.sight}"
+            if flagged.is_in_place and played.went_on:
+                return Outcome.CONFIRMED, f"{flagged.sight}; repaired: no error there, but later {played.sight}"
             others.append(f"repaired: {played.sight}")
         if flagged.script.crew != ALONE:
             played = self._played(replace(flagged.script, crew=ALONE), flagged.ground)
@@ -441,34 +583,46 @@ class Replayer:
             others.append(f"on {counted(fewer)}: {played.sight}")
         return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
 
-    def _beside_pattern(self, case: Case, flagged: Played, told: str) -> Verdict:
-        """Where no way to write the program is free of exceptions, the control is the rule's own pattern, repaired."""
-        outcome = Outcome.INCONCLUSIVE
-        trial = self.prober.trial(case.experiment, case.problem.facts)
-        if trial.verdict.outcome is Outcome.REPRODUCED and flagged.is_in_place:
-            outcome, what = Outcome.CONFIRMED, told.partition(": ")[0]
-            told = f"{what}: {flagged.sight}; the rule's pattern, repaired: {trial.control}"
-        expected = " or ".join(map(str, case.symptoms))
-        return Verdict(Level.REPLAY, outcome, self._device(flagged.ground), told, expected)
-
     def _played(self, script: Scripted, ground: Ground) -> Played:
         if script.shadowed:
             names = " and ".join(f"`{name}`" for name in sorted(script.shadowed))
             return Played(
                 script, ground, Sight.of({"unable": f"{names} would have to be the replay's, not the program's"})
             )
-        try:
-            crew, entry = script.crew, script.entry
-            played = Script(script.text, (script.line, *script.claims), self.roots, ranks=crew.ranks, nodes=crew.nodes)
-            if entry is not None:
-                roots = (*entry.roots, *self.roots)
-                played = replace(played, roots=roots, entry=entry.text, home=entry.home)
-            answer: Mapping[str, Any] = self.prober.sandbox.play(played, ground.simulate)
-        except ArmLost as reason:
-            answer = {"unable": str(reason)}
+        key = (script.bare, script.seen, script.crew, script.entry and script.entry.path, script.limit, ground)
+        if key not in self._known:
+            began = time.monotonic()
+            self._known[key] = (self._answer(script, ground), time.monotonic() - began)
+        answer, seconds = self._known[key]
         return Played(
-            script, ground, Sight.of(answer), tuple(answer.get("lines", ())), frozenset(answer.get("reached", ()))
+            script,
+            ground,
+            Sight.of(answer),
+            tuple(answer.get("lines", ())),
+            frozenset(answer.get("reached", ())),
+            seconds >= script.limit,
         )
+
+    def _answer(self, script: Scripted, ground: Ground) -> Mapping[str, Any]:
+        crew, entry = script.crew, script.entry
+        lines = tuple(sorted(script.seen))
+        played = Script(script.text, lines, self.roots, script.limit, ranks=crew.ranks, nodes=crew.nodes)
+        if entry is not None:
+            roots = (*entry.roots, *self.roots)
+            played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
+        try:
+            return self.prober.sandbox.play(played, ground.simulate)
+        except ArmLost as reason:
+            return {"unable": str(reason)}
+
+
+def _asks_for(case: Case, piece: Piece, last: Played) -> bool:
+    """Whether the whole program is to be run in another form, after what came of the last."""
+    if last.is_late:
+        return False
+    if last.is_clean and last.reached:
+        return bool(case.circumstances.answers) and not piece.mended
+    return piece.mended or not _shows(case, last)
 
 
 def _shows(case: Case, played: Played) -> bool:
@@ -500,6 +654,6 @@ def _failure(case: Case, played: Played) -> str:
         return "nothing in this file calls what the finding is about"
     if not played.reached:
         return f"`{played.script.quoted(played.script.line)}` is not reached"
-    for line in sorted(played.script.claims - played.passed):
+    for line in sorted((played.script.claims | played.script.trail) - played.passed):
         return f"`{played.script.quoted(line)}` is not reached"
-    return "no error" if case.replay.right else "it does not fail here, which says nothing of where it would"
+    return "it does not fail here, which says nothing of where it would"

@@ -1,20 +1,24 @@
 """Slices: the units of a program that a finding depends on.
 
 A slice starts from the statements of the finding's trace and from the calls through which the analysis came there, and
-takes in whatever those depend on: the statements that bind or change what they read, and the branches and loops that
-they stand in. Classes that derive from somebody else's, as modules and datasets do, come with the methods that are
+takes in whatever those depend on: the statements that bind or may change what they read, those that change the process,
+the branches and loops that they stand in, and the jumps by which a function or a loop is left before them. Classes that
+derive from somebody else's, as modules and datasets do, come with the methods that are
 used; any other class and each function on the way comes with the statements that count alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
 from libcst.metadata import Assignment
 
-from placement_lint.probe.units import STATE, Program, Unit, called
+from placement_lint.probe.effects import EXITS, Thing, effects_of
+from placement_lint.probe.units import LOOPS, Program, Unit, called
+from placement_lint.source.wording import source_text
 
 # Methods that are called by others than the program.
 HOOKS = {"forward", "training_step", "validation_step", "test_step", "configure_optimizers", "train_dataloader",
@@ -23,16 +27,20 @@ HOOKS = {"forward", "training_step", "validation_step", "test_step", "configure_
 
 @dataclass
 class Slice:
-    """``calls`` are the units of which only one call counts, not what is done with its result."""
+    """``calls`` are the units of which only one call counts, not what is done with its result.
+
+    One that is ``verbatim`` is run as it is written: no loop is cut short, and no handler is taken away.
+    """
 
     program: Program
     kept: set[Unit] = field(default_factory=set)
     calls: dict[Unit, cst.Call] = field(default_factory=dict)
     criteria: set[Unit] = field(default_factory=set)
+    verbatim: bool = False
 
     @classmethod
-    def whole(cls, program: Program, criteria: Iterable[Unit]) -> Slice:
-        return cls(program, set(program.units), {}, set(criteria))
+    def whole(cls, program: Program, criteria: Iterable[Unit], verbatim: bool = False) -> Slice:
+        return cls(program, set(program.units), {}, set(criteria), verbatim)
 
 
 def slice_of(
@@ -50,6 +58,7 @@ class _Slicer:
         self, program: Program, path: list[cst.Call], criteria: set[Unit], replaced: frozenset[cst.CSTNode]
     ) -> None:
         self.program = program
+        self.effects = effects_of(program)
         self.gone = {part for node in replaced for part in _nodes(node)}
         self.path = path
         self.slice = Slice(program, criteria=criteria)
@@ -69,13 +78,51 @@ class _Slicer:
         for call in self.path:
             if call in self.program.unit_of:
                 self._want_call(self.program.unit_of[call], call)
-        for unit in self.program.units:
-            if unit.call is not None and called(unit.call) in STATE:
-                self._want(unit)
+        for unit in [*self._of_process()]:
+            self._want_effect(unit)
         while self.waiting:
-            unit = self.waiting.pop()
-            self._follow(unit, self.slice.calls.get(unit))
+            while self.waiting:
+                unit = self.waiting.pop()
+                self._follow(unit, self.slice.calls.get(unit))
+            for unit in self.program.units:
+                if self._leaves(unit):
+                    self._want(unit)
         return self.slice
+
+    def _of_process(self) -> Iterator[Unit]:
+        """What changes the process before the finding: settings, patches, and imports for nothing but their effects."""
+        ends = [unit for unit in self.slice.kept if not isinstance(unit.node, (cst.FunctionDef, cst.ClassDef))]
+        for unit in self.effects.switches:
+            if any(self.program.reaches(unit, end) for end in ends):
+                yield unit
+        read = {assignment for unit in self.program.units for _, assignment in unit.reads}
+        for assignment, unit in self.program.binder.items():
+            if isinstance(unit.small, cst.Import) and assignment not in read and _is_for_effect(unit.small):
+                yield unit
+        for unit in self.program.units:
+            if isinstance(unit.small, cst.ImportFrom) and isinstance(unit.small.names, cst.ImportStar):
+                yield unit
+
+    def _leaves(self, unit: Unit) -> bool:
+        """Whether it ends a function or a round of a loop before something that counts would come."""
+        if unit in self.wanted:
+            return False
+        small = unit.small
+        if isinstance(small, (cst.Break, cst.Continue)):
+            loop = next(outer for outer in unit.above if isinstance(outer.node, LOOPS))
+            return loop in self.slice.kept and any(other in self.slice.kept for other in loop.below)
+        is_exit = unit.call is not None and called(unit.call) in EXITS
+        if not isinstance(small, (cst.Return, cst.Raise)) and not is_exit:
+            return False
+        function = unit.function
+        if function is not None and function not in self.slice.kept:
+            return False
+        around = function.below if function is not None else self.program.units
+        return any(
+            other in self.slice.kept and other.function is function and self.program.reaches(unit, other)
+            for other in around
+            if other.place > unit.place or self.program.same_loop(unit, other)
+        )
 
     # --- what is wanted ------------------------------------------------------------------------------------
 
@@ -115,10 +162,10 @@ class _Slicer:
         if unit not in self.slice.kept:
             self.slice.kept.add(unit)
             self.waiting.append(unit)
-            if isinstance(unit.node, cst.While):
-                for inner in unit.below:
-                    if isinstance(inner.small, cst.Break):
-                        self._want(inner)
+            if isinstance(unit.node, (cst.Try, cst.TryStar)) and self.effects.deals_with_errors(unit):
+                for child in unit.children:
+                    if child.handler:
+                        self._want_all(child)
 
     def _reach(self, function: Unit) -> None:
         """A function some of whose statements count: it is entered from where the program calls it."""
@@ -142,6 +189,8 @@ class _Slicer:
         for node, assignment in unit.reads:
             if node not in self.gone and (part is None or node in part):
                 self._depend(unit, assignment, whole=part is None)
+                if self.effects.depends_on_receiver(node):
+                    self._depend_on_changes(unit, assignment)
         for node, name in unit.attributes:
             if node not in self.gone and (part is None or node in part):
                 self._depend_on_attribute(unit, name)
@@ -159,14 +208,34 @@ class _Slicer:
             pass  # its callers supply it
         elif self.program.reaches(binder, unit):
             self._want_header(binder) if binder.children else self._want(binder)
-        for changer in self.program.changers[assignment]:
+
+    def _depend_on_changes(self, unit: Unit, thing: Thing) -> None:
+        for changer in self.effects.changers(thing):
             if changer is not unit and self.program.reaches(changer, unit):
-                self._want(changer)
+                self._want_effect(changer)
+
+    def _want_all(self, unit: Unit) -> None:
+        """A unit with all that stands in it."""
+        self._want_effect(unit)
+        for inner in unit.below:
+            self._want_effect(inner)
+
+    def _want_effect(self, unit: Unit) -> None:
+        if isinstance(unit.node, cst.FunctionDef):
+            self._want_function(unit, whole=True)
+        elif isinstance(unit.node, cst.ClassDef):
+            self._want_class(unit)
+        elif unit.children:
+            self._want_header(unit)
+        else:
+            self._want(unit)
 
     def _depend_on_attribute(self, unit: Unit, name: str) -> None:
         for writer in self.program.writers.get(name, ()):
             if self.program.reaches(writer, unit):
                 self._want_header(writer) if writer.children else self._want(writer)
+        if name in self.program.writers:
+            self._depend_on_changes(unit, name)
         if name not in self.read:
             self.read.add(name)
             for method in self.program.functions.get(name, ()):
@@ -198,7 +267,7 @@ class _Slicer:
         for unit in function.below:
             if function in self.partly and not _gives_back(unit):
                 continue
-            if not unit.tells_only:
+            if not self.effects.tells_only(unit):
                 self._want(unit)
 
     def _want_class(self, cls: Unit) -> None:
@@ -210,7 +279,7 @@ class _Slicer:
         derived = self._is_derived(cls)
         for unit in cls.children:
             if not isinstance(unit.node, cst.FunctionDef):
-                if not unit.tells_only:
+                if not self.effects.tells_only(unit):
                     for inner in (unit, *unit.below):
                         self._want(inner)
             elif unit.name == "__init__" and not derived:
@@ -218,7 +287,7 @@ class _Slicer:
                 for inner in unit.below:
                     if inner.call is not None and called(inner.call) == "__init__":
                         self._want(inner)
-            elif _is_hook(unit) or unit.name in self.read:
+            elif _is_hook(unit) or unit.name in self.read or (derived and unit.name not in self.program.callers):
                 self._want_function(unit, whole=True)
 
     # --- classes ---------------------------------------------------------------------------------------------
@@ -245,6 +314,12 @@ class _Slicer:
 
 def _is_hook(method: Unit) -> bool:
     return method.name in HOOKS or (method.name.startswith("__") and method.name.endswith("__"))
+
+
+def _is_for_effect(statement: cst.Import) -> bool:
+    """Whether an import that nothing reads may be there for what it does."""
+    roots = {source_text(alias.name).partition(".")[0] for alias in statement.names if alias.asname is None}
+    return bool(roots - sys.stdlib_module_names)
 
 
 def _gives_back(unit: Unit) -> bool:

@@ -1,7 +1,8 @@
 """A program as units: its statements, what each reads, binds and changes, and who calls whom.
 
-A unit is a statement; of a compound one its header alone, for the statements inside are units of their own. Names are
-resolved by libcst's scopes. Attributes are only names: ``self.x`` depends on every statement that stores an ``x``.
+A unit is a statement, also where several share a line; of a compound one its header alone, for the statements inside
+are units of their own. Names are resolved by libcst's scopes. Attributes are only names: ``self.x`` depends on every
+statement that stores an ``x``.
 """
 
 from __future__ import annotations
@@ -17,29 +18,17 @@ from placement_lint.source.wording import source_text
 
 COMPOUND = (cst.If, cst.For, cst.While, cst.With, cst.Try, cst.TryStar, cst.Match, cst.FunctionDef, cst.ClassDef)
 LOOPS = (cst.For, cst.While)
-
-# Calls that change what they are called on, or the state of the process, in a way that decides about placement.
-CHANGING = {
-    "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "type", "register_buffer", "register_parameter",
-    "add_module", "register_module", "append", "extend", "insert", "add", "update", "setdefault", "pop", "remove",
-    "clear", "add_argument", "set_defaults", "load_state_dict", "requires_grad_", "add_param_group", "apply",
-    "setattr", "__init__",
-}  # fmt: skip
-STATE = {
-    "init_process_group", "set_device", "set_default_device", "set_default_dtype", "set_default_tensor_type",
-}  # fmt: skip
-# Calls that only tell somebody something.
-TELLING = {"print", "pprint", "info", "debug", "warning", "warn", "log", "log_metrics", "set_description",
-           "set_postfix", "add_scalar", "add_scalars", "add_image", "write", "flush"}  # fmt: skip
+HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 
 
 @dataclass(eq=False)
 class Unit:
-    """``place`` is its rank in the text; ``function`` and ``cls`` are the units that it stands in, innermost first."""
+    """``place`` is its rank in the text, ``handler`` the ``except`` of its parent in which it stands, if any."""
 
     node: cst.CSTNode
     parent: Unit | None
     place: int
+    handler: cst.CSTNode | None = None
     children: list[Unit] = field(default_factory=list)
     reads: list[tuple[cst.CSTNode, Assignment]] = field(default_factory=list)
     attributes: list[tuple[cst.CSTNode, str]] = field(default_factory=list)
@@ -76,17 +65,17 @@ class Unit:
 
     @property
     def small(self) -> cst.BaseSmallStatement | None:
-        """Of a line with a single statement, that statement."""
-        node = self.node
-        return node.body[0] if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1 else None
+        """The statement itself, where it is no compound one."""
+        return self.node if isinstance(self.node, cst.BaseSmallStatement) else None
 
     @property
-    def tells_only(self) -> bool:
-        """Whether it is a message, a documentation string or an assertion: nothing depends on it."""
+    def is_elif(self) -> bool:
+        return self.parent is not None and getattr(self.parent.node, "orelse", None) is self.node
+
+    @property
+    def is_documentation(self) -> bool:
         small = self.small
-        if isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString)):
-            return True
-        return self.call is not None and called(self.call) in TELLING
+        return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
 
     def contains(self, other: Unit) -> bool:
         return other is self or self in other.above
@@ -132,7 +121,7 @@ class Program:
         self.imports: dict[str, str] = reader.imports
         self.names: set[str] = set()  # that it gives a meaning of its own, somewhere
         self.binder: dict[Assignment, Unit] = {}
-        self.changers: dict[Assignment, list[Unit]] = defaultdict(list)
+        self.referents: dict[cst.CSTNode, list[Assignment]] = defaultdict(list)  # by the name that is read
         self._resolve()
 
     def _resolve(self) -> None:
@@ -153,17 +142,14 @@ class Program:
                 for referent in access.referents:
                     if isinstance(referent, Assignment):
                         unit.reads.append((access.node, referent))
+                        self.referents[root(access.node)].append(referent)
         for unit in self.units:
-            self._note_changes(unit, by_node)
+            self._note_augmented(unit, by_node)
 
-    def _note_changes(self, unit: Unit, by_node: dict[cst.CSTNode, Assignment]) -> None:
-        """What a unit changes without binding it."""
-        changed = set(map(root, _changed(unit)))
-        for node, assignment in unit.reads:
-            if root(node) in changed:
-                self.changers[assignment].append(unit)
+    @staticmethod
+    def _note_augmented(unit: Unit, by_node: dict[cst.CSTNode, Assignment]) -> None:
+        """``x += 1`` reads what was bound before under the same name."""
         if isinstance(unit.small, cst.AugAssign) and (own := by_node.get(unit.small.target)):
-            # `x += 1` reads what was bound before under the same name.
             unit.reads.extend(
                 (unit.small.target, other) for other in own.scope[own.name] if isinstance(other, Assignment)
             )
@@ -194,21 +180,6 @@ class Program:
         return before.place < after.place or self.same_loop(before, after)
 
 
-def _changed(unit: Unit) -> Iterator[cst.CSTNode]:
-    small = unit.small
-    targets: list[cst.CSTNode] = []
-    if isinstance(small, cst.Assign):
-        targets = [target.target for target in small.targets]
-    elif isinstance(small, (cst.AugAssign, cst.AnnAssign)):
-        targets = [small.target]
-    yield from (target for target in targets if isinstance(target, (cst.Attribute, cst.Subscript)))
-    call = unit.call
-    if call is not None and called(call) in CHANGING:
-        yield call.func
-        if called(call) in ("apply", "setattr"):
-            yield from (argument.value for argument in call.args[:1])
-
-
 class _Reader(cst.CSTVisitor):
     """One walk: units, which unit each node belongs to, which attributes are read and stored, and calls."""
 
@@ -220,12 +191,14 @@ class _Reader(cst.CSTVisitor):
         # numbers by the name that they are first given: a constant, a default, an option
         self.numbers: dict[str, int] = {}
         self._open: list[Unit] = []
+        self._handlers: list[tuple[cst.CSTNode, Unit]] = []
         self._stored: set[cst.CSTNode] = set()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, (cst.SimpleStatementLine, *COMPOUND)):
+        if isinstance(node, (cst.BaseSmallStatement, *COMPOUND)):
             parent = self._open[-1] if self._open else None
-            unit = Unit(node, parent, len(self.units))
+            handler = self._handlers[-1] if self._handlers else (None, None)
+            unit = Unit(node, parent, len(self.units), handler[0] if handler[1] is parent else None)
             self.units.append(unit)
             if parent is not None:
                 parent.children.append(unit)
@@ -233,9 +206,15 @@ class _Reader(cst.CSTVisitor):
         if self._open:
             self.unit_of[node] = self._open[-1]
             self._note(node, self._open[-1])
+        if isinstance(node, HANDLERS):
+            self._handlers.append((node, self._open[-1]))
         return True
 
     def on_leave(self, original_node: cst.CSTNode) -> None:
+        if isinstance(original_node, HANDLERS):
+            self._handlers.pop()
+        elif isinstance(original_node, cst.SimpleStatementLine):
+            self.unit_of[original_node] = self.unit_of[original_node.body[0]]
         if self._open and self._open[-1].node is original_node:
             self._open.pop()
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import libcst as cst
 
 from placement_lint.checker import Checker
 from placement_lint.config import Settings
 from placement_lint.finding import Finding
+from placement_lint.flow.condition import ALWAYS
+from placement_lint.flow.events import Scene
 from placement_lint.probe.cases import cases
-from placement_lint.probe.replay import Case
+from placement_lint.probe.replay import Case, Piece
+from placement_lint.probe.units import Program
+from placement_lint.registry import find_rule
 from placement_lint.results import Job
+from placement_lint.rule import Note, Problem, Replay
+from placement_lint.source.wording import source_text
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 PROJECTS = FIXTURES / "projects"
@@ -46,3 +55,36 @@ def case_of(text: str, rule: str) -> Case:
 def sliced(text: str, rule: str) -> str:
     """The smallest slice of a rule's first finding in a text."""
     return case_of(text, rule).smallest.text
+
+
+class OnlySlices(Case):
+    """A case whose program is never run as a whole."""
+
+    def wholes(self) -> Iterator[Piece]:
+        return iter(())
+
+
+def accused(
+    text: str,
+    call: str,
+    repair: str,
+    *path: str,
+    led: Sequence[str] = (),
+    rule: str = "DPL503",
+    kind: type[Case] = Case,
+) -> Case:
+    """A case that says, rightly or not, that a call raises unless the repair is in its place.
+
+    ``path`` are the calls through which it is reached, ``led`` those that its trace tells of.
+    """
+    module = cst.parse_module(text)
+    program = Program(module)
+
+    def found(wanted: str) -> cst.CSTNode:
+        return next(node for node in program.unit_of if isinstance(node, cst.Call) and source_text(node) == wanted)
+
+    node, way = found(call), tuple(found(one) for one in path)
+    scene = Scene(ALWAYS, ALWAYS, 0, calls=way)
+    trace = tuple(Note(found(one), "") for one in led)
+    replay = Replay(repairs=(((node, repair),),), gpus=2)
+    return kind(program, find_rule(rule), Problem(node, "", trace, replay=replay, scene=scene))

@@ -29,10 +29,15 @@ RULES = [
 class Repaired(Case):
     """The same case in a program that is right."""
 
-    def pieces(self) -> Iterator[Piece]:
+    def wholes(self) -> Iterator[Piece]:
+        return map(self._repaired, super().wholes())
+
+    def parts(self) -> Iterator[Piece]:
+        return map(self._repaired, super().parts())
+
+    def _repaired(self, piece: Piece) -> Piece:
         repair = self.repairs()[0]
-        for piece in super().pieces():
-            yield replace(piece, supply={**piece.supply, **repair.edits}, lines=(*piece.lines, *repair.lines))
+        return replace(piece, supply={**piece.supply, **repair.edits}, lines=(*piece.lines, *repair.lines))
 
 
 @pytest.fixture
@@ -66,7 +71,9 @@ def test_a_verdict_says_what_ran_where_and_what_was_seen(replayer: Replayer) -> 
     verdict, _ = replayer.replayed(case_of(MOVED, "DPL503"))
     assert (verdict.level, verdict.outcome) == (Level.REPLAY, Outcome.CONFIRMED)
     assert verdict.device.startswith("2 simulated GPUs, torch ")
-    assert verdict.observed.startswith("slice of 6 lines: RuntimeError: Expected all tensors to be on the same device")
+    assert verdict.observed.startswith(
+        "program of 6 lines: RuntimeError: Expected all tensors to be on the same device"
+    )
     assert verdict.observed.endswith("; repaired: no error")
     assert "same device" in verdict.expected
 

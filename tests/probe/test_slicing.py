@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from textwrap import dedent
 
-from replaying import case_of, sliced
+from replaying import accused, case_of, sliced
 
-from placement_lint.rule import Note
+from placement_lint.probe.replay import Repair
+from placement_lint.rule import Line, Note
 
 HEAD = "import torch\nfrom torch import nn\n"
 
@@ -33,6 +34,8 @@ def test_what_nothing_depends_on_is_left_out() -> None:
         """\
         import torch
         from torch import nn
+
+        torch.manual_seed(0)
         model = nn.Linear(4, 2).cuda()  # <-- moved to cuda:0 here
         x = torch.randn(8, 4)  # <-- `randn` makes a tensor on the CPU here
         out = model(x)  # <-- DPL503 operand-not-moved
@@ -99,6 +102,28 @@ def test_branches_and_answers_are_those_under_which_it_shows() -> None:
     slice_ = sliced(dedent(text), "DPL101")
     assert 'parser.add_argument("data", default="data", nargs="?")' in slice_
     assert "if True:\n    model = nn.DataParallel(model)" in slice_
+
+
+def test_as_many_rounds_as_a_condition_on_their_number_asks_for() -> None:
+    text = HEAD + (
+        "net = nn.Linear(4, 2).cuda()\nfor i, (x, y) in enumerate([(torch.randn(8, 4), 0)] * 9):\n"
+        "    if i > 5:\n        net(x)\n"
+    )
+    assert "[(torch.randn(8, 4), 0)] * 9), 7)" in accused(text, "net(x)", "net(x.cuda())").smallest.text
+
+
+def test_a_branch_of_a_branch() -> None:
+    text = HEAD + (
+        "net = nn.Linear(4, 2).cuda()\nx = torch.randn(8, 4)\nif len(x) > 9:\n    print(x)\n"
+        "elif net(x) is not None:\n    print(net)\n"
+    )
+    case = accused(text, "net(x)", "net(x.cuda())", led=["torch.randn(8, 4)"])
+    assert "elif net(x) is not None:  # <-- DPL503" in case.smallest.text
+    (whole, *_) = case.wholes()
+    lines = (Line(case.problem.node, "print(x)", before=True),)
+    added = case.scripted(whole, Repair({}, lines))
+    assert "else:\n    print(x)\n    if net(x) is not None:  # <-- DPL503" in added.text
+    assert added.quoted(added.line) == "if net(x) is not None:"
 
 
 def test_a_handler_does_not_hide_the_fault() -> None:

@@ -137,7 +137,7 @@ def test_an_option_has_what_a_launcher_gives_it(names: str, told: str) -> None:
     args = parser.parse_args()
     print(args, torch.ones(2).cuda().numpy())
     """
-    supply = next(case_of(dedent(text), "DPL507").pieces()).supply
+    supply = next(case_of(dedent(text), "DPL507").slices()).supply
     assert any(f'environ.get("{told}", 0)' in edit for edit in supply.values())
 
 

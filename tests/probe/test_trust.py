@@ -49,7 +49,7 @@ def test_a_verdict_is_in_the_report(checked: Callable[..., dict[str, Any]]) -> N
     assert set(verdict) == {"level", "outcome", "device", "observed", "expected"}
     assert verdict["level"] == "replay"
     assert verdict["outcome"] == "confirmed"
-    assert verdict["observed"].startswith("slice of ")
+    assert verdict["observed"].startswith("program of ")
 
 
 def test_trust_alone_is_an_error(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
