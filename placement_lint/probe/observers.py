@@ -92,9 +92,14 @@ def stored(path: Any, content: Any, device: str) -> None:
     import os
     from unittest.mock import patch
 
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    if hasattr(path, "seek"):  # a file that is open already
+        path.seek(0)
+    else:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with patch("torch.serialization.location_tag", lambda storage: device):
         torch.save(content, path)
+    if hasattr(path, "seek"):
+        path.seek(0)
 
 
 # --- replicas ----------------------------------------------------------------------------------------------------

@@ -178,7 +178,13 @@ def _observers() -> dict[str, str]:
     """By name the source of each observer, without its types; it is read and not imported, for that takes PyTorch."""
     tree = ast.parse(Path(__file__).with_name("observers.py").read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return {function.name: f"\n{ast.unparse(_Untyped().visit(function))}\n" for function in functions}
+    return {function.name: f"\n{ast.unparse(untyped(function))}\n" for function in functions}
+
+
+def untyped(tree: ast.AST) -> ast.AST:
+    """The same without annotations."""
+    changed: ast.AST = _Untyped().visit(tree)
+    return changed
 
 
 class _Untyped(ast.NodeTransformer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ import libcst as cst
 
 from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.flow.condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Answer, Cube
-from placement_lint.probe import synthesis
+from placement_lint.probe import preludes, synthesis
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds
 from placement_lint.probe.experiment import Experiment, Raises
 from placement_lint.probe.prober import Prober
@@ -35,6 +35,7 @@ STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 MOST_TRIES = 12  # stand-ins for data that are tried
 MOST_SECONDS = 60.0  # after which nothing more is tried for a finding
 WHOLE_LIMIT = 10.0  # seconds that a whole program may take
+MOST_NAMES = 6  # of stand-ins in a verdict
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Scripted:
     ``observers`` are the lines of those that the claims call, some of which fail by themselves. ``trail`` are the
     lines of the statements that lead to the finding, ``seen`` all of which it is asked whether they are reached;
     ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for what a replay
-    brings that mean something else in this program.
+    brings that mean something else in this program; ``names`` says what tensors stand in for.
     """
 
     text: str
@@ -73,6 +74,8 @@ class Scripted:
     seen: frozenset[int] = frozenset()
     notes: frozenset[int] = frozenset()
     limit: float = PLAY_LIMIT
+    symptoms: tuple[Raises, ...] = ()
+    names: frozenset[str] = frozenset()
 
     @property
     def bare(self) -> str:
@@ -82,6 +85,13 @@ class Scripted:
     @property
     def length(self) -> int:
         return len(self.text.splitlines())
+
+    def suffices(self, answer: Mapping[str, Any]) -> bool:
+        """Whether an answer says all that can be known, so that stand-ins would change nothing."""
+        sight = Sight.of(answer)
+        if sight.unable:
+            return not sight.unable.startswith("the slice ")
+        return not sight.kinds or any(sight.shows(symptom) for symptom in self.symptoms)
 
     def quoted(self, number: int) -> str:
         return self.text.splitlines()[number - 1].partition(MARK)[0].strip()
@@ -102,6 +112,7 @@ class Piece:
     entry: Entry | None = None
     mended: bool = True
     decisive: bool = False
+    names: Mapping[cst.CSTNode, str] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -229,8 +240,9 @@ class Case:
     def slices(self) -> Iterator[Piece]:
         """From the smallest to the whole program."""
         for supply in synthesis.supplies(self.program, self.circumstances.answers, self.replay):
-            yield Piece("slice", self._slice(supply), supply.edits, supply.lines)
-            yield Piece("program", Slice.whole(self.program, self._criteria), supply.edits, supply.lines)
+            whole = Slice.whole(self.program, self._criteria)
+            for name, units in (("slice", self._slice(supply)), ("program", whole)):
+                yield Piece(name, units, supply.edits, supply.lines, names=supply.names)
 
     def _supply(self, answers: frozenset[Answer]) -> synthesis.Supply:
         return next(iter(synthesis.supplies(self.program, answers, self.replay)))
@@ -333,6 +345,8 @@ class Case:
             verbatim=piece.units.verbatim,
             shadowed=frozenset(own),
             limit=WHOLE_LIMIT if piece.units.verbatim else PLAY_LIMIT,
+            symptoms=self.symptoms,
+            names=frozenset(name for node, name in piece.names.items() if units[node] in piece.units.kept),
         )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
@@ -429,7 +443,8 @@ class Played:
     """What was seen of a script on a ground.
 
     ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached; ``is_late``
-    if it was ended at its limit.
+    if it was ended at its limit. Where it had stand-ins, they were for its ``lack``, and ``stood_in`` names what of
+    them was used.
     """
 
     script: Scripted
@@ -438,6 +453,22 @@ class Played:
     lines: tuple[int, ...] = ()
     passed: frozenset[int] = frozenset()
     is_late: bool = False
+    lack: preludes.Lack | None = None
+    stood_in: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The script as it was played."""
+        if self.lack is None:
+            return self.script.text
+        return preludes.with_prelude(self.script.text, self.lack.prelude)
+
+    @property
+    def with_what(self) -> str:
+        """Which stand-ins it had, to go before what was observed."""
+        names = sorted({*self.script.names, *self.stood_in})
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        return f" with stand-ins for {', '.join(names[:MOST_NAMES])}{more}" if names else ""
 
     @property
     def reached(self) -> bool:
@@ -466,7 +497,7 @@ class Played:
     @property
     def is_right(self) -> bool:
         """Whether it went through, and made all its claims on the way."""
-        return self.is_clean and self.reached and self.script.claims <= self.passed
+        return self.is_clean and self.reached and not self.stood_in and self.script.claims <= self.passed
 
 
 class Replayer:
@@ -475,7 +506,7 @@ class Replayer:
     def __init__(self, prober: Prober, roots: Sequence[str] = ()) -> None:
         self.prober = prober
         self.roots = tuple(roots)
-        self._known: dict[tuple[object, ...], tuple[Mapping[str, Any], float]] = {}
+        self._known: dict[tuple[object, ...], tuple[tuple[Mapping[str, Any], preludes.Lack | None], float]] = {}
 
     def replayed(self, case: Case) -> tuple[Verdict, Scripted | None]:
         """What the replay says, and the script that shows it; where none does, why."""
@@ -489,13 +520,15 @@ class Replayer:
         shown: list[tuple[Played, str]] = []
         failures: list[tuple[Played, str]] = []
         for piece, played in self._tried(case, places):
-            what = f"{piece.name} of {played.script.length} lines"
+            what = f"{piece.name} of {played.script.length} lines{played.with_what}"
             device = self._device(played.ground)
             if _shows(case, played):
                 outcome, observed = self._compared(case, piece, played)
                 if outcome is Outcome.CONFIRMED:
                     told = f"{what}: {observed}"
-                    return Verdict(Level.REPLAY, outcome, device, told, expected), played.script
+                    return Verdict(Level.REPLAY, outcome, device, told, expected), replace(
+                        played.script, text=played.text
+                    )
                 shown.append((played, f"{what}: {observed}"))
             elif self._is_refuted(case, piece, played):
                 return Verdict(Level.REPLAY, Outcome.REFUTED, device, f"{what}: no error", expected), None
@@ -539,7 +572,7 @@ class Replayer:
             # What lacks a package in a part lacks it in the whole, whatever stands in for data.
             lacks = piece.name == "slice" and "ModuleNotFoundError" in played.sight.kinds
             # No part of the program can show what the whole of it does not.
-            goes_on = piece.decisive and played.went_on and not case.is_guarded
+            goes_on = piece.decisive and played.went_on and not played.stood_in and not case.is_guarded
             enough = enough or lacks or goes_on or tried == MOST_TRIES
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
@@ -593,7 +626,7 @@ class Replayer:
         if key not in self._known:
             began = time.monotonic()
             self._known[key] = (self._answer(script, ground), time.monotonic() - began)
-        answer, seconds = self._known[key]
+        (answer, lack), seconds = self._known[key]
         return Played(
             script,
             ground,
@@ -601,9 +634,11 @@ class Replayer:
             tuple(answer.get("lines", ())),
             frozenset(answer.get("reached", ())),
             seconds >= script.limit,
+            lack,
+            tuple(answer.get("stood_in", ())),
         )
 
-    def _answer(self, script: Scripted, ground: Ground) -> Mapping[str, Any]:
+    def _answer(self, script: Scripted, ground: Ground) -> tuple[Mapping[str, Any], preludes.Lack | None]:
         crew, entry = script.crew, script.entry
         lines = tuple(sorted(script.seen))
         played = Script(script.text, lines, self.roots, script.limit, ranks=crew.ranks, nodes=crew.nodes)
@@ -611,9 +646,9 @@ class Replayer:
             roots = (*entry.roots, *self.roots)
             played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
         try:
-            return self.prober.sandbox.play(played, ground.simulate)
+            return preludes.played(lambda one: self.prober.sandbox.play(one, ground.simulate), played, script.suffices)
         except ArmLost as reason:
-            return {"unable": str(reason)}
+            return {"unable": str(reason)}, None
 
 
 def _asks_for(case: Case, piece: Piece, last: Played) -> bool:

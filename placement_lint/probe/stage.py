@@ -221,8 +221,10 @@ def played(play: Play, part: Part) -> Answer:
             "message": str(error),
             "lines": _lines(error),
         }
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            answer["package"] = error.name
     doors.open = True
-    return {**answer, "reached": sorted(reached)}
+    return {**answer, "reached": sorted(reached), "stood_in": sorted(script.__dict__.get("stood_in", ()))}
 
 
 def _seed(rank: int) -> None:

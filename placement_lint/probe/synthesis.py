@@ -1,21 +1,22 @@
 """What a slice gets in place of the world outside: a command line, decisions, and data.
 
 All of it is new text for nodes of the program. Files, downloads and data sets are replaced by tensors. Their shapes
-come from the data sets that are known, and from the layers that take them; where several are likely, all are tried.
+come from the data sets that are known, and from the layers that take them. What else a slice lacks gets stand-ins when
+it runs (standins.py), which also fit shapes that are guessed wrongly.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import product
 
 import libcst as cst
 
 from placement_lint.flow.condition import Answer
 from placement_lint.probe.checkpoints import Checkpoints
+from placement_lint.probe.rendering import TRAINING
 from placement_lint.probe.units import Program, Unit, called
 from placement_lint.rule import Line, Replay
 from placement_lint.source.wording import source_text
@@ -27,13 +28,14 @@ Edits = dict[cst.CSTNode, str]
 class Supply:
     """New text for nodes. ``replaced`` are those of them in which nothing of the program is left.
 
-    ``lines`` are added, which depend on what the units ``needed`` do.
+    ``lines`` are added, which depend on what the units ``needed`` do. ``names`` says what tensors stand in for.
     """
 
     edits: Mapping[cst.CSTNode, str]
     replaced: frozenset[cst.CSTNode] = frozenset()
     lines: tuple[Line, ...] = ()
     needed: frozenset[Unit] = frozenset()
+    names: Mapping[cst.CSTNode, str] = field(default_factory=dict)
 
 
 def supplies(program: Program, answers: frozenset[Answer], replay: Replay) -> Iterator[Supply]:
@@ -44,12 +46,17 @@ def supplies(program: Program, answers: frozenset[Answer], replay: Replay) -> It
     fixed |= {bar: source_text(bar.args[0].value) for bar in bars}
     fixed |= dict.fromkeys(checkpoints.tests, "True")
     readers = _Readers(program)
-    replaced = frozenset({call.func for call in bars} | set(readers.calls))
-    for inputs, targets in _data(program, readers) if readers.calls else [("", "")]:
+    lines, needed = tuple(checkpoints.lines), frozenset(checkpoints.needed)
+    rest = frozenset(call.func for call in bars)
+    if readers.calls:
+        inputs = _inputs(program, readers)
+        targets = TARGETS.format(rows=ROWS)
         data: Edits = {
             call: stand_in.format(inputs=inputs, targets=targets) for call, stand_in in readers.calls.items()
         }
-        yield Supply({**fixed, **data}, replaced, tuple(checkpoints.lines), frozenset(checkpoints.needed))
+        yield Supply({**fixed, **data}, rest | set(readers.calls), lines, needed, readers.names)
+    # What is read may be asked for more than its items: then a stand-in answers that is made when the program runs.
+    yield Supply(fixed, rest, lines, needed)
 
 
 # --- the command line ------------------------------------------------------------------------------------------
@@ -60,7 +67,7 @@ LAUNCHED = ("local_rank", "rank")  # what a launcher tells each process; "--rank
 
 
 def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
-    """A command line that nobody types: no argument is required, and an option may have to name another device."""
+    """A command line that nobody types: an option may have to name another device, or to be given at all."""
     elsewhere = {
         answer.question.text.removesuffix(ELSEWHERE).rpartition(".")[2]
         for answer in answers
@@ -85,8 +92,8 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
         elif option.name in given and option.type == "int":
             edits |= option.given("0")
         elif option.name in elsewhere:
-            edits |= option.given("1" if option.type == "int" else '"cpu"')
-        elif option.is_demanded or (option.name in truly and option.is_empty):
+            edits |= option.given(option.other_device)
+        elif option.name in truly and option.is_empty:
             edits |= option.given(option.some_value)
         elif option.is_switch and option.name in switched_on:
             edits |= option.given("True")
@@ -127,10 +134,6 @@ class _Option:
         return next(iter(self.names), "")
 
     @property
-    def is_demanded(self) -> bool:
-        return self.is_positional or "required" in self.keywords
-
-    @property
     def is_empty(self) -> bool:
         """Whether it is a text that is empty unless it is given."""
         default = self.keywords.get("default")
@@ -142,6 +145,15 @@ class _Option:
         action = self.keywords.get("action")
         text = action.value if action is not None else None
         return isinstance(text, cst.SimpleString) and text.evaluated_value == "store_true"
+
+    @property
+    def other_device(self) -> str:
+        """Another one than the first GPU, as the default names them."""
+        default = self.keywords.get("default")
+        if default is not None and isinstance(default.value, cst.SimpleString):
+            text = str(default.value.evaluated_value)
+            return '"1"' if text.isdigit() else '"cpu"'
+        return "1" if self.type == "int" else '"cpu"'
 
     @property
     def some_value(self) -> str:
@@ -268,6 +280,10 @@ class _Readers:
                     self.calls[call] = _made_by(maker)
         self.calls = {call: text for call, text in self.calls.items() if not self._is_inside_another(call)}
 
+    @property
+    def names(self) -> dict[cst.CSTNode, str]:
+        return {call: self.program.full_name(call.func) for call in self.calls}
+
     def _is_inside_another(self, call: cst.Call) -> bool:
         return any(other is not call and _contains(other, call) for other in self.calls)
 
@@ -277,10 +293,19 @@ def _stand_in(name: str) -> str | None:
 
 
 def _whole(unit: Unit) -> set[Unit]:
-    """The class or function that is replaced where a unit reads something that has no stand-in of its own."""
+    """The data set or function that is replaced where a unit reads something that has no stand-in of its own."""
     around = [outer for outer in unit.above if isinstance(outer.node, (cst.ClassDef, cst.FunctionDef))]
-    classes = [outer for outer in around if isinstance(outer.node, cst.ClassDef)]
-    return set(classes[:1] or around[:1])
+    maker = next((outer for outer in around if isinstance(outer.node, cst.ClassDef)), next(iter(around), None))
+    return {maker} if maker is not None and _makes_data(maker) else set()
+
+
+def _makes_data(maker: Unit) -> bool:
+    """Whether a class can be indexed or iterated over; whether a function gives something back, and trains nothing."""
+    if isinstance(maker.node, cst.ClassDef):
+        return any(method.name in ("__getitem__", "__iter__") for method in maker.children)
+    if any(called(call) in TRAINING for unit in maker.below for call in unit.calls):
+        return False
+    return any(isinstance(unit.small, cst.Return) and unit.small.value is not None for unit in maker.below)
 
 
 def _made_by(maker: Unit) -> str:
@@ -302,38 +327,32 @@ def _contains(outer: cst.CSTNode, node: cst.CSTNode) -> bool:
 
 ROWS = 8
 KNOWN = {"mnist": (1, 28, 28), "usps": (1, 16, 16), "cifar": (3, 32, 32), "svhn": (3, 32, 32), "stl": (3, 96, 96)}
-SIDES = (32, 64, 224, 28)
-TARGETS = ("torch.randint(0, 2, ({rows},))", "torch.rand({rows})", "torch.rand({rows}, 1)", "{inputs}")
+SIDE = 32  # of an image
+TARGETS = "torch.randint(0, 2, ({rows},))"
 
 
-def _data(program: Program, readers: _Readers) -> list[tuple[str, str]]:
-    """Inputs and targets that are tried, the likeliest first."""
+def _inputs(program: Program, readers: _Readers) -> str:
+    """A batch as the data set has it, or as the first layer takes it that says what it takes."""
     named = " ".join(program.full_name(call.func).lower() for call in readers.calls)
-    known = [shape for name, shape in KNOWN.items() if name in named]
-    inputs = [f"torch.randn({ROWS}, {', '.join(map(str, shape))})" for shape in known]
-    inputs += [text for text in _inputs(program) if text not in inputs]
-    return [(given, target.format(rows=ROWS, inputs=given)) for target, given in product(TARGETS, inputs)]
-
-
-def _inputs(program: Program) -> list[str]:
-    """What the first layer takes that says what it takes."""
+    known = next((shape for name, shape in KNOWN.items() if name in named), None)
+    if known is not None:
+        return f"torch.randn({ROWS}, {', '.join(map(str, known))})"
     for unit in program.units:
         for call in unit.calls:
             layer, size = program.full_name(call.func).rpartition(".")[2], _size(program, call)
-            if size is None:
-                continue
-            if layer == "Conv2d":
-                return [f"torch.randn({ROWS}, {size}, {side}, {side})" for side in SIDES]
-            if layer == "Conv1d":
-                return [f"torch.randn({ROWS}, {size}, 64)"]
-            if layer == "Embedding":
-                return [f"torch.randint(0, {size}, ({ROWS}, 16))", f"torch.randint(0, {size}, ({ROWS},))"]
-            if layer in ("LSTM", "GRU", "RNN", "TransformerEncoderLayer"):
-                return [f"torch.randn({ROWS}, 16, {size})"]
-            if layer == "Linear":
-                flat = [f"torch.randn({ROWS}, 1, 28, 28)"] if size == 28 * 28 else []
-                return [*flat, f"torch.randn({ROWS}, {size})", f"torch.randn({ROWS}, 16, {size})"]
-    return [f"torch.randn({ROWS}, 3, {side}, {side})" for side in SIDES] + [f"torch.randn({ROWS}, 16)"]
+            if layer in TAKEN and size is not None:
+                return TAKEN[layer].format(rows=ROWS, size=size, side=SIDE)
+    return f"torch.randn({ROWS}, 3, {SIDE}, {SIDE})"
+
+
+# What a layer takes whose first argument is ``size``.
+TAKEN = {
+    "Conv2d": "torch.randn({rows}, {size}, {side}, {side})",
+    "Conv1d": "torch.randn({rows}, {size}, 64)",
+    "Embedding": "torch.randint(0, {size}, ({rows}, 16))",
+    **dict.fromkeys(("LSTM", "GRU", "RNN", "TransformerEncoderLayer"), "torch.randn({rows}, 16, {size})"),
+    "Linear": "torch.randn({rows}, {size})",
+}
 
 
 def _size(program: Program, layer: cst.Call) -> int | None:

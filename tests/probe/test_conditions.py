@@ -87,7 +87,9 @@ def seen_of(replayer: Replayer, case: Case, seen: Seen) -> Seen:
 
 
 def _whole_first(case: Case) -> list[Piece]:
-    return sorted(case.pieces(), key=lambda piece: ("program", "slice").index(piece.name) if not piece.entry else 2)
+    *_, whole = case.wholes()
+    parts = [piece for piece in case.parts() if piece.mended]
+    return [whole, *sorted(parts, key=lambda piece: ("program", "slice").index(piece.name) if not piece.entry else 2)]
 
 
 def _note(seen: Seen, count: int, case: Case, played: Played) -> None:

@@ -100,7 +100,7 @@ def test_branches_and_answers_are_those_under_which_it_shows() -> None:
     print(model.weight)
     """
     slice_ = sliced(dedent(text), "DPL101")
-    assert 'parser.add_argument("data", default="data", nargs="?")' in slice_
+    assert 'parser.add_argument("data")' in slice_
     assert "if True:\n    model = nn.DataParallel(model)" in slice_
 
 

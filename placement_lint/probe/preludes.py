@@ -1,0 +1,147 @@
+"""What goes before a slice that lacks something: a function with the stand-ins of standins.py, and its call."""
+
+from __future__ import annotations
+
+import ast
+import os
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from placement_lint.probe.rendering import untyped
+from placement_lint.probe.sandbox import Script
+
+Answer = Mapping[str, Any]
+
+PLAIN = "plain"  # what standins.py calls the function of PyTorch's that a wrapper of its own stands before
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What a program lacks: packages, and perhaps ``everything``, options and files that it can do without included."""
+
+    packages: frozenset[str]
+    everything: bool = False
+
+    @property
+    def prelude(self) -> str:
+        """Lines that put stand-ins in its place, and in that of files that are not there."""
+        given = [
+            *(f'"{package}"' for package in sorted(self.packages)),
+            *(["everything=True"] if self.everything else []),
+        ]
+        return f"{_definition()}stood_in = stand_in({', '.join(given)})\n"
+
+
+@cache
+def _definition() -> str:
+    tree = ast.parse(Path(__file__).with_name("standins.py").read_text(encoding="utf-8"))
+    body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
+    body = [node for node in body[1:] if not (isinstance(node, ast.ImportFrom) and node.module in TYPES)]
+    source = ast.unparse(untyped(ast.Module(body, [])))
+    note = (
+        '"""Put stand-ins in the place of packages, files and options that are not there; give back which are used."""'
+    )
+    text = f"{note}\n{source}\ninstall(packages, everything)\nreturn used\n"
+    return f"def stand_in(*packages, everything=False):\n{textwrap.indent(text, '    ')}\n\n"
+
+
+TYPES = {"typing"}
+
+
+@cache
+def plain_lines() -> frozenset[int]:
+    """The lines of a prelude at which PyTorch's own functions are called: what they raise is no stand-in's doing."""
+    return frozenset(
+        node.lineno
+        for node in ast.walk(ast.parse(_definition()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == PLAIN
+    )
+
+
+def missing_packages(text: str, roots: Collection[str]) -> set[str]:
+    """Those that a program imports, come what may, and that are neither installed nor in the folders."""
+    return {package for package in _imported(ast.parse(text).body) if not _is_there(package, roots)}
+
+
+def _imported(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+
+
+def _is_there(package: str, roots: Collection[str]) -> bool:
+    if any(os.path.exists(os.path.join(root, name)) for root in roots for name in (package, f"{package}.py")):
+        return True
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+# --- playing -------------------------------------------------------------------------------------------------------
+
+MOST_ROUNDS = 12  # in which one lack after another is found
+
+
+def played(
+    play: Callable[[Script], Answer], script: Script, suffices: Callable[[Answer], bool]
+) -> tuple[Answer, Lack | None]:
+    """What comes of a script, and what it lacks, if it is played with stand-ins.
+
+    It is played as it is first, unless it lacks a package for certain; where that does not suffice, with stand-ins.
+    """
+    texts = [text for text in (script.text, script.entry) if text]
+    lack = Lack(frozenset(name for text in texts for name in missing_packages(text, script.roots)))
+    if not lack.packages:
+        answer = play(script)
+        if suffices(answer):
+            return answer, None
+    for _ in range(MOST_ROUNDS):
+        answer = _played_with(play, script, lack.prelude)
+        if answer.get("package") and answer["package"] not in lack.packages:
+            lack = replace(lack, packages=lack.packages | {answer["package"]})
+        elif not lack.everything and not suffices(answer):
+            lack = replace(lack, everything=True)
+        else:
+            break
+    return answer, lack
+
+
+def _played_with(play: Callable[[Script], Answer], script: Script, before: str) -> Answer:
+    """The answer, with the lines of the script as they are without the prelude."""
+    if script.entry:
+        return play(replace(script, entry=with_prelude(script.entry, before)))
+    start, length = _start(script.text), len(before.splitlines())
+
+    def later(line: int) -> int:
+        return line + length if line > start else line
+
+    text = with_prelude(script.text, before)
+    answer = dict(play(replace(script, text=text, lines=tuple(map(later, script.lines)))))
+    came = answer.get("lines", ())
+    if came and start < came[-1] <= start + length and came[-1] - start not in plain_lines():
+        return {"unable": f"a stand-in raises {answer['raised'][0]}: {answer['message']}"}
+    inside = range(start + 1, start + length + 1)
+    for key in ("lines", "reached"):
+        answer[key] = [line if line <= start else line - length for line in answer.get(key, ()) if line not in inside]
+    return answer
+
+
+def with_prelude(text: str, before: str) -> str:
+    """The program with the prelude at its beginning, after imports from the future."""
+    lines = text.splitlines(keepends=True)
+    start = _start(text)
+    return "".join([*lines[:start], before, *lines[start:]])
+
+
+def _start(text: str) -> int:
+    """The line after which a prelude can stand."""
+    future = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    return max((node.end_lineno or 0 for node in future), default=0)

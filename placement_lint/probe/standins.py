@@ -1,0 +1,689 @@
+"""Stand-ins for what a slice cannot have: packages that are not installed, files that are not there, required options.
+
+The source of this module goes, without its types, into a function at the top of a slice that needs it, so that the
+slice runs with torch alone (preludes.py). How a stand-in is used decides what it is. A call makes another one, or gives
+back the tensor, function or module that it was given. It is iterated, unpacked and sliced like data; as part of a
+module it is a layer with parameters. Shapes are fitted to the layers and losses that take them; devices never change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import dis
+import functools
+import glob
+import importlib.machinery
+import inspect
+import io
+import json
+import operator
+import os
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data._utils import collate
+
+F: Any = torch.nn.functional
+COUNT = 8  # how much there is of anything
+WIDTH = 16  # of a layer
+SIDE = 64  # of an image
+SIZES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32), "svhn": (3, 32, 32), "usps": (1, 16, 16), "stl": (3, 96, 96)}
+LAYERS = {"models", "model", "nn", "modules", "layers", "networks", "from_pretrained"}  # in the name of one
+FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
+NAME = "data/0"  # a path, where there is nothing to choose
+TEXT = "data 0\n" * COUNT
+LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)), "<frozen")
+
+exists = os.path.exists  # as it is before anything stands in for it
+used: set[str] = set()  # what was called or derived from
+
+
+# --- things --------------------------------------------------------------------------------------------------------
+
+
+class StandIn(torch.nn.Module):
+    """Anything of a package. ``rows`` are those of a batch; of a single sample, and of all else, there are none."""
+
+    def __init__(self, path: str = "", given: tuple[Any, ...] = (), named: Any = None, rows: int = 0) -> None:
+        super().__init__()
+        self.__dict__.update(path=path, given=given, named=named or {}, rows=rows, parts={}, calls=path.endswith(")"))
+
+    def __getattr__(self, name: str) -> Any:
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if name in self.__dict__.get(kind, {}):
+                return self.__dict__[kind][name]
+        if (name.startswith("__") and name.endswith("__")) or "parts" not in self.__dict__:
+            raise AttributeError(name)
+        if self.rows and name not in self.parts:
+            self.parts[name] = self.tensor(COUNT)
+        if name not in self.parts:
+            self.parts[name] = StandIn(f"{self.path}.{name}")
+            if "weight" in self._parameters:
+                self._modules[name] = self.parts[name].as_layer()
+        return self.parts[name]
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        used.add(self.path.partition("(")[0].partition("[")[0])
+        if len(given) == 1 and not named and (inspect.isfunction(given[0]) or inspect.isclass(given[0])):
+            return given[0]  # a decorator
+        tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
+        if tensors and self.is_layer:
+            self.as_layer()
+            return super().__call__(*given, **named)
+        if tensors:
+            return given[0] if given and isinstance(given[0], torch.Tensor) else tensors[0]
+        whole = tuple(one for one in given if isinstance(one, (torch.nn.Module, torch.optim.Optimizer)))
+        whole = tuple(one for one in whole if not isinstance(one, StandIn))
+        if whole:
+            return whole[0] if len(whole) == 1 else whole
+        made = StandIn(f"{self.path}()", given, named)
+        return made.as_layer() if made.is_layer else made
+
+    # --- layers ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_layer(self) -> bool:
+        return "weight" in self._parameters or (self.calls and bool(LAYERS.intersection(self.path[:-2].split("."))))
+
+    def as_layer(self) -> Any:
+        if "weight" not in self._parameters:
+            self._parameters["weight"] = torch.nn.Parameter(torch.randn(WIDTH, WIDTH) / WIDTH)
+            if self.calls:
+                self._modules["body"] = StandIn(f"{self.path}.body").as_layer()
+                self._modules["head"] = torch.nn.Linear(WIDTH, self.classes)
+        return self
+
+    @property
+    def classes(self) -> int:
+        numbers = [self.named[name] for name in self.named if "class" in name or "out" in name]
+        return int(numbers[0]) if numbers and isinstance(numbers[0], int) else COUNT
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        x = next(leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor))
+        if x.is_floating_point() and x.dim() == 4:
+            size = min(x.shape[1], WIDTH)
+            x = F.conv2d(x[:, :size], self.weight[:size, :size, None, None])
+        elif x.is_floating_point():
+            x = F.linear(x, self.weight)
+        else:
+            x = F.embedding(x, self.weight)
+        own: list[Any] = [
+            part for name, part in self._modules.items() if not isinstance(part, StandIn) and name != "head"
+        ]
+        if own:
+            x = own[-1](x)
+        elif x.dim() == 4 and "head" in self._modules:
+            x = self.head(x.mean((2, 3)))
+        return x if given else Outputs(x)
+
+    def _apply(self, move: Any, recurse: bool = True) -> Any:
+        if self.calls:
+            self.as_layer()
+        self.parts.update({name: move(part) for name, part in self.parts.items() if isinstance(part, torch.Tensor)})
+        whole: Any = super()
+        return whole._apply(move, recurse)
+
+    def named_modules(self, *given: Any, **named: Any) -> Any:
+        if self.calls:
+            self.as_layer()
+        return super().named_modules(*given, **named)
+
+    def named_children(self) -> Any:
+        if self.calls:
+            self.as_layer()
+        return super().named_children()
+
+    def load_state_dict(self, *given: Any, **named: Any) -> Any:
+        return None
+
+    # --- data ----------------------------------------------------------------------------------------------------
+
+    def shape_of(self) -> tuple[int, ...]:
+        known = [size for name, size in SIZES.items() if name in self.path.lower()]
+        return known[0] if known else (3, SIDE, SIDE)
+
+    def tensor(self, rows: int = 0) -> Any:
+        weight: Any = self._parameters.get("weight")
+        where = "cpu" if weight is None else weight.device
+        return torch.rand(*([rows] if rows else []), *self.shape_of(), device=where)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy
+
+        channels, *sides = self.shape_of()
+        array = numpy.random.randint(0, 255, (*sides, channels)).astype("uint8")
+        return array if dtype is None else array.astype(dtype)
+
+    def __iter__(self) -> Iterator[Any]:
+        count = unpacked(sys._getframe(1))
+        if not count and self.holds:
+            return iter(self.given[0])
+        if not count and self.path.endswith("]"):
+            count = 2
+        if count and (self.rows or self.path.endswith("]")):
+            target = torch.randint(0, 2, (self.rows,)) if self.rows else torch.tensor(0)
+            return iter([self.tensor(self.rows), *(self.tensor(self.rows) for _ in range(count - 2)), target][:count])
+        rows = 0 if count else COUNT
+        return iter([self.parts.setdefault(i, StandIn(f"{self.path}[{i}]", rows=rows)) for i in range(count or COUNT)])
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (slice, tuple)):
+            return self.__array__()[key]
+        if self.rows and isinstance(key, str):
+            return getattr(self, key)
+        if key not in self.parts:
+            self.parts[key] = StandIn(f"{self.path}[{key!r}]")
+        return self.parts[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.parts[key] = value
+
+    def __contains__(self, key: Any) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return len(self.given[0]) if self.holds and hasattr(self.given[0], "__len__") else COUNT
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was made of something that can be iterated over, as a progress bar is."""
+        return (
+            bool(self.given) and isinstance(self.given[0], Iterable) and not isinstance(self.given[0], (str, StandIn))
+        )
+
+    # --- values --------------------------------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __index__(self) -> int:
+        return COUNT
+
+    def __int__(self) -> int:
+        return COUNT
+
+    def __float__(self) -> float:
+        return 0.5
+
+    def __str__(self) -> str:
+        return NAME
+
+    def __repr__(self) -> str:
+        return f"<{self.path}>"
+
+    def __format__(self, how: str) -> str:
+        return NAME
+
+    def __fspath__(self) -> str:
+        return NAME
+
+    def __eq__(self, other: Any) -> Any:
+        if isinstance(other, str):
+            return self.__dict__.setdefault("word", Word(NAME)) == other
+        if isinstance(other, torch.Tensor) or hasattr(other, "__array__"):
+            return self.like(other) == other
+        return self is other
+
+    def __ne__(self, other: Any) -> Any:
+        equal = self == other
+        return ~equal if isinstance(equal, torch.Tensor) else not equal if isinstance(equal, bool) else equal != 1
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __neg__(self) -> Any:
+        return -self.like(0.0)
+
+    def like(self, other: Any) -> Any:
+        """What an operation with something else is done on."""
+        if isinstance(other, torch.Tensor):
+            return torch.rand(other.shape).to(other.dtype)
+        if isinstance(other, str):
+            return NAME
+        if self.calls or hasattr(other, "__array__"):
+            return self.__array__("float32")
+        return float(self) if isinstance(other, float) else COUNT
+
+    # --- the rest of what Python does with things -----------------------------------------------------------------
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def __instancecheck__(self, thing: Any) -> bool:
+        return isinstance(thing, StandIn)
+
+    def __mro_entries__(self, bases: Any) -> Any:
+        used.add(self.path)
+        return () if any(isinstance(base, type) and issubclass(base, Derived) for base in bases) else (Derived,)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, kinds: Any, given: Any = (), named: Any = None) -> Any:
+        leaves = [leaf for leaf in tree_leaves((given, named or {})) if isinstance(leaf, torch.Tensor)]
+
+        def taken(leaf: Any) -> Any:
+            if not isinstance(leaf, StandIn):
+                return leaf
+            if function.__name__ in FACTORIES or (leaves and not leaf.calls and not leaf.rows):
+                return COUNT
+            return leaf.like(leaves[0]) if leaves else leaf.tensor()
+
+        return function(*tree_map(taken, given), **tree_map(taken, named or {}))
+
+
+def unpacked(frame: Any) -> int:
+    """Into how many names the frame unpacks what it iterates over at this moment."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    if at < 0 or dis.opname[code[at]] != "UNPACK_SEQUENCE":
+        return 0
+    return int(code[at + 1])
+
+
+def operation(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
+    function = getattr(operator, name if name not in ("and", "or") else f"{name}_")
+
+    def apply(one: Any, other: Any) -> Any:
+        own = one.like(other)
+        other = other.like(own) if isinstance(other, StandIn) else other
+        return function(other, own) if swapped else function(own, other)
+
+    return apply
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or"):
+    setattr(StandIn, f"__{_name}__", operation(_name, swapped=False))
+    setattr(StandIn, f"__r{_name}__", operation(_name, swapped=True))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(StandIn, f"__{_name}__", operation(_name, swapped=False))
+
+
+class Word(str):
+    """Text that is the first other text with which it is compared, as the name of something to choose."""
+
+    meant: str | None = None
+
+    def __eq__(self, other: Any) -> bool:
+        if self.meant is None and isinstance(other, str):
+            self.meant = str(other)
+        return bool(self.meant == other)
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def lower(self) -> Any:
+        return self
+
+    def upper(self) -> Any:
+        return self
+
+    def strip(self, *given: Any) -> Any:
+        return self
+
+
+class Derived(StandIn):
+    """The base of classes that derive from a stand-in; whatever such a class lacks is a stand-in."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Any:
+        made = super().__new__(cls)
+        StandIn.__init__(made, cls.__name__)
+        return made
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        pass
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return torch.nn.Module.__call__(self, *given, **named)
+
+    @property
+    def device(self) -> Any:
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+
+
+class Outputs(dict):  # type: ignore[type-arg]
+    """What a model gives that is called with keywords alone: whichever output is asked for."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__(output=output)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self["output"].float().mean() if name == "loss" else self["output"]
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__("output") if key != "loss" else super().__getitem__("output").mean()
+
+    def __iter__(self) -> Any:
+        return iter([self["output"]] * (unpacked(sys._getframe(1)) or 1))
+
+
+# --- packages ------------------------------------------------------------------------------------------------------
+
+
+class Package(types.ModuleType):
+    __version__ = "999.0"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__dict__[name] = StandIn(f"{self.__name__}.{name}")
+        return self.__dict__[name]
+
+
+class Finder:
+    """Finds packages that nobody else finds."""
+
+    def __init__(self, packages: tuple[str, ...]) -> None:
+        self.packages = packages
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if not any(name == package or name.startswith(f"{package}.") for package in self.packages):
+            return None
+        loader: Any = self
+        return importlib.machinery.ModuleSpec(name, loader, is_package=True)
+
+    def create_module(self, spec: Any) -> Any:
+        return Package(spec.name)
+
+    def exec_module(self, module: Any) -> None:
+        pass
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def sized(x: Any, dim: int, size: int) -> Any:
+    """The tensor with this size in one dimension: repeated, and cut."""
+    if x.shape[dim] == size or not x.shape[dim]:
+        return x
+    return torch.cat([x] * -(-size // x.shape[dim]), dim).narrow(dim, 0, size)
+
+
+def dimensional(x: Any, dims: int) -> Any:
+    """The tensor with this number of dimensions, the first one as it is."""
+    if x.dim() > dims:
+        return x.flatten(dims - 1)
+    while x.dim() < dims:
+        x = x.unsqueeze(-1).expand(*x.shape, SIDE)
+    return x
+
+
+def shaped(x: Any, shape: Any) -> Any:
+    if x.shape == shape:
+        return x
+    return sized(x.flatten(), 0, max(1, torch.Size(shape).numel())).reshape(shape)
+
+
+def for_linear(x: Any, weight: Any, *rest: Any) -> Any:
+    if x.shape[-1] != weight.shape[-1]:
+        x = sized(x.flatten(1) if x.dim() > 3 else x, -1, weight.shape[-1])
+    return (x if x.is_floating_point() else x.to(weight.dtype), weight, *rest)
+
+
+def for_convolution(x: Any, weight: Any, *rest: Any, groups: int = 1, **named: Any) -> Any:
+    groups = rest[4] if len(rest) > 4 else groups
+    if x.dim() not in (weight.dim(), weight.dim() - 1):
+        x = dimensional(x, weight.dim())
+    x = sized(x, 1 if x.dim() == weight.dim() else 0, weight.shape[1] * groups)
+    return (x if x.is_floating_point() else x.to(weight.dtype), weight, *rest)
+
+
+def for_transposed(x: Any, weight: Any, *rest: Any) -> Any:
+    return (sized(dimensional(x, weight.dim()), 1, weight.shape[0]), weight, *rest)
+
+
+def for_norm(x: Any, mean: Any, *rest: Any) -> Any:
+    return (x if mean is None else sized(x, 1, mean.shape[0]), mean, *rest)
+
+
+def for_layer_norm(x: Any, shape: Any, *rest: Any) -> Any:
+    return (sized(x, -1, shape[-1]), shape, *rest)
+
+
+def for_embedding(x: Any, weight: Any, *rest: Any) -> Any:
+    if x.is_floating_point() or (x.numel() and not 0 <= int(x.min()) <= int(x.max()) < len(weight)):
+        x = x.long() % len(weight)
+    return (x.flatten(1)[:, :WIDTH] if x.dim() > 2 else x, weight, *rest)
+
+
+def for_classes(x: Any, target: Any, *rest: Any) -> Any:
+    if target.is_floating_point() and target.shape == x.shape:
+        return (x, target, *rest)
+    target = shaped(target, torch.Size((*x.shape[:1], *x.shape[2:])) if x.dim() > 1 else torch.Size(()))
+    ignored = target.long() < 0
+    return (x, torch.where(ignored, target.long(), target.long() % x.shape[1 if x.dim() > 1 else 0]), *rest)
+
+
+def for_values(x: Any, target: Any, *rest: Any) -> Any:
+    return (x, shaped(target, x.shape).to(x.dtype), *rest)
+
+
+def for_view(x: Any, *sizes: Any) -> Any:
+    if not sizes or isinstance(sizes[0], torch.dtype):
+        return (x, *sizes)
+    sizes = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
+    sizes = tuple(int(size) for size in sizes)
+    rest = torch.Size([size for size in sizes if size != -1]).numel()
+    if not rest or (x.numel() % rest == 0 if -1 in sizes else x.numel() == rest):
+        return (x, *sizes)
+    if sizes[0] in (-1, x.shape[0]):
+        return (sized(x.flatten(1) if x.dim() > 1 else x[:, None], 1, rest // max(1, sizes[0])), *sizes)
+    return (sized(x.flatten(), 0, rest), *sizes)
+
+
+def for_recurrent(layer: Any, x: Any, *rest: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        x = sized(x.flatten(2) if x.dim() > 3 else x if x.dim() > 1 else x[:, None], -1, layer.input_size)
+    return (layer, x, *rest)
+
+
+FITTED: tuple[tuple[Any, tuple[str, ...], Callable[..., Any]], ...] = (
+    (F, ("linear",), for_linear),
+    (F, ("conv1d", "conv2d", "conv3d"), for_convolution),
+    (F, ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), for_transposed),
+    (F, ("batch_norm", "instance_norm"), for_norm),
+    (F, ("layer_norm",), for_layer_norm),
+    (F, ("embedding",), for_embedding),
+    (F, ("cross_entropy", "nll_loss"), for_classes),
+    (F, ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+         "binary_cross_entropy_with_logits", "kl_div"), for_values),
+    (torch.Tensor, ("view", "reshape"), for_view),
+    (torch.nn.LSTM, ("forward",), for_recurrent),
+    (torch.nn.GRU, ("forward",), for_recurrent),
+    (torch.nn.RNN, ("forward",), for_recurrent),
+)  # fmt: skip
+
+
+def fitting(plain: Any, fit: Callable[..., Any]) -> Any:
+    """A function whose tensors are fitted to what it takes; what is no tensor yet becomes one."""
+
+    @functools.wraps(plain)
+    def fitted(*given: Any, **named: Any) -> Any:
+        if len(given) > 1 or fit is for_view:
+            real = tuple(
+                one.tensor(COUNT) if isinstance(one, StandIn) and not i else one for i, one in enumerate(given)
+            )
+            given = fit(*real)
+            if any(isinstance(one, torch.Tensor) and one is not other for one, other in zip(given, real, strict=False)):
+                used.add("shapes")
+        return plain(*given, **named)
+
+    return fitted
+
+
+# --- files and options -----------------------------------------------------------------------------------------------
+
+
+def absent(path: Any, asking: Any) -> bool:
+    """Whether the program asks for a file that is not there; what libraries ask for is their own affair."""
+    if asking.f_code.co_filename.startswith(LIBRARIES):
+        return False
+    if isinstance(path, (TextFile, ByteFile)):
+        return path.getvalue() in (TEXT, TEXT.encode())  # else somebody has written into it
+    if isinstance(path, StandIn):
+        return True
+    return isinstance(path, (str, os.PathLike)) and not exists(path)
+
+
+class TextFile(io.StringIO):
+    """A file that is not there."""
+
+
+class ByteFile(io.BytesIO):
+    """The same, as bytes."""
+
+
+def opening(plain: Any) -> Any:
+    def opened(path: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
+        if absent(path, sys._getframe(1)) and not set(mode) & set("wax+"):
+            used.add(f"the file {os.path.basename(os.fspath(path))}")
+            return ByteFile(TEXT.encode()) if "b" in mode else TextFile(TEXT)
+        if absent(path, sys._getframe(1)) and os.path.dirname(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        return plain(path, mode, *given, **named)
+
+    return opened
+
+
+def finding(plain: Any) -> Any:
+    """A function that asks whether there is a file: there is."""
+
+    @functools.wraps(plain)
+    def found(path: Any) -> bool:
+        return bool(plain(path)) or absent(path, sys._getframe(1))
+
+    return found
+
+
+def loading(plain: Any, name: str) -> Any:
+    """A function that reads a file, and for one that is not there gives a stand-in."""
+
+    @functools.wraps(plain)
+    def loaded(*given: Any, **named: Any) -> Any:
+        if given and absent(given[0], sys._getframe(1)):
+            used.add(name)
+            return StandIn(f"{name}()")
+        if name == "torch.load" and "weights_only" not in named:
+            # Programs from before PyTorch 2.6 load whole models; the default that stops them is not what is replayed.
+            named["weights_only"] = False
+            used.add("the default of weights_only")
+        return plain(*given, **named)
+
+    return loaded
+
+
+def listing(plain: Any, name_of: Callable[[str, int], str]) -> Any:
+    """A function that lists files, and where there are none makes some names up."""
+
+    @functools.wraps(plain)
+    def listed(path: Any = ".", *given: Any, **named: Any) -> Any:
+        asked = not sys._getframe(1).f_code.co_filename.startswith(LIBRARIES)
+        found = [] if asked and not glob.has_magic(str(path)) and not exists(path) else plain(path, *given, **named)
+        return [name_of(str(path), i) for i in range(COUNT)] if asked and not found else found
+
+    return listed
+
+
+def tensors_from(plain: Any) -> Any:
+    """A function that makes tensors of data, and takes stand-ins as well."""
+
+    @functools.wraps(plain)
+    def made(data: Any, *given: Any, **named: Any) -> Any:
+        if isinstance(data, StandIn):
+            data = data.__array__("float32")
+        return torch.as_tensor(data) if plain is torch.from_numpy else plain(data, *given, **named)
+
+    return made
+
+
+def restoring(plain: Any) -> Any:
+    """``load_state_dict`` that passes over what comes from a file that is not there."""
+
+    @functools.wraps(plain)
+    def restored(whole: Any, state: Any, *given: Any, **named: Any) -> Any:
+        fake = isinstance(state, StandIn) or any(not isinstance(key, str) for key in state)
+        return None if fake or not state else plain(whole, state, *given, **named)
+
+    return restored
+
+
+def parsing(plain: Any, everything: bool) -> Any:
+    """``parse_known_args`` for which no option is required: each that is gets a value of its type.
+
+    With ``everything``, so do those that are not required and have no default.
+    """
+
+    @functools.wraps(plain)
+    def parsed(parser: Any, *given: Any, **named: Any) -> Any:
+        words = {}
+        for action in parser._actions:
+            if action.required or (everything and action.default is None and action.nargs != 0):
+                action.required = False
+                action.default = some_value(action) if action.default is None else action.default
+                used.add(f"the option {(action.option_strings or [action.dest])[-1]}")
+                words.update({action.dest: action.default} if isinstance(action.default, Word) else {})
+        for group in parser._mutually_exclusive_groups:
+            group.required = False
+        options, rest = plain(parser, *given, **named)
+        for name, word in words.items():  # of which argparse has made plain text
+            if str(getattr(options, name)) == str(word):
+                setattr(options, name, word)
+        return options, rest
+
+    return parsed
+
+
+def some_value(action: Any) -> Any:
+    value = next(iter(action.choices)) if action.choices else {int: 1, float: 1.0}.get(action.type, Word(NAME))
+    return [value] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else value
+
+
+# --- putting them in place -------------------------------------------------------------------------------------------
+
+
+def install(packages: tuple[str, ...], everything: bool) -> None:
+    """Put stand-ins in place; if ``everything`` is there, also options and files that a program can do without."""
+    finder: Any = Finder(packages)
+    sys.meta_path.append(finder)
+    for owner, names, fit in FITTED:
+        for name in names:
+            setattr(owner, name, fitting(getattr(owner, name), fit))
+    kinds: Any = collate.default_collate_fn_map
+    kinds[StandIn] = lambda batch, **_: StandIn(f"{batch[0].path}", rows=len(batch))
+    builtins.open = io.open = opening(open)
+    readers: list[tuple[Any, str]] = [(torch, "load"), (json, "load"), (pickle, "load")]
+    for package, names in (("numpy", ("load", "loadtxt", "genfromtxt", "fromfile")), ("yaml", ("load", "safe_load"))):
+        with_it = sys.modules.get(package)
+        if with_it is None and package not in packages:
+            try:
+                with_it = importlib.import_module(package)
+            except ImportError:
+                continue
+        readers += [(with_it, name) for name in names if with_it is not None]
+    for owner, name in readers:
+        setattr(owner, name, loading(getattr(owner, name), f"{owner.__name__}.{name}"))
+    os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
+    glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
+    makers: Any = torch
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        setattr(makers, name, tensors_from(getattr(makers, name)))
+    shell: Any = os
+    shell.popen = lambda *_, **__: TextFile("24 80\n")  # the size of a terminal is what is mostly asked for
+    stateful: tuple[Any, ...] = (torch.nn.Module, torch.optim.Optimizer)
+    for kind in stateful:
+        kind.load_state_dict = restoring(kind.load_state_dict)
+    parser: Any = argparse.ArgumentParser
+    parser.parse_known_args = parsing(parser.parse_known_args, everything)
+    for name in ("exists", "isfile", "isdir") if everything else ():
+        setattr(os.path, name, finding(getattr(os.path, name)))

@@ -1,0 +1,191 @@
+"""Packages, files and options that a slice lacks get stand-ins, which a verdict names and which never decide it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from replaying import case_of
+
+from placement_lint.finding import Outcome, Verdict
+from placement_lint.probe import preludes
+from placement_lint.probe.prober import Prober
+from placement_lint.probe.replay import Replayer
+
+
+def ran(program: str, folder: Path) -> str:
+    """What a program prints in an empty folder, with a prelude and nothing else of this project."""
+    text = dedent(program).lstrip()
+    text = preludes.with_prelude(text, preludes.Lack(frozenset(preludes.missing_packages(text, ()))).prelude)
+    (folder / "slice.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-I", "slice.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def verdict_of(program: str, rule: str, prober: Prober) -> Verdict:
+    return Replayer(prober).replayed(case_of(dedent(program), rule))[0]
+
+
+TRAINING = """
+import argparse
+import torch
+from absent import helpers, nets, sets
+from absent.progress import bar
+
+parser = argparse.ArgumentParser()
+parser.add_argument("data")
+parser.add_argument("--rate", type=float, required=True)
+parser.add_argument("--size", choices=(4, 2), type=int, required=True)
+args = parser.parse_args()
+
+
+class Noted(helpers.Base):
+    @helpers.quick
+    def note(self, loss):
+        self.logger.info(loss)
+        return loss
+
+
+data = sets.Cifar(args.data, transform=sets.Compose([sets.ToTensor()]))
+loader = torch.utils.data.DataLoader(data, batch_size=args.size, shuffle=True)
+model = nets.models.deep(num_classes=10)
+model.fc = torch.nn.Linear(model.fc.in_features, 10)
+optimizer = torch.optim.Adam(model.parameters(), lr=args.rate)
+noted = Noted()
+rounds = 0
+for images, labels in bar(loader):
+    loss = torch.nn.functional.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    noted.note(loss.item())
+    rounds += 1
+print(rounds, tuple(images.shape), args.size, args.rate)
+"""
+
+
+def test_a_program_trains_on_stand_ins(tmp_path: Path) -> None:
+    assert ran(TRAINING, tmp_path) == "2 (4, 3, 32, 32) 4 1.0"
+
+
+def test_files_have_what_their_reader_wants(tmp_path: Path) -> None:
+    program = """
+    import glob, json, os, pickle
+    import numpy as np
+    import torch
+    from torch import nn
+
+    names = [line.split()[0] for line in open("gone/list.txt")]
+    words = json.load(open("gone/words.json"))
+    vectors = torch.from_numpy(np.load("gone/vectors.npy"))
+    with open("gone/all.pkl", "rb") as file:
+        table = pickle.load(file)
+    model = nn.Sequential(nn.Embedding(len(words), 4), nn.Linear(4, 2))
+    before = model[1].weight.clone()
+    model.load_state_dict(torch.load("gone/best.pt")["state_dict"])
+    print(len(names), len(words), vectors.is_floating_point(), len(table["rows"]), torch.equal(before, model[1].weight))
+    print(len(os.listdir("gone")), len(glob.glob("gone/*.png")))
+    with open("here.txt", "w") as file:
+        file.write("mine")
+    print(open("here.txt").read())
+    """
+    assert ran(program, tmp_path).split() == ["8", "8", "True", "8", "True", "8", "8", "mine"]
+
+
+def test_a_guarded_import_stays_missing(tmp_path: Path) -> None:
+    program = """
+    import absent
+    try:
+        import others
+    except ImportError:
+        others = None
+    print(others, absent.name)
+    """
+    assert ran(program, tmp_path) == "None data/0"
+
+
+@pytest.mark.parametrize(
+    "kind", ["Linear(12, 3)", "Conv2d(5, 3, 3)", "LSTM(7, 3)", "Embedding(9, 3)", "BatchNorm2d(6)"]
+)
+def test_shapes_are_fitted_and_places_are_not(kind: str, tmp_path: Path) -> None:
+    program = f"""
+    import absent
+    import torch
+    layer = torch.nn.{kind}.to("meta")
+    batch, _ = next(iter(torch.utils.data.DataLoader(absent.Data())))
+    out = layer(batch.to("meta"))
+    print((out[0] if isinstance(out, tuple) else out).device)
+    """
+    assert ran(program, tmp_path) == "meta"
+
+
+FAULT = """
+import torch
+from torch import nn
+from absent import Images, draw
+
+model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(100, 2)).cuda()
+for images, labels in torch.utils.data.DataLoader(Images("data"), batch_size=4):
+    loss = nn.functional.cross_entropy(model(images.cuda()), labels)
+    loss.backward()
+"""
+
+
+def test_stand_ins_are_named(prober: Prober) -> None:
+    verdict = verdict_of(FAULT, "DPL503", prober)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "with stand-ins for absent.Images" in verdict.observed
+    assert "draw" not in verdict.observed
+
+
+def test_what_a_stand_in_raises_is_no_symptom(prober: Prober) -> None:
+    program = """
+    import torch
+    from absent import Box
+
+    box = Box()
+    box.keep(torch.ones(2).cuda())
+    box.kept.numbers()[torch.tensor([0, 1]).cuda().numpy(), box, "a"]
+    """
+    verdict = verdict_of(program, "DPL507", prober)
+    assert verdict.outcome is not Outcome.REFUTED
+
+
+def test_a_program_with_stand_ins_is_not_refuted(prober: Prober) -> None:
+    program = """
+    import torch
+    from absent import on_gpu
+
+    model = torch.nn.Linear(4, 2).cuda()
+    for batch in [torch.randn(8, 4)]:
+        batch = on_gpu(batch)
+        target = torch.zeros(8, dtype=torch.long)
+        print(torch.nn.functional.cross_entropy(model(batch.cuda()), target.to(on_gpu.device)))
+    """
+    for finding in ("DPL503", "DPL506"):
+        try:
+            verdict = verdict_of(program, finding, prober)
+        except StopIteration:
+            continue
+        assert verdict.outcome is not Outcome.REFUTED, verdict.observed
+
+
+def test_an_option_is_the_choice_that_the_program_compares_it_with(tmp_path: Path) -> None:
+    program = """
+    import argparse
+    import absent
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--net", type=str, required=True)
+    parser.add_argument("--way", required=True)
+    args = parser.parse_args()
+    chosen = "small" if args.net == "small" else "none"
+    assert args.way.lower() in ("fast", "slow") and args.way == "fast" and args.way != "slow"
+    print(chosen, args.net == "large")
+    """
+    assert ran(program, tmp_path) == "small False"
