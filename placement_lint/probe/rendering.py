@@ -33,6 +33,17 @@ import os
 alone = dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
 os.environ |= {name: value for name, value in alone.items() if "RANK" not in os.environ}"""
 
+# Where the ranks that a program starts find each other, unless it says so itself.
+MEETING = """\
+import os
+import socket
+if "MASTER_PORT" not in os.environ:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1])}"""
+
+STARTS_RANKS = {"spawn", "start_processes", "Process"}  # calls by which a program starts its own
+
 Edits = Mapping[cst.CSTNode, str]
 
 
@@ -128,8 +139,16 @@ def _imports(text: str, own: set[str]) -> list[str]:
     if "watched" in text and "watched" not in own:
         lines.append("watched = []")
     if re.search(r"\b(init_process_group|init_device_mesh)\(", text):
-        lines.append(ALONE)
+        lines.append(MEETING if starts_ranks(text) else ALONE)
     return [*lines, *(source for name, source in _called_observers([text]).items() if name not in own)]
+
+
+def starts_ranks(text: str) -> bool:
+    """Whether a program starts processes itself, instead of being launched once a rank."""
+    tree = _parsed(text)
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    names = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+    return not STARTS_RANKS.isdisjoint(names)
 
 
 def _called_observers(texts: Iterable[str]) -> dict[str, str]:
@@ -182,7 +201,7 @@ def _observers() -> dict[str, str]:
 
 
 def untyped(tree: ast.AST) -> ast.AST:
-    """The same without annotations."""
+    """The tool's own source without its types, as it is copied into a slice."""
     changed: ast.AST = _Untyped().visit(tree)
     return changed
 

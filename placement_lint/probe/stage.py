@@ -39,6 +39,8 @@ import torch
 SCRIPT = "slice.py"
 TICK = 0.05  # seconds between looks at what plays use up
 MOST_SAID = 2**24  # bytes of an answer
+# Where a program is told that its ranks meet; here they meet in a file, and nothing has to look for a free port.
+MEETING = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
 Answer = dict[str, Any]
 
@@ -262,8 +264,7 @@ class Part:
         return self.rank % (self.ranks // self.nodes)
 
     def take(self, folder: str, doors: _Doors, starts_ranks: bool) -> None:
-        if self.ranks > 1:
-            os.environ.update(self._launched())
+        os.environ |= self._launched() if self.ranks > 1 else MEETING
         _meet_in_file(folder, self.rank, self.ranks)
         _play_started(self.local, doors, starts_ranks)
 
@@ -272,9 +273,9 @@ class Part:
         there = self.ranks // self.nodes
         told = {
             "RANK": self.rank, "LOCAL_RANK": self.local, "WORLD_SIZE": self.ranks, "LOCAL_WORLD_SIZE": there,
-            "GROUP_RANK": self.rank // there, "MASTER_ADDR": "localhost", "MASTER_PORT": 29500,
+            "GROUP_RANK": self.rank // there,
         }  # fmt: skip
-        return {name: str(value) for name, value in told.items()}
+        return MEETING | {name: str(value) for name, value in told.items()}
 
 
 def _meet_in_file(folder: str, rank: int, ranks: int) -> None:

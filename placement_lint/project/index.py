@@ -83,7 +83,7 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
     outer = {statement: _Outer(statement) for statement in tree.body}
     # the part of them that runs
     running = {
-        statement: _Outer(ast.If(statement.test, [], statement.orelse)) if _is_for_checkers(statement) else own
+        statement: _Outer(ast.If(statement.test, [], statement.orelse)) if is_for_checkers(statement) else own
         for statement, own in outer.items()
     }
     variables = frozenset(name for statement in tree.body for name in _variables(statement, running[statement]))
@@ -102,7 +102,7 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             for name, found in own:
                 bindings.setdefault(name, []).append(found)
-        elif not _is_for_scripts(statement):
+        elif not is_for_scripts(statement):
             lines = statements[statement]
             for name in dict.fromkeys((*running[statement].bound, *_touched(running[statement], variables, changes))):
                 bindings.setdefault(name, []).append(lines)
@@ -134,14 +134,14 @@ def _statements(tree: ast.Module, definitions: Mapping[int, Definition]) -> Iter
     yield from ((each, lines) for each in sharing)
 
 
-def _is_for_scripts(statement: ast.stmt) -> bool:
+def is_for_scripts(statement: ast.stmt) -> bool:
     """``if __name__ == "__main__"``: what an import leaves out."""
     return isinstance(statement, ast.If) and any(
         isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
     )
 
 
-def _is_for_checkers(statement: ast.stmt) -> TypeGuard[ast.If]:
+def is_for_checkers(statement: ast.stmt) -> TypeGuard[ast.If]:
     """``if TYPE_CHECKING``: what no run sees."""
     test = statement.test if isinstance(statement, ast.If) else None
     name = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
