@@ -147,7 +147,7 @@ class _Check(click.Command):
     "--save-probe",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="Write that part as a file of its own for each finding; without --trust nothing is executed.",
+    help="Write that part to a file that stands alone, for each finding; without --trust nothing is executed.",
 )
 @click.option("--strict-probes", is_flag=True, help="Fail on refuted findings as well.")
 @click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 even if there are findings.")

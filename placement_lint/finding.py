@@ -144,6 +144,18 @@ class When:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """The file to which the part of a program that shows a finding was saved, or the reason why there is none.
+
+    ``shown`` is where the file was run and showed its symptom; empty if it was not run.
+    """
+
+    file: str | None = None
+    shown: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
     """One report about one place. ``path`` is relative to the working directory, POSIX separators.
 
@@ -165,6 +177,7 @@ class Finding:
     anchor: Anchor = Anchor()
     facts: tuple[tuple[str, object], ...] = ()
     when: When | None = None
+    saved: Saved | None = None
 
     @property
     def identity(self) -> tuple[str, str, str, str]:

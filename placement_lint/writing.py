@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import os
-import tempfile
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 
 def write_new(folder: Path, stem: str, suffix: str, text: str) -> Path:
     """A new file ``stem.suffix``, or ``stem_2.suffix`` and so on where there is one already; raises OSError."""
-    path = _reserved(folder, stem, suffix)
-    handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
+    draft = folder / f".{stem}.{os.getpid()}.tmp"
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+        with draft.open("w", encoding="utf-8", newline="\n") as stream:
             stream.write(text)
-        os.chmod(name, path.stat().st_mode)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        path.unlink()
-        raise
-    return path
+        return _named(draft, (folder / name for name in _names(stem, suffix)))
+    finally:
+        draft.unlink(missing_ok=True)
 
 
-def _reserved(folder: Path, stem: str, suffix: str) -> Path:
-    """An empty file under a name that was free."""
-    for number in count(1):
-        path = folder / (f"{stem}{suffix}" if number == 1 else f"{stem}_{number}{suffix}")
+def _named(draft: Path, paths: Iterator[Path]) -> Path:
+    """The file under the first of the names that nothing has."""
+    for path in paths:
         try:
-            path.touch(exist_ok=False)
+            os.link(draft, path)
         except FileExistsError:
             continue
+        except OSError:  # a file system without hard links
+            if path.exists():
+                continue
+            os.replace(draft, path)
         return path
     raise AssertionError
+
+
+def _names(stem: str, suffix: str) -> Iterator[str]:
+    yield f"{stem}{suffix}"
+    yield from (f"{stem}_{number}{suffix}" for number in count(2))

@@ -47,11 +47,17 @@ class _Recording(Reading):
 
 
 def cases(
-    path: str, data: bytes, job: Job, findings: Iterable[Finding], importers: Sequence[tuple[str, bytes]] = ()
+    path: str,
+    data: bytes,
+    job: Job,
+    findings: Iterable[Finding],
+    importers: Sequence[tuple[str, bytes]] = (),
+    elsewhere: bool = False,
 ) -> dict[Finding, Case]:
     """The case of each finding of a file that the same job finds in it again; ``importers`` are files that import it.
 
-    What is found in a file only because of another one that imports it has none.
+    What is found in a file only because of another one that imports it has none, unless that one is given and the
+    findings are said to be ``elsewhere``: then the case is about the call that leads there.
     """
     recording = _Recording()
     # The program's other problems stand in the way of this one even if nobody asked for them.
@@ -66,10 +72,10 @@ def cases(
         Entry(job.absolute(importer), job.absolute(path), Program(parse(decode(text)))) for importer, text in importers
     )
     for rule, problem in problems:
-        here = _in(program, problem)
+        here = _led_to(program, problem) if elsewhere else _in(program, problem)
         if rule.experiment is not None and here is not None:
             others = tuple(other for _, other in problems if other is not problem)
-            waiting[rule.code, problem.message].append(Case(program, rule, here, others, entries))
+            waiting[rule.code, problem.message].append(Case(job.absolute(path), program, rule, here, others, entries))
     found = {}
     # In a notebook lines are counted by cell; the order is that of the text all the same.
     for finding in sorted(findings, key=lambda finding: (finding.cell or 0, finding.range)):
@@ -83,6 +89,15 @@ def _in(program: Program, problem: Problem) -> Problem | None:
     if problem.node in program.unit_of:
         return problem
     site = next((node for node in problem.sites if node in program.unit_of), None)
+    return replace(problem, node=site, rewrite=None) if site is not None else None
+
+
+def _led_to(program: Program, problem: Problem) -> Problem | None:
+    """A problem of another file as one of this file, at the call through which this one comes there."""
+    if problem.node in program.unit_of:
+        return None
+    calls = (*problem.sites, *(problem.scene.calls if problem.scene is not None else ()))
+    site = next((node for node in calls if node in program.unit_of), None)
     return replace(problem, node=site, rewrite=None) if site is not None else None
 
 

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from placement_lint.finding import Finding, Verdict
+from placement_lint.finding import Finding, Outcome, Saved, Verdict
 from placement_lint.probe.cases import cases
 from placement_lint.probe.memory import Memory
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Replayer, Scripted
 from placement_lint.probe.sandbox import Sandbox
-from placement_lint.probe.saved import save
+from placement_lint.probe.saved import Saver
+from placement_lint.project.finder import Surroundings
 from placement_lint.registry import find_rule
 from placement_lint.results import Job, Run
 
 MOST_IMPORTERS = 3  # of a file that are tried
+NO_EXPERIMENT = "its rule has no experiment"
+NOT_FROM_HERE = "it follows from how other files use this one"
+
+Importers = Mapping[str, list[str]]
+"""By the real path of a file, those of the run that import it."""
 
 
 @dataclass(frozen=True)
@@ -39,61 +45,109 @@ class Wanted:
 def probed(run: Run, wanted: Wanted, job_of: Callable[[str], Job], advance: Callable[[], None] = lambda: None) -> Run:
     """The run with a verdict on each finding whose rule has an experiment; ``advance`` is called after each."""
     memory = Memory.of_user()
-    known = dict(_cases(run, job_of)) if wanted.trust or wanted.folder else {}
-    slices: dict[Finding, Scripted] = {}
-    findings = run.findings
+    importers = _importers(run)
+    known = dict(_cases(run, job_of, importers)) if wanted.trust or wanted.folder else {}
+    led = dict(_led_cases(run, job_of, importers, known)) if wanted.folder else {}
     try:
         with ExitStack() as stack:
+            prober = None
             if wanted.mode is not None:
                 prober = Prober(wanted.mode, stack.enter_context(Sandbox(confining=wanted.confining)), memory)
-                probing = _Probing(prober, known if wanted.trust else {}, slices)
-                findings = tuple(probing.probed(finding, advance) for finding in findings)
+            saving = _saving(wanted, prober, job_of)
+            probing = _Probing(prober, known, led, wanted.trust, saving)
+            findings = tuple(probing.probed(finding, advance) for finding in run.findings)
     finally:
         memory.save()
-    if wanted.folder is not None:
-        smallest = ((finding, case, slices.get(finding) or case.smallest) for finding, case in known.items())
-        save(wanted.folder, smallest)
     return replace(run, findings=findings)
+
+
+def _saving(wanted: Wanted, prober: Prober | None, job_of: Callable[[str], Job]) -> Saver | None:
+    if wanted.folder is None:
+        return None
+
+    def around(path: str) -> Surroundings:
+        job = job_of(path)
+        return Surroundings(job.absolute(path), tuple(dict.fromkeys((str(job.settings.root), *job.roots))))
+
+    return Saver(Path(wanted.folder), around, Replayer(prober) if prober is not None and wanted.trust else None)
 
 
 @dataclass
 class _Probing:
-    prober: Prober
-    cases: dict[Finding, Case]
-    slices: dict[Finding, Scripted]
+    """``led`` are cases of files that import the finding's own."""
+
+    prober: Prober | None
+    cases: Mapping[Finding, Case]
+    led: Mapping[Finding, Case]
+    trust: bool
+    saver: Saver | None
     replayers: dict[str, Replayer] = field(default_factory=dict)  # by path: what is the same for a file is played once
 
     def probed(self, finding: Finding, advance: Callable[[], None]) -> Finding:
-        verdict = self._replayed(finding, self.cases[finding]) if finding in self.cases else self._pattern(finding)
+        """The finding with its verdict and the file that it was saved to, as far as these are wanted."""
+        verdict, script = None, None
+        if self.prober is not None and self.trust and finding in self.cases:
+            verdict, script = self._replayed(self.prober, finding, self.cases[finding])
+        elif self.prober is not None:
+            verdict = self._pattern(self.prober, finding)
+        saved = self._saved(finding, verdict, script)
         advance()
-        return replace(finding, verdict=verdict)
+        return replace(finding, verdict=verdict, saved=saved)
 
-    def _pattern(self, finding: Finding) -> Verdict | None:
+    def _pattern(self, prober: Prober, finding: Finding) -> Verdict | None:
         experiment = find_rule(finding.code).experiment
-        return self.prober.verdict(experiment, dict(finding.facts)) if experiment is not None else None
+        return prober.verdict(experiment, dict(finding.facts)) if experiment is not None else None
 
-    def _replayed(self, finding: Finding, case: Case) -> Verdict:
+    def _replayed(self, prober: Prober, finding: Finding, case: Case) -> tuple[Verdict, Scripted | None]:
         if finding.path not in self.replayers:
             roots = (str(Path(finding.path).absolute().parent), os.getcwd())
-            self.replayers[finding.path] = Replayer(self.prober, roots)
+            self.replayers[finding.path] = Replayer(prober, roots)
         verdict, script = self.replayers[finding.path].replayed(case)
-        if script is not None and not script.verbatim:  # of a whole program the smallest slice is saved
-            self.slices[finding] = script
-        return verdict
+        # Of a whole program the smallest slice is saved.
+        return verdict, None if script is not None and script.verbatim else script
+
+    def _saved(self, finding: Finding, verdict: Verdict | None, script: Scripted | None) -> Saved | None:
+        """Nothing where nothing is to be saved."""
+        if self.saver is None:
+            return None
+        case = self.cases.get(finding) or self.led.get(finding)
+        if case is None:
+            return Saved(reason=NO_EXPERIMENT if find_rule(finding.code).experiment is None else NOT_FROM_HERE)
+        if script is None and verdict is not None and verdict.outcome is Outcome.REFUTED:
+            return Saved(reason=f"refuted: {verdict.observed}")
+        return self.saver.saved(finding, case, script)
 
 
-def _cases(run: Run, job_of: Callable[[str], Job]) -> Iterator[tuple[Finding, Case]]:
+def _cases(run: Run, job_of: Callable[[str], Job], importers: Importers) -> Iterator[tuple[Finding, Case]]:
     """File by file, what the findings came from."""
-    importers = _importers(run)
     for path in dict.fromkeys(finding.path for finding in run.findings):
         findings = [finding for finding in run.findings if finding.path == path]
-        data = run.texts[path] if path in run.texts else Path(path).read_bytes()
-        importing = [(other, Path(other).read_bytes()) for other in importers[os.path.realpath(path)][:MOST_IMPORTERS]]
-        yield from cases(path, data, job_of(path), findings, importing).items()
+        importing = [(other, Path(other).read_bytes()) for other in _importing(importers, path)]
+        yield from cases(path, _content(run, path), job_of(path), findings, importing).items()
 
 
-def _importers(run: Run) -> dict[str, list[str]]:
-    """By file, those of the run that import it."""
+def _led_cases(
+    run: Run, job_of: Callable[[str], Job], importers: Importers, known: Mapping[Finding, Case]
+) -> Iterator[tuple[Finding, Case]]:
+    """Cases of the findings that are found only from a file that imports theirs, as cases of that file."""
+    led: dict[str, list[Finding]] = defaultdict(list)
+    for finding in run.findings:
+        if finding not in known:
+            for importer in _importing(importers, finding.path):
+                led[importer].append(finding)
+    for importer, findings in led.items():
+        yield from cases(importer, _content(run, importer), job_of(importer), findings, elsewhere=True).items()
+
+
+def _content(run: Run, path: str) -> bytes:
+    return run.texts[path] if path in run.texts else Path(path).read_bytes()
+
+
+def _importing(importers: Importers, path: str) -> list[str]:
+    return importers.get(os.path.realpath(path), [])[:MOST_IMPORTERS]
+
+
+def _importers(run: Run) -> Importers:
     importers: dict[str, list[str]] = defaultdict(list)
     for checked in (one for results in run.results.values() for one in results):
         for read in checked.reads[1:]:

@@ -160,8 +160,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem of a program, the problems that it has besides, and programs that import it."""
+    """A problem of a program, the problems that it has besides, and programs that import it. ``path`` is absolute."""
 
+    path: str
     program: Program
     rule: Rule
     problem: Problem
@@ -220,6 +221,10 @@ class Case:
     def parts(self) -> Iterator[Piece]:
         """Slices of the program, and the programs that import it."""
         yield from self.slices()
+        yield from self.imported()
+
+    def imported(self) -> Iterator[Piece]:
+        """The whole program as each of those gets it that import it."""
         supply = self._supply(self.circumstances.answers)
         for entry in self.entries:
             name = f"program, imported by {Path(entry.path).name},"
@@ -544,6 +549,19 @@ class Replayer:
         if case.problem.replay is None:
             return self._pattern(case, failure), None
         return Verdict(Level.REPLAY, Outcome.INCONCLUSIVE, self._device(played.ground), failure, expected), None
+
+    def shown(self, case: Case, script: Scripted) -> tuple[Ground | None, str]:
+        """Where a script shows the symptom, and the symptom; nowhere if it does not, and why."""
+        reason = ""
+        try:
+            for ground in grounds(self.prober.mode, case.gpu_counts, self.prober.found):
+                played = self._played(script, ground)
+                if _shows(case, played):
+                    return ground, str(played.sight)
+                reason = reason or _failure(case, played)
+        except TooFew as error:
+            reason = str(error)
+        return None, reason
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
         """One script after another; what is the same script is played once."""

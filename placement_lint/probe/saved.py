@@ -1,72 +1,201 @@
-"""Slices as files of their own, to be run by hand or attached to a report."""
+"""Slices as files of their own, to be run by hand or attached to a report.
+
+A file holds all that its slice needs of the project (inlining.py) and runs with PyTorch alone, or there is none. Where
+the program may be executed, each is run in an empty folder before it is written, and must show its symptom.
+"""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placement_lint.errors import UsageError
-from placement_lint.finding import Finding
-from placement_lint.probe.replay import Case, Scripted
+from placement_lint.finding import Finding, Saved
+from placement_lint.probe.devices import Ground
+from placement_lint.probe.inlining import Inlined, NotInlined, inlined
+from placement_lint.probe.replay import Case, Replayer, Scripted
+from placement_lint.project.finder import Surroundings
 from placement_lint.writing import write_new
 
 WIDTH = 100
-STARTS_RANKS = {"spawn", "Process"}  # calls by which a program starts its own
+NOT_RUN = "Not run before it was saved: placement-lint executes a program only with --probe and --trust."
+UNCALLED = "nothing in this file or in a file that imports it calls what the finding is about"
 
 
-def save(folder: str, slices: Iterable[tuple[Finding, Case, Scripted]]) -> list[Path]:
-    """Write each slice to a file with a name that no other file has. Nothing is executed.
+class NotSaved(Exception):
+    """The slice does not stand alone; the message says why."""
 
-    Raises UsageError where a file cannot be written.
+
+@dataclass(frozen=True)
+class Run:
+    """Where a file was run, and what it showed."""
+
+    ground: Ground
+    symptom: str
+
+
+@dataclass(frozen=True)
+class Saver:
+    """Writes files into a folder. ``around`` tells what a file imports; ``replayer`` runs what is saved, if any does.
+
+    The replayer has no folders to import from.
     """
-    home = Path(folder)
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        return [
-            write_new(home, _stem(finding), ".py", f"{_header(finding, case)}\n{script.text}")
-            for finding, case, script in slices
-        ]
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename or home}: {error.strerror or error}") from None
+
+    folder: Path
+    around: Callable[[str], Surroundings]
+    replayer: Replayer | None = None
+
+    def saved(self, finding: Finding, case: Case, shown: Scripted | None = None) -> Saved:
+        """``shown`` is what has shown the finding in a replay. Raises UsageError where a file cannot be written."""
+        try:
+            found, run = self._found(case, shown)
+        except NotSaved as reason:
+            return Saved(reason=str(reason))
+        file = self._written(_stem(finding), f"{_header(finding, case, found.starts_ranks, run)}\n{found.text}")
+        return Saved(file.as_posix(), run.ground.name if run else "")
+
+    def _written(self, stem: str, text: str) -> Path:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return write_new(self.folder, stem, ".py", text)
+        except OSError as error:
+            raise UsageError(f"cannot write {error.filename or self.folder}: {error.strerror or error}") from None
+
+    def _found(self, case: Case, shown: Scripted | None) -> tuple[Inlined, Run | None]:
+        """A text that stands alone, and what came of running it."""
+        if not case.is_visible:
+            raise NotSaved("it raises nothing, and its rule has no check that would fail in a run")
+        reasons: list[str] = []
+        tried: set[str] = set()
+        for script in [shown] if shown is not None else _scripts(case):
+            for whole in (False, True):
+                try:
+                    alone, found = self._alone(case, script, whole)
+                except NotSaved as reason:
+                    reasons.append(str(reason))
+                    continue
+                if self.replayer is None and not found.undefined:
+                    return found, None
+                if self.replayer is None:
+                    reasons.append(f"nothing defines {_listed(found.undefined)}")
+                    continue
+                if found.text in tried:
+                    continue
+                tried.add(found.text)
+                ground, what = self.replayer.shown(case, alone)
+                if ground is not None:
+                    return found, Run(ground, what)
+                reasons.append(f"with PyTorch alone, {what}")
+        raise NotSaved(next(iter(reasons), UNCALLED))
+
+    def _alone(self, case: Case, script: Scripted, whole: bool) -> tuple[Scripted, Inlined]:
+        """The script, or the program that imports it, with all that it imports from the project."""
+        entry = script.entry
+        try:
+            if entry is None:
+                found = inlined(script.text, self.around(case.path), whole=whole)
+            else:
+                found = inlined(entry.text, self.around(entry.path), {entry.home: script.text}, whole)
+        except NotInlined as reason:
+            raise NotSaved(str(reason)) from None
+        if found.packages:
+            raise NotSaved(f"it imports {_listed(found.packages)}, and a saved slice runs with PyTorch alone")
+        return _moved(script, found, case.path if entry is None else entry.home), found
+
+
+def _scripts(case: Case) -> Iterator[Scripted]:
+    """What may show a finding that no replay has shown, the likeliest first."""
+    if case.problem.scene is None or not case.problem.scene.standalone:
+        yield case.smallest
+    for piece in case.imported():
+        yield case.scripted(piece)
+
+
+def _moved(script: Scripted, found: Inlined, path: str) -> Scripted:
+    """The script, whose text stands for the file of that path, as a part of a larger text."""
+
+    def moved(lines: frozenset[int]) -> frozenset[int]:
+        return frozenset(found.line(path, line) for line in lines)
+
+    return replace(
+        script,
+        text=found.text,
+        line=found.line(path, script.line),
+        claims=moved(script.claims),
+        places=moved(script.places),
+        entry=None,
+    )
+
+
+def _listed(names: frozenset[str]) -> str:
+    *others, last = (f"`{name}`" for name in sorted(names))
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+# --- headers -------------------------------------------------------------------------------------------------------
 
 
 def _stem(finding: Finding) -> str:
     """``train_25_DPL503``"""
-    name = re.sub(r"\W+", "_", Path(finding.path).stem).strip("_") or "stdin"
+    name = re.sub(r"\W+", "_", Path(finding.path).stem).strip("_")[:100] or "stdin"
     cell = f"cell{finding.cell}_" if finding.cell else ""
     return f"{name}_{cell}{finding.range.line}_{finding.code}"
 
 
-def _header(finding: Finding, case: Case) -> str:
+def _header(finding: Finding, case: Case, starts_ranks: bool, run: Run | None) -> str:
     """What a reader needs to know, as comments."""
     cell = f", cell {finding.cell}, line " if finding.cell else ":"
-    expected = " or ".join(map(str, case.symptoms))
-    command, simulated = _commands(case)
-    paragraphs = [
+    simulated = run.ground.simulate if run is not None else None
+    ran = (
+        f"Run before it was saved, with PyTorch alone ({run.ground.name}): {run.symptom}"
+        if run is not None
+        else NOT_RUN
+    )
+    lines = [
         f"{finding.code} {finding.name}, found by placement-lint in {finding.path}{cell}{finding.range.line}:",
-        finding.message,
-        f"To be expected {_where(case)}: {expected}" if case.is_visible else "What is wrong here raises nothing.",
-        f"On real GPUs: {command}. On simulated ones: {simulated}",
+        *_wrapped(finding.message),
+        *_wrapped(f"Expected {_machines(case.gpu_counts)}: {' or '.join(map(str, case.symptoms))}"),
+        *_commands(case, starts_ranks, case.gpu_counts[0] if simulated is None else simulated),
+        *_wrapped(ran),
     ]
-    lines = [line for text in paragraphs for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False)]
     return "".join(f"# {line}\n" for line in lines)
 
 
-def _commands(case: Case) -> tuple[str, str]:
-    """How to run the file; one that does not start its own ranks is launched."""
-    simulated, crew = f"placement-lint run --gpus {case.gpu_counts[0]}", case.replay.crew
-    if crew.ranks == 1 or STARTS_RANKS.intersection(case.program.callers):
-        return "python FILE", f"{simulated} FILE"
-    if crew.nodes > 1:
-        return f"torchrun --nnodes {crew.nodes} FILE", "none by hand, for it takes several nodes"
-    options = f"--nproc-per-node {crew.ranks} FILE"
-    return f"torchrun {options}", f"{simulated} -m torch.distributed.run {options}"
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
 
 
-def _where(case: Case) -> str:
-    counts = case.gpu_counts
-    if counts == [0]:
-        return "without a GPU"
-    return "with a GPU" if 1 in counts else f"with {counts[0]} GPUs"
+def _machines(counts: Sequence[int]) -> str:
+    """The machines on which a symptom is expected that shows with any of these numbers of GPUs."""
+    if 0 in counts:
+        return "without a GPU" if len(counts) == 1 else "on any machine"
+    if 1 in counts:
+        return "with exactly one GPU" if len(counts) == 1 else "with a GPU"
+    return f"with {counts[0]} GPUs"
+
+
+def _commands(case: Case, starts_ranks: bool, count: int) -> list[str]:
+    """How to run the file. A program that does not start its own ranks is launched."""
+    crew = case.replay.crew
+    simulated = f"placement-lint run --gpus {count}"
+    if crew.ranks == 1 or starts_ranks:
+        visible = {0: "CUDA_VISIBLE_DEVICES= ", 1: "CUDA_VISIBLE_DEVICES=0 "} if len(case.gpu_counts) == 1 else {}
+        return [
+            f"On a real machine: {visible.get(case.gpu_counts[0], '')}python FILE",
+            f"On simulated GPUs: {simulated} FILE",
+        ]
+    options = f"--nproc-per-node {crew.ranks // crew.nodes}"
+    if crew.nodes == 1:
+        return [
+            f"On real GPUs: torchrun {options} FILE",
+            f"On simulated GPUs: {simulated} -m torch.distributed.run {options} FILE",
+        ]
+    options = f"--nnodes {crew.nodes} {options} --rdzv-backend c10d --rdzv-endpoint"
+    launched = f"{simulated} -m torch.distributed.run {options} localhost:29500 FILE"
+    return [
+        f"On real GPUs, on each of {crew.nodes} machines: torchrun {options} HOST:29500 FILE",
+        f"On simulated GPUs, {crew.nodes} times at once: {launched}",
+    ]

@@ -12,7 +12,7 @@ from rich.text import Text
 from placement_lint.finding import Finding, Severity, Step, Verdict
 from placement_lint.report.frames import Excerpts, FrameLine, printable
 from placement_lint.report.places import line_place, place
-from placement_lint.report.summary import summary_line
+from placement_lint.report.summary import saved_lines, summary_line
 from placement_lint.results import Run
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold blue"}
@@ -26,6 +26,8 @@ def render(run: Run, stream: TextIO) -> None:
     for finding in run.findings:
         page.show(finding)
     console.print(Text(summary_line(run), style="bold" if run.findings else "bold green"), soft_wrap=True)
+    for line in saved_lines(run):
+        console.print(Text(printable(line)), soft_wrap=True)
 
 
 class FullPage:
@@ -46,6 +48,8 @@ class FullPage:
             self._wrapped(advice, INDENT)
         if finding.verdict:
             self._wrapped(_verdict(finding.verdict), INDENT)
+        if finding.saved and finding.saved.file:
+            self._wrapped(Text.assemble(("slice: ", "bold green"), printable(finding.saved.file)), INDENT)
         self._line(Text())
 
     def _frame(self, finding: Finding, style: str) -> None:

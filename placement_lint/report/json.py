@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from placement_lint.finding import Edit, Finding, Fix, Range, Step, Verdict
+from placement_lint.finding import Edit, Finding, Fix, Range, Saved, Step, Verdict
 from placement_lint.results import Run
 
 VERSION = 1
@@ -49,7 +49,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "trace": [_step(step) for step in finding.trace],
         "fix": fix_as_object(finding.fix) if finding.fix else None,
         "verdict": verdict_as_object(finding.verdict) if finding.verdict else None,
+        **({"saved": _saved(finding.saved)} if finding.saved else {}),
     }
+
+
+def _saved(saved: Saved) -> dict[str, str | None]:
+    return {"file": saved.file, "shown": saved.shown or None, "reason": saved.reason or None}
 
 
 def _range(place: Range) -> dict[str, int]:

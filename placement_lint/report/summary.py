@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from placement_lint.finding import Finding, Severity
+from placement_lint.report.places import place
 from placement_lint.results import Run
 
 
@@ -21,6 +22,19 @@ def summary_line(run: Run) -> str:
     if run.known is not None:
         parts.append(f"{len(run.known)} suppressed by the baseline")
     return f"{', '.join(parts)} in {summary.seconds:.1f} s"
+
+
+def saved_lines(run: Run) -> Iterator[str]:
+    """What `--save-probe` wrote, and for which findings it wrote nothing."""
+    files = [(finding.saved.file, finding.saved.shown) for finding in run.findings if finding.saved]
+    written = [shown for file, shown in files if file]
+    if written:
+        tested = "run with PyTorch alone, each shows its symptom" if all(written) else "not run: that takes --trust"
+        yield f"{_count(len(written), 'slice')} saved ({tested})"
+    for finding in run.findings:
+        if finding.saved and not finding.saved.file:
+            reason = " ".join(finding.saved.reason.split())
+            yield f"no slice for {place(finding)} {finding.code}: {reason}"
 
 
 def _findings(findings: Sequence[Finding]) -> str:

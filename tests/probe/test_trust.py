@@ -1,9 +1,8 @@
-"""``--trust`` and ``--save-probe``: what is executed, what is written, and what is not."""
+"""``--trust``: what is executed and what is refused."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -158,40 +157,6 @@ def test_no_state_is_left_for_the_next(checked: Callable[..., dict[str, Any]]) -
     before = "rows = 8\ntorch.set_default_dtype(torch.float64)\ntorch.Tensor.cuda = lambda self: self"
     checked(MOVED.format(before=before))
     assert checked(PLAIN)["verdict"]["outcome"] == "confirmed"
-
-
-def test_saving_executes_nothing(write: Callable[..., Path], tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    write("train.py", MOVED.format(before=f"rows = open({str(marker)!r}, 'w').write('x' * 8)"))
-    assert main(["check", "--isolated", "--save-probe", "slices", "train.py"]) == 1
-    assert not marker.exists()
-    assert [file.name for file in (tmp_path / "slices").iterdir()] == ["train_8_DPL503.py"]
-
-
-def test_a_saved_slice_stands_alone(write: Callable[..., Path], tmp_path: Path) -> None:
-    write("train.py", PLAIN)
-    for _ in range(2):
-        main(["check", "--isolated", "--save-probe", "slices", "train.py"])
-    first, second = sorted((tmp_path / "slices").iterdir(), key=lambda file: len(file.name))
-    assert (first.name, second.name) == ("train_8_DPL503.py", "train_8_DPL503_2.py")
-    text = first.read_text(encoding="utf-8")
-    assert text == second.read_text(encoding="utf-8")
-    header, _, code = text.partition("\n\n")
-    assert header.startswith("# DPL503 operand-not-moved, found by placement-lint in train.py:8:\n")
-    assert "same device" in header
-    assert "placement-lint run --gpus 2" in header
-    assert code.endswith("print(model(x))  # <-- DPL503 operand-not-moved\n")
-    run = [sys.executable, "-m", "placement_lint", "run", "--gpus", "2", str(first)]
-    ended = subprocess.run(run, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert "RuntimeError: Expected all tensors to be on the same device" in ended.stderr
-
-
-def test_a_folder_that_cannot_be_is_said(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    write("train.py", PLAIN)
-    write("taken", "")
-    assert main(["check", "--isolated", "--save-probe", "taken/slices", "train.py"]) == 2
-    assert "cannot write taken" in capsys.readouterr().err
 
 
 def test_a_notebook_is_replayed(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
