@@ -115,6 +115,19 @@ class WithAllLayout(Reading):
         return parse(text)
 
 
+def test_a_text_that_libcst_cannot_parse_is_read_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import torch\n\nx = torch.zeros(3)\nx.cuda()\n"
+    job = Job(Settings(root=HERE))
+    expected = Checker(job).check_bytes(text.encode(), "a.py")
+    assert expected.findings
+
+    def refuse(_: str) -> cst.Module:
+        raise ValueError("no such syntax")
+
+    monkeypatch.setattr(cst, "parse_module", refuse)
+    assert Checker(job, WithAllLayout()).check_bytes(text.encode(), "a.py") == expected
+
+
 def test_the_findings_are_those_of_a_tree_with_all_layout() -> None:
     job = Job(Settings(root=FIXTURES))
     quick, thorough = Checker(job), Checker(job, WithAllLayout())

@@ -37,9 +37,25 @@ def check(*arguments: str, form: str = "concise") -> subprocess.CompletedProcess
         ('"""\ncd C:\\Users\n"""\n', "truncated \\UXXXXXXXX escape"),
         ("x = b'\\x1'\n", "invalid \\x escape"),
         ("x = b'\u00e9'\n", "bytes can only contain ASCII"),
+        ("x = 'a' b'b'\n", "cannot mix bytes and nonbytes literals"),
+        ("x = " + "1" * 5000 + "\n", "Exceeds the limit (4300 digits)"),
         ("".join(" " * depth + "if x:\n" for depth in range(150)) + " " * 150 + "pass\n", "too many"),
     ],
-    ids=["syntax", "python2", "null", "brackets", "minuses", "indent", "string", "escape", "bytes", "ascii", "blocks"],
+    ids=[
+        "syntax",
+        "python2",
+        "null",
+        "brackets",
+        "minuses",
+        "indent",
+        "string",
+        "escape",
+        "bytes",
+        "ascii",
+        "mixed",
+        "digits",
+        "blocks",
+    ],
 )
 def test_unparsable_text(write: Write, imports: str, text: str, words: str) -> None:
     write("good.py", "x = 1\n")

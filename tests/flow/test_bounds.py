@@ -55,7 +55,7 @@ PROGRAMS = {
     "extended lists": "x = [1, 2]\n" + "x.extend(x)\n" * 60 + "torch.stack(x)",
     "unpacked lists": "x = [1, 2]\n" + "x = [*x, *x]\n" * 60 + "torch.stack(x)\nprint(*x, *x)",
     "a place of a place": "a, b = model(x)\nb = b.mean" + ".to(device)" * 180 + "\nb.to(device)",
-    "parts of parts": "while x:\n    x" + ".to(device).x" * 480,
+    "parts of parts": "while x:\n    x" + ".to(device).x" * 200,
     "repeated choices": "if cuda:\n    model = model.cuda()\n" * 200,
     "nested tuples": "x = (1, 2)\n" + "x = (x, x)\n" * 60 + "if x == (x, x): print(x)",
     "nested lists": "x = [1, 2]\n" + "x = [x, x]\n" * 60 + "model.x = x\nmodel.to('cuda')\nmodel(x)",
