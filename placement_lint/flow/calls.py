@@ -363,7 +363,17 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
 
 
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
-    """``net(x)``, or an instance with ``__call__``."""
+    """``net(x)``, or an instance with ``__call__``; of one that calls itself, two rounds."""
+    if machine.called_objects.count(target) > 1:
+        return machine.fresh(node)
+    machine.called_objects.append(target)
+    try:
+        return _call_object(machine, target, arguments, node)
+    finally:
+        machine.called_objects.pop()
+
+
+def _call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
     if isinstance(target.cls, Class):
         method = find(machine, target.cls, "__call__")
         if method is not None:
@@ -458,6 +468,11 @@ def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, no
     if own is not None:
         # The program has put another one into this very module.
         return call(machine, own, arguments, node)
+    return forward_of_class(machine, module, arguments, node)
+
+
+def forward_of_class(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
+    """The forward that a module has from its class."""
     method = find(machine, module.cls, "forward") if isinstance(module.cls, Class) else None
     if isinstance(method, Function):
         return _user_forward(machine, module, method, arguments, node)

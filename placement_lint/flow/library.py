@@ -432,7 +432,8 @@ def call_module_method(
     elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
         return _register(machine, module, name, arguments, node)
     elif name == "forward" and isinstance(module, Object):
-        return calling.call_object(machine, module, arguments, node)
+        wraps = module.kind is Kind.WRAPPER
+        return (calling.call_object if wraps else calling.forward_of_class)(machine, module, arguments, node)
     elif name in ("append", "extend", "insert", "update") and isinstance(module, Object):
         methods.extend_container(machine, module, name, arguments)
         return module

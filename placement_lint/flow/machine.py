@@ -204,6 +204,8 @@ class Machine(Registries):
         # for each running function: the node that called it
         self.calls: list[cst.CSTNode] = []
         self.running: list[cst.CSTNode] = []
+        # the modules and other objects that are being called, inside each other
+        self.called_objects: list[Object] = []
         # the kinds of machine on which the innermost was called
         self.entered = ANY_MACHINE
         # how many of them are of other files

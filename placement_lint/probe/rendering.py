@@ -127,7 +127,7 @@ def _is_python(text: str) -> bool:
 
 def shadowed(program: Program, edits: Edits, additions: Additions) -> set[str]:
     """Names that the program has for something of its own, and what is added to it for an observer."""
-    texts = [*additions.texts, *(text for node, text in edits.items() if not _keeps_names(node, text))]
+    texts = [*additions.texts, *(name for node, text in edits.items() for name in _new_names(node, text))]
     return {*_called_observers(texts), *(WATCHED & _names_in(texts))} & program.names
 
 
@@ -167,13 +167,13 @@ def _names_in(texts: Iterable[str]) -> set[str]:
     return {node.id for tree in trees if tree for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def _keeps_names(node: cst.CSTNode, text: str) -> bool:
-    """Whether a new text for a node speaks of observers no more often than the program's own text does."""
+def _new_names(node: cst.CSTNode, text: str) -> Iterator[str]:
+    """The names of which a new text for a node speaks more often than the program's own text does."""
     before, after = (
         Counter(part.id for part in ast.walk(tree) if isinstance(part, ast.Name)) if tree else Counter[str]()
         for tree in (_parsed(source_text(node)), _parsed(text))
     )
-    return all(after[name] <= before[name] for name in (*_observers(), *WATCHED))
+    return (name for name in after if after[name] > before[name])
 
 
 def _parsed(text: str) -> ast.AST | None:

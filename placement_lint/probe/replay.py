@@ -55,10 +55,11 @@ class Repair:
 class Scripted:
     """A slice as a program: the line of the finding, those of its claims, and those at which the symptom may show.
 
-    ``observers`` are the lines of those that the claims call, some of which fail by themselves. ``trail`` are the
-    lines of the statements that lead to the finding, ``seen`` all of which it is asked whether they are reached;
-    ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for what a replay
-    brings that mean something else in this program; ``names`` says what tensors stand in for.
+    ``observers`` are the lines of those that the claims call, some of which fail by themselves.
+
+    ``trail`` are the lines of the statements that lead to the finding, ``seen`` all of which it is asked whether they
+    are reached; ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for
+    what a replay brings that mean something else in this program; ``names`` says what tensors stand in for.
     """
 
     text: str
@@ -236,7 +237,8 @@ class Case:
         """As it is, then with what the finding's circumstances and the world outside ask for, then mended."""
         whole = Slice.whole(self.program, self._criteria, verbatim=True)
         answers = self.circumstances.answers
-        yield Piece("program", whole, {}, mended=False, decisive=not answers)
+        if self.replay.crew == ALONE:  # which rank a process is, its launcher may tell it by an option
+            yield Piece("program", whole, {}, mended=False, decisive=not answers)
         supply = self._supply(answers)
         decisive = all(map(self._is_given, answers)) and not self._stands_in(supply)
         yield Piece("program", whole, supply.edits, supply.lines, mended=False, decisive=decisive)

@@ -73,11 +73,12 @@ class StandIn(torch.nn.Module):
         if len(given) == 1 and not named and (inspect.isfunction(given[0]) or inspect.isclass(given[0])):
             return given[0]  # a decorator
         tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
-        if tensors and self.is_layer:
-            self.as_layer()
-            return super().__call__(*given, **named)
         if tensors:
-            return given[0] if given and isinstance(given[0], torch.Tensor) else tensors[0]
+            result: Any = tensors[0]
+            if self.is_layer:
+                result = torch.nn.Module.__call__(self.as_layer(), *given, **named)
+            count = unpacked(sys._getframe(1)) if isinstance(result, torch.Tensor) else 0
+            return (result,) * count if count else result
         whole = tuple(one for one in given if isinstance(one, (torch.nn.Module, torch.optim.Optimizer)))
         whole = tuple(one for one in whole if not isinstance(one, StandIn))
         if whole:
@@ -280,11 +281,13 @@ class StandIn(torch.nn.Module):
 
 
 def unpacked(frame: Any) -> int:
-    """Into how many names the frame unpacks what it iterates over at this moment."""
+    """Into how many names the frame unpacks what it iterates over at this moment, or what its present call returns."""
     code, at = frame.f_code.co_code, frame.f_lasti
-    if at < 0 or dis.opname[code[at]] != "UNPACK_SEQUENCE":
-        return 0
-    return int(code[at + 1])
+    if at >= 0 and dis.opname[code[at]].startswith("CALL"):
+        at += 2
+        while dis.opname[code[at]] == "CACHE":
+            at += 2
+    return int(code[at + 1]) if at >= 0 and dis.opname[code[at]] == "UNPACK_SEQUENCE" else 0
 
 
 def operation(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
@@ -557,11 +560,16 @@ def opening(plain: Any) -> Any:
 
 
 def finding(plain: Any) -> Any:
-    """A function that asks whether there is a file: there is."""
+    """A function that asks whether there is a file: there is. What may be a folder of the slice's own is made."""
 
     @functools.wraps(plain)
     def found(path: Any) -> bool:
-        return bool(plain(path)) or absent(path, sys._getframe(1))
+        if plain(path):
+            return True
+        asked = absent(path, sys._getframe(1))
+        if asked and not isinstance(path, StandIn) and not os.path.isabs(path) and not os.path.splitext(path)[1]:
+            os.makedirs(path, exist_ok=True)
+        return asked
 
     return found
 

@@ -189,3 +189,16 @@ def test_an_option_is_the_choice_that_the_program_compares_it_with(tmp_path: Pat
     print(chosen, args.net == "large")
     """
     assert ran(program, tmp_path) == "small False"
+
+
+def test_what_a_layer_gives_is_unpacked(tmp_path: Path) -> None:
+    program = """
+    import absent
+    import torch
+
+    net = absent.models.Net()
+    out, (hidden, cell), _ = net(torch.ones(2, 16)), net(torch.ones(2, 16)), absent.draw(torch.ones(1))
+    one, two, three = absent.split(torch.ones(3))
+    print(out.requires_grad, hidden.shape == cell.shape, three.shape)
+    """
+    assert ran(program, tmp_path) == "True True torch.Size([3])"

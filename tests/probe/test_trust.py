@@ -101,7 +101,8 @@ def test_no_harm_is_done(
 ) -> None:
     if trust == CONFINED and confinement.missing():
         pytest.skip("the system cannot confine programs")
-    monkeypatch.setattr("placement_lint.probe.sandbox.Script.__init__.__defaults__", ((), 3.0, 1, 1, "", ""))
+    for limit in ("PLAY_LIMIT", "WHOLE_LIMIT"):
+        monkeypatch.setattr(f"placement_lint.probe.replay.{limit}", 3.0)
     with tempfile.TemporaryDirectory() as elsewhere:
         outside = Path(elsewhere) / "outside" / "precious.txt"
         outside.parent.mkdir()

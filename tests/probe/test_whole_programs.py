@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -13,6 +14,7 @@ from placement_lint.probe.prober import Prober
 from placement_lint.probe.rendering import MARK
 from placement_lint.probe.replay import Replayer
 from placement_lint.probe.sandbox import Sandbox, Script
+from placement_lint.rule import TWO_NODES
 
 HEAD = "import random\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
 HEAD += 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
@@ -160,3 +162,21 @@ def test_each_process_draws_the_same() -> None:
         with Sandbox() as sandbox:
             answers.append(sandbox.play(Script(DRAWS, ()), 1)["message"])
     assert answers[0] == answers[1]
+
+
+def test_a_rank_by_option_is_given_by_a_launcher(prober: Prober) -> None:
+    text = """
+    import argparse
+    import torch.distributed as dist
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rank", type=int, default=0)
+    rank = parser.parse_args().rank
+    dist.init_process_group("nccl", rank=rank, world_size=2)
+    net = nn.Linear(8, 2).cuda(rank)
+    """
+    case = accused(program(text), "nn.Linear(8, 2).cuda(rank)", "nn.Linear(8, 2).cuda()", rule="DPL406")
+    assert case.problem.replay is not None
+    nodes = replace(case, problem=replace(case.problem, replay=replace(case.problem.replay, crew=TWO_NODES, gpus=0)))
+    verdict, _ = Replayer(prober).replayed(nodes)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
