@@ -126,6 +126,9 @@ def _moved(script: Scripted, found: Inlined, path: str) -> Scripted:
         line=found.line(path, script.line),
         claims=moved(script.claims),
         places=moved(script.places),
+        observers=moved(script.observers),
+        trail=moved(script.trail),
+        seen=moved(script.seen),
         entry=None,
     )
 
