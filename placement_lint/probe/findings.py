@@ -69,7 +69,8 @@ def _saving(wanted: Wanted, prober: Prober | None, job_of: Callable[[str], Job])
         job = job_of(path)
         return Surroundings(job.absolute(path), tuple(dict.fromkeys((str(job.settings.root), *job.roots))))
 
-    return Saver(Path(wanted.folder), around, Replayer(prober) if prober is not None and wanted.trust else None)
+    alone = Replayer(prober, stands_in=False) if prober is not None and wanted.trust else None
+    return Saver(Path(wanted.folder), around, alone)
 
 
 @dataclass

@@ -508,10 +508,14 @@ class Played:
 
 
 class Replayer:
-    """Plays cases in a sandbox, and nothing twice. ``roots`` are the folders from which programs import."""
+    """Plays cases in a sandbox, and nothing twice. ``roots`` are the folders from which programs import.
 
-    def __init__(self, prober: Prober, roots: Sequence[str] = ()) -> None:
+    What a program lacks has stand-ins, unless it is to be played alone: ``stands_in`` is false then.
+    """
+
+    def __init__(self, prober: Prober, roots: Sequence[str] = (), stands_in: bool = True) -> None:
         self.prober = prober
+        self.stands_in = stands_in
         self.roots = tuple(roots)
         self._known: dict[tuple[object, ...], tuple[tuple[Mapping[str, Any], preludes.Lack | None], float]] = {}
 
@@ -666,6 +670,8 @@ class Replayer:
             roots = (*entry.roots, *self.roots)
             played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
         try:
+            if not self.stands_in:
+                return self.prober.sandbox.play(played, ground.simulate), None
             return preludes.played(lambda one: self.prober.sandbox.play(one, ground.simulate), played, script.suffices)
         except ArmLost as reason:
             return {"unable": str(reason)}, None

@@ -87,4 +87,4 @@ def accused(
     scene = Scene(ALWAYS, ALWAYS, 0, calls=way)
     trace = tuple(Note(found(one), "") for one in led)
     replay = Replay(repairs=(((node, repair),),), gpus=2)
-    return kind(program, find_rule(rule), Problem(node, "", trace, replay=replay, scene=scene))
+    return kind("/train.py", program, find_rule(rule), Problem(node, "", trace, replay=replay, scene=scene))
