@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -237,7 +238,12 @@ def test_ranks_are_started_as_the_header_says(text: str, symptom: str, save: Sav
     assert times == (2 if text == NODES else 1)
     folder = tmp_path / "empty"
     processes = [started(command(file), folder) for _ in range(times)]
-    outputs = [process.communicate(timeout=600)[0] for process in processes]
+    end = time.monotonic() + 120
+    while all(process.poll() is None for process in processes) and time.monotonic() < end:
+        time.sleep(0.1)
+    for process in processes:
+        process.terminate()  # a node may wait for the one that failed
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert any(symptom in output for output in outputs), outputs
 
 
