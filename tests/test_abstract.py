@@ -180,7 +180,6 @@ def test_places_count_characters(newline: str) -> None:
         "def f():\n    match x:\n        case 1:\n            pass\n",
         "try:\n    pass\nexcept* E:\n    pass\n",
         "\ufeffx = 1\n",
-        f"x = {'9' * 5000}",
     ],
 )
 def test_what_is_rare_is_left_to_libcst(text: str) -> None:

@@ -73,7 +73,7 @@ def test_each_oracle_can_fail(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         patch.setattr("fuzz.oracles.SECONDS", 0.0)
         assert oracles() == {"time"}
     with monkeypatch.context() as patch:
-        patch.setattr("fuzz.oracles.MEGABYTES", 0)
+        patch.setattr("fuzz.oracles.MEGABYTES", -1)
         assert oracles() == {"memory"}
     with monkeypatch.context() as patch:
         patch.setattr("placement_lint.checker.read", _other_program)

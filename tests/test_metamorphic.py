@@ -13,7 +13,7 @@ import pytest
 
 from placement_lint.checker import Checker, Job
 from placement_lint.config import Settings
-from tests.test_fixtures import FIXTURES, SINGLE
+from test_fixtures import FIXTURES, SINGLE
 
 CHATTY = "# if flag: break; the size is fixed, shared and tied; model.to(device).cuda(); self.training, z, n"
 

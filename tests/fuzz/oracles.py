@@ -29,7 +29,7 @@ from placement_lint.source.parsing import parse
 from .programs import Program
 from .trees import tree_of
 
-# CPU seconds for up to so many lines, and in proportion beyond; megabytes of the whole process.
+# CPU seconds for up to so many lines, and in proportion beyond; megabytes that the process gains.
 SECONDS = 2.0
 LINES = 500
 MEGABYTES = 400
@@ -50,6 +50,11 @@ class Failure:
         return f"{self.oracle}: {self.detail}"
 
 
+def _most_megabytes() -> int:
+    """What the process took at its highest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
 class WithAllLayout(Reading):
     """Reads by libcst alone."""
 
@@ -67,6 +72,7 @@ class Examiner:
         self._thorough = Checker(self._job, WithAllLayout())
         self._worker = Worker()
         self._path = str(folder / "program.py")
+        self._megabytes = _most_megabytes()
 
     def failures(self, program: Program, random: Random) -> Iterator[Failure]:
         """All that is wrong with what is said of a program; after a crash or a delay nothing else is tried."""
@@ -90,8 +96,7 @@ class Examiner:
         return checked, time.process_time() - begun
 
     def _limits(self, text: str, seconds: float) -> Iterator[Failure]:
-        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        if megabytes > MEGABYTES:
+        if _most_megabytes() - self._megabytes > MEGABYTES:
             yield Failure("memory", f"more than {MEGABYTES} MB")
         limit = SECONDS * max(1.0, text.count("\n") / LINES)
         if seconds > limit and all(self._measured(text)[1] > limit for _ in range(TRIES - 1)):

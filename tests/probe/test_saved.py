@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,13 @@ def started(words: list[str], folder: Path) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.Popen(words, cwd=folder, env=environment, stdout=-1, stderr=subprocess.STDOUT, text=True)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def output(file: str, folder: Path) -> str:
@@ -237,13 +245,12 @@ def test_ranks_are_started_as_the_header_says(text: str, symptom: str, save: Sav
     times = 2 if any("2 times at once" in line for line in header(file)) else 1
     assert times == (2 if text == NODES else 1)
     folder = tmp_path / "empty"
-    processes = [started(command(file), folder) for _ in range(times)]
-    end = time.monotonic() + 120
-    while all(process.poll() is None for process in processes) and time.monotonic() < end:
-        time.sleep(0.1)
-    for process in processes:
-        process.terminate()  # a node may wait for the one that failed
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    port = free_port()
+    words = [word.replace("localhost:29500", f"localhost:{port}") for word in command(file)]
+    processes = [started(words, folder) for _ in range(times)]
+    # Both at once: a process whose output nobody reads waits, and the other waits for it.
+    with ThreadPoolExecutor(times) as pool:
+        outputs = list(pool.map(lambda process: process.communicate(timeout=120)[0], processes))
     assert any(symptom in output for output in outputs), outputs
 
 
