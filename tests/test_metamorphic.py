@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from test_fixtures import FIXTURES, SINGLE
 
 from placement_lint.checker import Checker, Job
 from placement_lint.config import Settings
-from test_fixtures import FIXTURES, SINGLE
 
 CHATTY = "# if flag: break; the size is fixed, shared and tied; model.to(device).cuda(); self.training, z, n"
 
