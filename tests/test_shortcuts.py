@@ -55,4 +55,9 @@ def test_code_without_tensors_says_nothing(project: Path, monkeypatch: pytest.Mo
     files = sorted(Path(".").rglob("*.py"))
     shortened = findings(files, project)
     monkeypatch.setattr(relevance, "is_plain", lambda *_: False)
-    assert findings(files, project) == shortened
+    assert [*map(said, findings(files, project))] == [*map(said, shortened)]
+
+
+def said(finding: Finding) -> tuple[object, ...]:
+    """A finding without its trace, which is longer where a registry's own code is read as well."""
+    return finding.code, finding.path, finding.range, finding.message, finding.fix

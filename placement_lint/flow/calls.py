@@ -187,7 +187,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     machine.calls.append(node)
     entered, machine.entered = machine.entered, machine.path.machines
     if not machine.standalone:
-        machine.called_on.add((function.node, machine.entered))
+        machine.called_on.add((function.node.params, machine.entered))
     foreign = machine.root(frame.id) != machine.module_frame
     machine.foreign_calls += foreign
     machine.without_grad += gradless

@@ -38,7 +38,8 @@ class Scene:
     replica_ids: tuple[object, ...] = ()
     # the calls that are running, outermost first
     calls: tuple[cst.CSTNode, ...] = ()
-    # the function that the innermost of them runs, and the kinds of machine on which it was called
+    # the parameters of the function that the innermost of them runs, and the kinds of machine on which it was called;
+    # a scene outlives an edit of the function's body, which makes another node of the function
     function: cst.CSTNode | None = None
     called_on: int = ANY_MACHINE
 

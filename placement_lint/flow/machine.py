@@ -814,7 +814,7 @@ class Machine(Registries):
             self.standalone,
             self.replica_ids,
             tuple(self.calls),
-            self.frame.function.node if self.frame.function is not None else None,
+            self.frame.function.node.params if self.frame.function is not None else None,
             self.entered,
         )
 

@@ -63,8 +63,8 @@ class Account:
 
     ``sites`` are, for calls in plain functions of other files, the calls that led there; ``uses`` the same for those
     functions, by file, class and name; ``module_classes`` the definitions of classes that are modules, of whichever
-    file; ``called_on`` the functions that are called, with the kinds of machine for that; ``tended`` the attributes of
-    classes of modules that code outside the class looks after.
+    file; ``called_on`` the parameters of the functions that are called, with the kinds of machine on which they are;
+    ``tended`` the attributes of module classes that code outside the class moves or registers.
     """
 
     events: Many[Event] = ()

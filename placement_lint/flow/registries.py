@@ -49,7 +49,7 @@ class Registries:
         # the definitions of all classes that are modules, those of other files included
         self.module_classes: set[cst.CSTNode] = set()
         self.called: set[cst.CSTNode] = set()
-        # functions that the program calls, each with the kinds of machine on which it does
+        # the parameters of each function that the program calls, with the kinds of machine on which it does
         self.called_on: set[tuple[cst.CSTNode, int]] = set()
         # there are calls that were not looked into although they may matter
         self.overlooks = False

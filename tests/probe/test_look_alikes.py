@@ -375,6 +375,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "data_and_clone": {"how": ".detach()"},
         "first_of_generator": "the generator is not used up",
         "leaf_on_device": {"asked": "afterwards"},
+        "left_before": "the generator is not used up",
         "lists": {"how": "empty", "listed": True},
         "used_up_on_another_path": {"how": "empty", "listed": True},
     },
@@ -664,6 +665,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "read_back": "the program reads what the wrapper has",
     },
     "wrapper-state-dict-prefix": {
+        "into_an_argument": "the module that loads it may be a wrapper too",
         "keys_looked_at": {"prefixed": False, "into_wrapper": False},
         "tried": "the exception is dealt with",
         "load_then_wrap": {"prefixed": False, "into_wrapper": False},
