@@ -24,6 +24,8 @@ RULES = [
     "DPL116", "DPL117", "DPL206", "DPL207", "DPL402", "DPL404", "DPL405", "DPL406", "DPL502", "DPL505", "DPL601",
     "DPL602", "DPL603", "DPL604",
 ]  # fmt: skip
+# Its example reads a checkpoint that is not there: a stand-in can show the fault, but not that there is none.
+READING = {"DPL603"}
 
 
 class Repaired(Case):
@@ -51,9 +53,9 @@ def test_the_example_is_confirmed_and_its_repair_refuted(code: str, replayer: Re
     verdict, script = replayer.replayed(case)
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
     assert script is not None
-    right = Repaired(case.program, case.rule, case.problem)
+    right = Repaired(case.path, case.program, case.rule, case.problem)
     verdict, script = replayer.replayed(right)
-    assert verdict.outcome is Outcome.REFUTED, verdict.observed
+    assert verdict.outcome is (Outcome.INCONCLUSIVE if code in READING else Outcome.REFUTED), verdict.observed
     assert script is None
 
 
