@@ -1,6 +1,6 @@
 """Which part of a long test runs: another one each day, so that all of it has run after a few weeks.
 
-``CONDITIONS=3`` runs the part of that number, and ``CONDITIONS=all`` everything.
+``SHARE=3`` runs the part of that number, and ``SHARE=all`` everything.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from datetime import date
 from zlib import crc32
 
-VARIABLE, ALL = "CONDITIONS", "all"
+VARIABLE, ALL = "SHARE", "all"
 SHARES = 14
 
 

@@ -1,7 +1,7 @@
 """The programs of the fixtures show their findings exactly on the machines that the conditions name.
 
 Each runs on simulated machines with no, 1, 2 and 4 GPUs, with its other findings repaired. A run takes one share of the
-fixtures, another one each day; ``CONDITIONS=all`` takes them all (see ``shares.py``).
+fixtures, another one each day; ``SHARE=all`` takes them all (see ``shares.py``).
 """
 
 from __future__ import annotations

@@ -1,14 +1,19 @@
-"""The programs of ``fixtures/right-programs`` are right: they go through on any number of GPUs."""
+"""The programs of ``fixtures/right-programs`` are right: they go through on any number of GPUs.
+
+Another few of them run each day; ``SHARE=all`` runs all (see ``shares.py``).
+"""
 
 import os
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+import shares
 
 from placement_lint.simulate.runner import run_script
 
-PROGRAMS = sorted((Path(__file__).parents[2] / "fixtures" / "right-programs").glob("silent_*.py"))
+RIGHT = Path(__file__).parents[2] / "fixtures" / "right-programs"
+PROGRAMS = [path for path in sorted(RIGHT.glob("silent_*.py")) if shares.runs(path.stem)]
 # A program may leave hooks on all modules or a default device behind: each gets a copy of a fresh process.
 COPIES = get_context("forkserver")
 COPIES.set_forkserver_preload([run_script.__module__])
