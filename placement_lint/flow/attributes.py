@@ -531,7 +531,7 @@ def _write_of_module(
     aliases.kept(machine, owner, name, value, node)
     modules.given_weight(machine, owner, value, node)
     if isinstance(owner.cls, Class) and find(machine, owner.cls, "__setattr__") is not None:
-        # Whether that registers it, or moves it, nobody knows.
+        # An own __setattr__ may register the value, move it, or do neither.
         value = machine.lift(lambda option: machine.fresh() if isinstance(option, Tensor) else option, value)
     registrable = before is None and _could_register(machine, owner, name, value)
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
@@ -632,7 +632,7 @@ def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text
 
 
 def rebind_some(machine: Machine, owner: Value, value: Value) -> Value:
-    """Some attribute, nobody knows which, is assigned: what is of the kind of its new value may be elsewhere now."""
+    """Assign an attribute of unknown name: each attribute of the same kind as ``value`` may have been replaced."""
     forget_settings(machine, owner)
     if not isinstance(owner, Object) or machine.constructing(owner):
         return NONE

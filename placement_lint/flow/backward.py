@@ -1,4 +1,4 @@
-"""A backward runs: whoever is concerned hears of it, however the program spells it."""
+"""The effects of a backward pass, the same for each way to spell it."""
 
 from __future__ import annotations
 

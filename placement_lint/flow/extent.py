@@ -34,7 +34,7 @@ def reached(machine: Machine, item: Value, owner: int | None = None) -> Value:
 
 
 def joined(*parts: Sequence) -> Sequence:
-    """The items of several lists or tuples, of which not all are known where there are too many."""
+    """The concatenation of several sequences; inexact if it has more items than are kept."""
     items = tuple(item for part in parts for item in part.items[:MOST_ITEMS])
     return Sequence(items[:MOST_ITEMS], len(items) <= MOST_ITEMS and all(_is_whole(part) for part in parts))
 

@@ -676,7 +676,7 @@ class Machine(Registries):
         contents = [(guard, dict(mapping.items)) for guard, mapping in known]
         items = []
         for key in dict.fromkeys(key for _, content in contents for key in content):
-            # Where a key is missing, nobody gets anything under it.
+            # A read under a missing key raises, so its value there does not matter.
             missing = self.fresh()
             value = self._joined_ways([(guard, content.get(key, missing)) for guard, content in contents])
             items.append((key, value if value is not None else self.fresh()))

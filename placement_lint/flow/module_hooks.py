@@ -127,7 +127,7 @@ def around(
 
 
 def _known(machine: Machine, hooks: Value) -> list[_Hook]:
-    """The hooks in a cell; one of which nothing is known where it cannot be told which there are."""
+    """The hooks in a cell, or a single unknown one if the cell has an unknown value."""
     if not isinstance(hooks, Sequence):
         return [_Hook(machine.fresh(), False)]
     return [fact.details for fact in hooks.items if isinstance(fact, Fact) and isinstance(fact.details, _Hook)]

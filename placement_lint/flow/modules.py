@@ -343,7 +343,7 @@ def placed(machine: Machine, module: Object | Symbol) -> Value:
 
 
 def _placed_before(machine: Machine, module: Object | Symbol) -> Value:
-    """Where a module is that nobody has put anywhere by itself."""
+    """The place of a module that was never moved by itself: that of what contains it."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         inner = machine.read(module.id, INNER)
         if isinstance(inner, (Object, Symbol)):
@@ -424,9 +424,9 @@ def with_data(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode) 
 
 
 def filled(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) -> Value:
-    """``parameter.data = data``: all of a module's are there now where each of them is given its own in a loop.
+    """``parameter.data = data``, which moves all parameters of a module if a loop does it for each of them.
 
-    Nobody knows of a layer of which only one is, nor of buffers.
+    If only one parameter of a layer moves, the layer's place becomes unknown; so does that of its buffers.
     """
     moved = with_data(machine, parameter, data, node)
     if moved is parameter:
@@ -448,7 +448,7 @@ def _filled_with_others(machine: Machine, moved: Tensor, node: cst.CSTNode, held
 
 
 def given_weight(machine: Machine, layer: Object, value: Value, node: cst.CSTNode) -> None:
-    """``layer.weight = parameter``: of a layer of a library, of which some is where that is, and some is not."""
+    """``layer.weight = parameter`` on a library layer: its place becomes unknown if the parameter is elsewhere."""
     if not isinstance(layer.cls, External) or layer.kind is not Kind.MODULE:
         return
 
@@ -463,9 +463,9 @@ def given_weight(machine: Machine, layer: Object, value: Value, node: cst.CSTNod
 
 
 def misplace_some_tensor(machine: Machine, owner: Object, value: Value) -> None:
-    """One of the tensors that something has, nobody knows which, is replaced by one that may be elsewhere.
+    """Replace one unknown tensor attribute: each may be where ``value`` is now.
 
-    Whatever is tested before: a loop over names asks of each what it is.
+    This holds on every path, because a loop over attribute names tests each name before it assigns.
     """
 
     def elsewhere(held: Value) -> Value:

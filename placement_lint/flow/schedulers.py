@@ -135,7 +135,7 @@ def group(machine: Machine, groups: Bound) -> Value:
 
 
 def item(machine: Machine, owner: Bound, key: Value) -> Value:
-    """``optimizer.param_groups[0]``: nobody else has it, and it may only be read; ``group["params"]``."""
+    """``optimizer.param_groups[0]``, a group that has no other name and may only be read; ``group["params"]``."""
     if _is_of_groups(owner, GROUPS) and owner.node is not None and key != SLICE:
         if isinstance(key, Const):
             machine.groups_read.add(owner.node)

@@ -558,7 +558,7 @@ def _is_transparent(machine: Machine, decorator: Value) -> bool:
 
 
 def _as_call(decorator: cst.BaseExpression) -> cst.Call:
-    """The call that applies a decorator, of which nothing is written but the decorator."""
+    """A call node for the application of a decorator, which has none in the source."""
     return cst.Call(func=decorator)
 
 

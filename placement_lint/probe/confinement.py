@@ -19,7 +19,7 @@ runs:
   processes together, their number and the time by the supervisor, several times a second.
 
 All of it is the kernel's, by way of linux.py: no package on PyPI makes such namespaces, and programs that do
-(bubblewrap, unshare) start a new process, into which PyTorch would have to be imported anew for each play.
+(bubblewrap, unshare) start a new process, which would import PyTorch again for each play.
 """
 
 from __future__ import annotations

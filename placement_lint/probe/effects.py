@@ -140,7 +140,7 @@ class Effects:
         }
 
     def _is_own_method(self, attribute: cst.Attribute) -> bool:
-        """Whether it is a method of a class of the program's, of which the receiver is made."""
+        """Whether it is a method of the program's class that the receiver is an instance of."""
         selves = [one for unit in self.own.get(attribute.attr.value, ()) for one in self._receiver(unit) if unit.parent]
         owners = {self._class(one) for one in selves}
         return bool(owners) and any(self._class(thing) in owners for thing in self.things(attribute.value))

@@ -347,7 +347,7 @@ class _Gatherer:
         return self.around.find(found, module.place.path)
 
     def takes(self, module: _Module, name: str, *within: _Module) -> bool:
-        """Whether a module may have a name from another one of which it takes all names."""
+        """Whether a module may get a name by ``from other import *``."""
         for star in module.unit.stars:
             place = self.leads_to(module, star)
             if place is None:
@@ -372,7 +372,7 @@ class _Gatherer:
                 for used, chains in uses.items():
                     self._follow_star(module, found, *((used, *chain) for chain in chains))
             else:
-                # A module whose name nobody uses is imported for what it does.
+                # A module whose name is never used is imported for its effects.
                 for chain in uses.get(name, {UNUSED if found.name else ()}):
                     self._follow(module, found, chain)
 

@@ -19,7 +19,7 @@ from placement_lint.project.index import Import, imported
 Taken: TypeAlias = tuple[str, str]
 """A module, and a name in it."""
 
-# Names by which a module reads or finds itself, or names that nobody spells.
+# Names that refer to the module itself, and names that never occur in source code.
 OF_MODULES = frozenset({"__name__", "__file__", "__package__", "__spec__", "__path__", "__all__"})
 REFLECTING = frozenset({"globals", "vars", "locals", "eval", "exec", "dir"})
 APART = "\n\n"
