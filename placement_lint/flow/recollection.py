@@ -52,7 +52,6 @@ _NOTED = (
     "module_classes",
     "moving_tests",
     "optimizers_out",
-    "packed",
     "read_of_others",
     "reads",
     "refilled",

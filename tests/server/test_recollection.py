@@ -153,3 +153,26 @@ def test_another_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_keystroke_in_main_runs_only_what_it_concerns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = training_file(300)
     assert functions_run(text, text.replace('"out"', '"outs"'), tmp_path, monkeypatch) == "main"
+
+
+PACKED = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.DataParallel(nn.LSTM(8, 8).to(device))
+x, lengths = torch.randn(4, 6, 8), torch.tensor([6, 5, 3, 2])
+packed = pack_padded_sequence(x, lengths, batch_first=True)
+print(model(packed))
+"""
+
+
+def test_a_sequence_stays_packed_where_another_line_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recollection, "_WORTH", 0)
+    worker, job = Worker(), Job(Settings(root=tmp_path))
+    for device in ('"cpu"', '"cpu".upper()'):
+        text = PACKED.replace('"cpu"', device)
+        answer = worker.answer(Analyse(str(tmp_path / "train.py"), text.encode(), job))
+        assert isinstance(answer, Analysis)
+        assert "DPL112" in [finding.code for finding in answer.checked.findings]
