@@ -70,6 +70,7 @@ class Request:
     executor: str = "processes"
     shard: tuple[int, int] = (1, 1)
     parts: tuple[str, ...] = ()
+    why_not: str | None = None
 
     @property
     def narrows(self) -> bool:
@@ -80,6 +81,8 @@ class Request:
 def check(request: Request) -> int:
     if request.diff_base is not None and (request.fix or request.diff):
         raise UsageError("--fix mends whole files and cannot be combined with --diff-base")
+    if request.why_not:
+        return _explain_absence(request)
     if request.trust and request.probe == "off":
         raise UsageError("--trust lets --probe execute your program: say on what, as in `--probe auto --trust`")
     if request.trust == CONFINED:
@@ -95,6 +98,22 @@ def check(request: Request) -> int:
 
     repeat_on_change(lambda: _check_again(request), lambda: _watched(request))
     return CLEAN
+
+
+def _explain_absence(request: Request) -> int:
+    """Say why a rule reports nothing at a line."""
+    from placement_lint.debug import split_place, why_not
+
+    if len(request.paths) != 1:
+        raise UsageError("--why-not RULE takes one place: `check --why-not DPL503 train.py:21`")
+    path, _ = split_place(request.paths[0])
+    click.echo(why_not(str(request.why_not), request.paths[0], job_at(path, request)))
+    return CLEAN
+
+
+def job_at(path: str, request: Request | None = None) -> Job:
+    """What a run is to look for in one file."""
+    return Check(replace(request or Request(), paths=())).job_of(path)
 
 
 class Check:
@@ -150,13 +169,13 @@ class Check:
 
         if run.texts:
             self.outputs = [output for output in self.outputs if output.file]
-        after = fix_files(run, self._job_of, self.request.unsafe_fixes, self.request.show_fixes)
+        after = fix_files(run, self.job_of, self.request.unsafe_fixes, self.request.show_fixes)
         return replace(self._run(), fixed=after.fixed) if after.fixed and not run.texts else after
 
     def _show_diff(self, run: Run) -> bool:
         from placement_lint.fixing import show_diff
 
-        return show_diff(run, self._job_of, self.request.unsafe_fixes)
+        return show_diff(run, self.job_of, self.request.unsafe_fixes)
 
     def _ended(self, run: Run, failing: bool) -> int:
         for crash in run.crashes:
@@ -171,7 +190,7 @@ class Check:
         if len(self.request.paths) > 1:
             raise UsageError("`-` reads standard input and cannot be combined with paths")
         name = self.request.stdin_filename
-        job = self._job_of(name)
+        job = self.job_of(name)
         self.projects.check_rules()
         return check_text(sys.stdin.buffer.read(), name, job)
 
@@ -234,7 +253,7 @@ class Check:
             exclude=request.exclude,
         )
 
-    def _job_of(self, path: str) -> Job:
+    def job_of(self, path: str) -> Job:
         return self._job(self._settings_of(path))
 
     def _settings_of(self, path: str | Path) -> Settings:
@@ -252,7 +271,7 @@ class Check:
 
         with progress(len(run.findings), "Probing") as advance:
             wanted = Wanted(mode, bool(request.trust), request.trust != UNCONFINED, request.save_probe)
-            return probed(run, wanted, self._job_of, advance)
+            return probed(run, wanted, self.job_of, advance)
 
     def _fails(self, finding: Finding) -> bool:
         """Whether it fails the run: it is severe enough, and no probe refuted it at either level."""

@@ -45,7 +45,7 @@ Placer = Callable[["cst.Module", Sequence["cst.CSTNode"]], "dict[cst.CSTNode, Ra
 _KEPT = 2048
 
 # A file that names none of these holds no tensor, module or optimizer that the analysis could know.
-TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers")
+TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers|reveal_placement")
 
 
 @dataclass(frozen=True)

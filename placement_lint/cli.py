@@ -149,6 +149,7 @@ class _Check(click.Command):
     metavar="DIR",
     help="Write that part to a file that stands alone, for each finding; without --trust nothing is executed.",
 )
+@click.option("--why-not", metavar="RULE", help="Say why this rule reports nothing at one place: PATHS is FILE:LINE.")
 @click.option("--strict-probes", is_flag=True, help="Fail on refuted findings as well.")
 @click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 even if there are findings.")
 def check(**options: Any) -> int:
@@ -162,6 +163,18 @@ def check(**options: Any) -> int:
     from placement_lint.check import check as run_check
 
     return run_check(Request(**options))
+
+
+@commands.command()
+@click.argument("place", metavar="FILE:LINE")
+def debug(place: str) -> int:
+    """Show what the analysis knows at a line: how it is reached, and where each value is."""
+    from placement_lint.check import job_at
+    from placement_lint.debug import debugged, split_place
+
+    path, _ = split_place(place)
+    click.echo(debugged(place, job_at(path)))
+    return 0
 
 
 @commands.command()

@@ -18,6 +18,7 @@ from placement_lint.finding import Severity, When
 from placement_lint.flow import condition
 from placement_lint.flow.condition import MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
 from placement_lint.flow.copying import replace
+from placement_lint.flow.describing import words
 from placement_lint.flow.events import Event
 from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.placements import PlacementLog
@@ -34,6 +35,16 @@ class Hearing:
     problems: list[tuple[Rule, Problem]] = field(default_factory=list)
     crashes: list[tuple[Rule | None, BaseException]] = field(default_factory=list)
     account: Account = field(default_factory=Account)
+    unsaid: list[Unsaid] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Unsaid:
+    """A problem that is not reported, as its ``condition`` (in words) takes more than one decision of the program."""
+
+    rule: Rule
+    problem: Problem
+    condition: str
 
 
 @dataclass
@@ -52,10 +63,11 @@ def problems_in(
     log: PlacementLog | None = None,
     surroundings: Surroundings | None = None,
     outcomes: Outcomes | None = None,
+    thorough: bool = False,
 ) -> Hearing:
     """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
     with condition.asking(outcomes.conditions if outcomes is not None else None):
-        return _hearing(module, rules, log, surroundings, outcomes)
+        return _hearing(module, rules, log, surroundings, outcomes, thorough)
 
 
 def _hearing(
@@ -64,10 +76,11 @@ def _hearing(
     log: PlacementLog | None,
     surroundings: Surroundings | None,
     outcomes: Outcomes | None,
+    thorough: bool,
 ) -> Hearing:
     hearing = Hearing()
     try:
-        hearing.account = analyse(module, log, surroundings, outcomes)
+        hearing.account = analyse(module, log, surroundings, outcomes, thorough)
     except RecursionError:
         raise
     except Exception as error:
@@ -77,6 +90,8 @@ def _hearing(
         if rule.listens:
             try:
                 hearing.problems.extend((rule, problem) for problem in _heard(rule, hearing.account))
+                if log is not None and log.explains:
+                    hearing.unsaid.extend(_unsaid(rule, hearing.account))
             except Exception as error:
                 hearing.crashes.append((rule, error))
     return hearing
@@ -88,6 +103,12 @@ def _heard(rule: Rule, account: Account) -> list[Problem]:
     for charge in _charges(rule, account):
         charges.setdefault((charge.problem.node, charge.site), []).append(charge)
     return [problem for alike in charges.values() if (problem := _weighed(rule, alike, account)) is not None]
+
+
+def _unsaid(rule: Rule, account: Account) -> Iterator[Unsaid]:
+    for charge in _charges(rule, account):
+        if charge.wrong.possible and not _sayable(charge):
+            yield Unsaid(rule, charge.problem, words(charge.wrong))
 
 
 def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Problem | None:

@@ -40,6 +40,7 @@ def _last_parts(names: Iterable[str]) -> set[str]:
 # Words that begin a finding wherever they are said, in small letters: by how they begin, or by what is in them.
 _BEGINS = re.compile(
     r"parallel(?:_apply|_model|i[sz]e\w*)$|spawn|fork(?:server|_rng)?$|mp$|pack_(?:padded_)?sequence$|autocast"
+    r"|reveal_placement$"
 )
 _BEGINS_WITHIN = re.compile(
     r"""parallel(?:$|(?<=data_parallel)|(?<=dataparallel)) | ddp | distributed | multiprocessing

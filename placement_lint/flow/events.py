@@ -855,3 +855,11 @@ class DeviceNeverEqual(Event):
     # the other is a text, not a device
     text: bool
     identity: bool
+
+
+@dataclass(frozen=True)
+class Revealed(Event):
+    """``reveal_placement(label)``, and what is ``known`` of the value, in words."""
+
+    label: str
+    known: str

@@ -46,12 +46,20 @@ class Placement:
 
 
 class PlacementLog:
-    """Told of every assignment, parameter and move while the program is analysed."""
+    """Told of every assignment, parameter and move while the program is analysed.
+
+    Whoever keeps one that ``explains`` also wants to know which problems are not reported.
+    """
+
+    explains = False
 
     def __init__(self) -> None:
         self.placements: dict[cst.CSTNode, Placement] = {}
         self.stale: list[OptimizerStale] = []
         self._notes: dict[int, dict[Note, None]] = {}
+
+    def reached(self, machine: Machine, statement: cst.CSTNode) -> None:
+        """A statement is about to be executed."""
 
     def assigned(self, machine: Machine, target: cst.BaseExpression, value: Value, statement: cst.CSTNode) -> None:
         known = self.placements.get(target)

@@ -24,6 +24,7 @@ from placement_lint.flow import (
     ranks,
     repeats,
     replicas,
+    revealing,
     schedulers,
     statements,
     storage,
@@ -64,7 +65,8 @@ class Account:
     ``sites`` are, for calls in plain functions of other files, the calls that led there; ``uses`` the same for those
     functions, by file, class and name; ``module_classes`` the definitions of classes that are modules, of whichever
     file; ``called_on`` the parameters of the functions that are called, with the kinds of machine on which they are;
-    ``tended`` the attributes of module classes that code outside the class moves or registers.
+    ``tended`` the attributes of module classes that code outside the class moves or registers; ``subsumed`` the events
+    that only follow from others.
     """
 
     events: Many[Event] = ()
@@ -73,6 +75,7 @@ class Account:
     module_classes: Collection[cst.CSTNode] = ()
     called_on: Collection[tuple[cst.CSTNode, int]] = ()
     tended: Collection[tuple[str, str, str]] = ()
+    subsumed: Many[Event] = ()
 
 
 def analyse(
@@ -80,8 +83,11 @@ def analyse(
     log: PlacementLog | None = None,
     surroundings: Surroundings | None = None,
     outcomes: Outcomes | None = None,
+    thorough: bool = False,
 ) -> Account:
     """Look at a program; ``log`` is told of every assignment, ``outcomes`` are those of the document's last text.
+
+    A ``thorough`` analysis skips no definition, however little it promises.
 
     Of other files it knows what the program imports from its ``surroundings``, if it has any.
     Raises RecursionError where expressions nest too deep.
@@ -95,12 +101,13 @@ def analyse(
     with _deep_recursion():
         bind(machine, "__name__", Const("__main__"))
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
-        look_at_the_uncalled(machine, outcomes)
+        look_at_the_uncalled(machine, outcomes, thorough)
     _resolve_rebinds(machine)
     wrapper_fields.resolve(machine)
     storage.resolve(machine)
     repeats.resolve(machine)
     replicas.resolve(machine)
+    revealing.resolve(machine)
     coverage.resolve(machine)
     schedulers.resolve(machine)
     cuts.resolve(machine)
@@ -119,17 +126,27 @@ def analyse(
     elsewhere.update(
         event.node for event in machine.events if isinstance(event, SharedTensorChanged) and not event.buffer
     )
-    events = [
-        _settled(machine, event)
+    subsumed = [
+        event
         for event in machine.events
-        if not _follows_from(machine, event, ignoring, elsewhere)
-        and not _takes_a_turned_flag(machine, event)
-        and not (isinstance(event, DevicesMixed) and event.home.tensor.granted in on_cpu)
-        and (machine.forks or not isinstance(event, CudaInWorker))
+        if _follows_from(machine, event, ignoring, elsewhere)
+        or _takes_a_turned_flag(machine, event)
+        or (isinstance(event, DevicesMixed) and event.home.tensor.granted in on_cpu)
+        or (isinstance(event, CudaInWorker) and not machine.forks)
     ]
+    left_out = set(map(id, subsumed))
+    events = [_settled(machine, event) for event in machine.events if id(event) not in left_out]
     if log is not None:
         log.ended(machine, events)
-    return Account(events, machine.sites, machine.uses, machine.module_classes, machine.called_on, machine.tended)
+    return Account(
+        events,
+        machine.sites,
+        machine.uses,
+        machine.module_classes,
+        machine.called_on,
+        machine.tended,
+        subsumed,
+    )
 
 
 def _settled(machine: Machine, event: Event) -> Event:

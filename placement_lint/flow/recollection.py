@@ -77,6 +77,7 @@ _LISTED = (
     "rebinds",
     "reduced",
     "requests",
+    "revealed",
     "shared_changes",
     "shared_parameters",
     "uses_of_current",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         OptimizerStateStranded,
         ParameterShared,
         ReplicaLossReduced,
+        Revealed,
         Scene,
         SchedulerOutlived,
         SharedTensorChanged,
@@ -136,6 +137,8 @@ class Registries:
         # reductions of per-replica losses, and those whose result is divided afterwards
         self.reduced: list[ReplicaLossReduced] = []
         self.divided: set[cst.CSTNode] = set()
+        # the calls of reveal_placement
+        self.revealed: list[Revealed] = []
         self.chosen: list[Chosen] = []
         self.requests: list[Request] = []
         # how tensors are reached that are taken from a GPU to the host

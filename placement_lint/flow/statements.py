@@ -71,6 +71,8 @@ def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
             execute_all(machine, line.body)
         else:
             machine.spend()
+            if machine.log is not None:
+                machine.log.reached(machine, line)
             handler = _EXECUTE.get(type(line))
             if handler is not None and machine.recollection is not None and machine.recollects:
                 machine.recollection.execute(machine, line, partial(handler, machine, line))

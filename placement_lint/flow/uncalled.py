@@ -27,15 +27,18 @@ from placement_lint.rule import Note
 _FUEL_EACH = 2_000
 
 
-def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None) -> None:
-    """Look at what the program defines and never calls; of an editor's text there are ``outcomes`` of the last one."""
+def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None, thorough: bool = False) -> None:
+    """Look at what the program defines and never calls; of an editor's text there are ``outcomes`` of the last one.
+
+    A ``thorough`` look skips nothing, however little it promises.
+    """
     machine.standalone = True
     machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
     numbering.forget_script(machine)
     look = outcomes.begin() if outcomes is not None else _look
     prospects = Prospects(machine)
     for definition, values, work in _uncalled(machine):
-        promising = prospects.promising(values)
+        promising = values if thorough else prospects.promising(values)
         if promising:
             look(machine, definition, promising, partial(work, machine, *promising))
         elif outcomes is not None:

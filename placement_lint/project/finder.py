@@ -37,7 +37,7 @@ Sources = Callable[[str], "bytes | None"]
 
 INIT = "__init__.py"
 # What the analysis knows without its source: the flow of values through torch itself is in its tables.
-_KNOWN = frozenset({"torch", "builtins"})
+_KNOWN = frozenset({"torch", "builtins", "placement_lint"})
 _PATHS = 8192
 # How many answers are kept: each keeps the file that it is about.
 _ANSWERS = 2048
