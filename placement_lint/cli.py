@@ -46,7 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Suggests ``check`` where a path is given in the place of a command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if self.get_command(ctx, word) is None and os.path.exists(word):
+            raise click.UsageError(f"There is no command {word!r}. Did you mean `placement-lint check {word}`?", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="placement-lint")
 def commands() -> None:
     """Find tensors, modules and optimizers that are in the wrong place in PyTorch code."""
@@ -301,6 +313,8 @@ def server(stdio: bool) -> int:
 def run(gpus: int | None, module: bool, trace: bool, target: str, arguments: tuple[str, ...]) -> int:
     """Run a script on simulated GPUs; no GPU is needed."""
     require_torch("run")
+    if not module and not os.path.exists(target):
+        raise UsageError(f"{target}: there is no such script")
     from placement_lint.config_files import load_settings
     from placement_lint.simulate.runner import run_script
 

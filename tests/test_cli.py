@@ -283,3 +283,14 @@ def test_a_server_without_its_libraries_says_what_to_install(
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     assert main(["server"]) == 2
     assert "pip install 'placement-lint[server]'" in capsys.readouterr().err
+
+
+def test_a_path_without_a_command_suggests_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert f"Did you mean `placement-lint check {tmp_path}`?" in capsys.readouterr().err
+
+
+def test_a_script_that_is_not_there_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(tmp_path / "train.py")]) == 2
+    error = capsys.readouterr().err
+    assert error == f"placement-lint: error: {tmp_path / 'train.py'}: there is no such script\n"

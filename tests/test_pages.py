@@ -9,7 +9,7 @@ import pytest
 
 from placement_lint.checker import Checker, Job
 from placement_lint.config import Settings
-from placement_lint.pages import SECTIONS, as_markdown
+from placement_lint.pages import CODE_SECTIONS, SECTIONS, as_markdown
 from placement_lint.registry import all_rules
 from placement_lint.rule import Rule
 
@@ -39,6 +39,12 @@ def test_the_page_is_complete(rule: Rule) -> None:
     for _, field in SECTIONS:
         assert field == "fix" or getattr(rule.page, field).strip(), field
     assert as_markdown(rule).startswith(f"# {rule.name} ({rule.code})")
+
+
+@by_name
+def test_no_code_spans_two_lines(rule: Rule) -> None:
+    prose = [str(getattr(rule.page, field)) for _, field in SECTIONS if field not in CODE_SECTIONS]
+    assert [line for text in prose for line in text.splitlines() if line.count("`") % 2] == []
 
 
 @by_name

@@ -23,8 +23,8 @@ One process drives one GPU (torch/nn/parallel/distributed.py, `DistributedDataPa
 
 - Several ids: `ValueError: device_ids can only be None or contain a single element.` A number instead of a list:
   `TypeError: object of type 'int' has no len()`.
-- A module on the CPU, or an output device alone: `ValueError: DistributedDataParallel device_ids and
-  output_device arguments only work with single-device/multiple-device GPU modules or CPU modules, ...`
+- A module on the CPU, or an output device alone:
+  `ValueError: DistributedDataParallel device_ids and output_device arguments only work with ...`
 - A module on another GPU: the constructor does not look; the inputs go to `device_ids[0]`, and the first forward
   raises `RuntimeError: Expected all tensors to be on the same device, ...`. With `.cuda()` and no current device
   set this is so in every rank but the first, so one GPU does not show it.

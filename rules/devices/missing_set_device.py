@@ -19,9 +19,9 @@ collective on objects, while nothing gives each rank a GPU of its own.
 Without `torch.cuda.set_device` the current device is `cuda:0` in every process.
 
 - 1 GPU, one process: right.
-- 2 GPUs or more, one process each: all ranks are on the first GPU. NCCL raises `ncclInvalidUsage: Duplicate GPU
-  detected : rank 1 and rank 0 both on CUDA device ...`; with Gloo nothing raises, and one GPU does the work of all
-  in the memory of one.
+- 2 GPUs or more, one process each: all ranks are on the first GPU. NCCL raises
+  `ncclInvalidUsage: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device ...`; with Gloo nothing
+  raises, and one GPU does the work of all in the memory of one.
 """,
     example="""\
 import torch

@@ -20,10 +20,10 @@ it was never moved there, or was moved elsewhere last.
 """,
     why="""\
 Every forward compares the device of each parameter and buffer with `device_ids[0]`
-(torch/nn/parallel/data_parallel.py, `DataParallel.forward`). With 2 GPUs or more the first call raises `Runti
-meError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on
- device: cpu`. With 1 GPU the constructor moves the model by itself, and with none the wrapper calls it where
-it is (`DataParallel.__init__`), so a model that was never moved fails on the larger machine only.
+(torch/nn/parallel/data_parallel.py, `DataParallel.forward`). With 2 GPUs or more the first call raises
+`RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found ...`.
+With 1 GPU the constructor moves the model by itself, and with none the wrapper calls it where it is
+(`DataParallel.__init__`), so a model that was never moved fails on the larger machine only.
 """,
     example="""\
 import torch

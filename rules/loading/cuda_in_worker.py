@@ -18,14 +18,15 @@ tensors are on the GPU), `pin_memory=True` over tensors that are on the GPU, and
 that is not on the default device.
 """,
     why="""\
-- Workers are forked on Linux up to Python 3.13, and CUDA does not survive a fork: once the program itself has used
-  CUDA, a worker raises `RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with
-  multiprocessing, you must use the 'spawn' start method` (`torch/cuda/__init__.py`, `_lazy_init`). With
-  `num_workers=0` there is no worker, and nothing shows.
+- Workers are forked on Linux up to Python 3.13, and CUDA does not survive a fork: once the program itself has
+  used CUDA, a worker raises
+  `RuntimeError: Cannot re-initialize CUDA in forked subprocess. ...`
+  (`torch/cuda/__init__.py`, `_lazy_init`). With `num_workers=0` there is no worker, and nothing shows.
 - `RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned`. Without a GPU nothing is
   pinned.
-- After `torch.set_default_device("cuda")` the sampler permutes on the GPU with a generator of the CPU: `RuntimeError:
-  Expected a 'cuda' device type for generator but found 'cpu'` (`torch/utils/data/sampler.py`, `RandomSampler`).
+- After `torch.set_default_device("cuda")` the sampler permutes on the GPU with a generator of the CPU:
+  `RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'` (`torch/utils/data/sampler.py`,
+  `RandomSampler`).
 """,
     example="""\
 import torch

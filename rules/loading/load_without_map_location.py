@@ -24,8 +24,8 @@ rank of a process group.
 
 - 0 GPUs: `RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.`
   for whatever was saved from a GPU.
-- Fewer GPUs than where it was saved: `RuntimeError: Attempting to deserialize object on CUDA device 2 but
-  torch.cuda.device_count() is 1.`
+- Fewer GPUs than where it was saved:
+  `RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() is 1.`
 - Several ranks: all of them load onto the one GPU it was saved from, usually `cuda:0`, which holds as many copies as
   there are ranks.
 - The same machine, one process: right, at the price of a second copy in the memory of the GPU.

@@ -18,9 +18,10 @@ Reports `.cuda()`, `"cuda"` or `torch.cuda.FloatTensor(...)` in a program that e
 The statement is reached although the choice may be the CPU or another GPU.
 """,
     why="""\
-- 0 GPUs, or the CPU chosen: a build without CUDA raises `AssertionError: Torch not compiled with CUDA
-  enabled` (`torch/cuda/__init__.py`, `_lazy_init`; a `TypeError` for `torch.cuda.FloatTensor`), a build with
-  CUDA and no driver `RuntimeError: Found no NVIDIA driver on your system.`
+- 0 GPUs, or the CPU chosen: a build without CUDA raises
+  `AssertionError: Torch not compiled with CUDA enabled` (`torch/cuda/__init__.py`, `_lazy_init`; a
+  `TypeError` for `torch.cuda.FloatTensor`), a build with CUDA and no driver
+  `RuntimeError: Found no NVIDIA driver on your system.`
 - A GPU is there but the user chose the CPU: the tensor goes to the GPU all the same, and its operation with
   the rest raises `RuntimeError: Expected all tensors to be on the same device, ...`.
 - 2 GPUs or more and `cuda:1` chosen: `.cuda()` means the current device, `cuda:0`, with the same result.

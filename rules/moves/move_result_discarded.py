@@ -25,10 +25,10 @@ used.
 receiver (`torch/nn/modules/module.py`, `Module._apply`).
 
 - 0 GPUs: `.to("cpu")` returns `t` itself, and nothing is wrong yet; `.cuda()` raises.
-- 1 GPU or more: `t` is still on the CPU. Its next operation with a tensor on the GPU raises `RuntimeError:
-  Expected all tensors to be on the same device, ...`, a convolution `Input type (torch.FloatTensor) and
-  weight type (torch.cuda.FloatTensor) should be the same`. Where it meets no such tensor, the work is
-  silently done on the CPU, after a copy for nothing.
+- 1 GPU or more: `t` is still on the CPU. Its next operation with a tensor on the GPU raises
+  `RuntimeError: Expected all tensors to be on the same device, ...`, a convolution
+  `Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same`. Where it meets
+  no such tensor, the work is silently done on the CPU, after a copy for nothing.
 """,
     example="""\
 import torch

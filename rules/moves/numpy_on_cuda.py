@@ -23,8 +23,8 @@ NumPy reads host memory. `np.asarray(t)` calls `Tensor.__array__`, which calls `
 (`torch/_tensor.py`).
 
 - 0 GPUs: a chosen device is the CPU, and the call works.
-- 1 GPU or more: `TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the
-  tensor to host memory first.`
+- 1 GPU or more:
+  `TypeError: can't convert cuda:0 device type tensor to numpy. ...`
 """,
     example="""\
 import torch

@@ -24,9 +24,9 @@ An operation moves none of its operands; beside GPU tensors it accepts only a 0-
 (`aten/src/ATen/TensorIterator.cpp`, `TensorIteratorBase::compute_types`).
 
 - 0 GPUs: a chosen device is the CPU, and the program works.
-- 1 GPU or more: `RuntimeError: Expected all tensors to be on the same device, but got ...` (or `but found at
-  least two devices, cuda:0 and cpu!`); from a convolution `Input type (torch.FloatTensor) and weight type
-  (torch.cuda.FloatTensor) should be the same`.
+- 1 GPU or more: `RuntimeError: Expected all tensors to be on the same device, but got ...` (or
+  `but found at least two devices, cuda:0 and cpu!`); from a convolution
+  `Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same`.
 - `DataParallel` moves the inputs of the module (`torch/nn/parallel/scatter_gather.py`, `scatter`), not the
   targets: they must be on its `output_device`.
 """,

@@ -24,9 +24,9 @@ optimizer, so `exp_avg`, `momentum_buffer` or `sum` stay behind. `Adagrad.__init
 `torch.full_like(p, ...)` (`torch/optim/adagrad.py`).
 
 - 0 GPUs: a chosen device is the CPU, and the program works.
-- 1 GPU or more: the next `step()` raises ``RuntimeError: Tensors of the same index must be on the same
-  device and the same dtype except `step` tensors ...``, with `foreach=False` `Expected all tensors to be on
-  the same device, ...`.
+- 1 GPU or more: the next `step()` raises ``RuntimeError: Tensors of the same index must be on the same device
+  and the same dtype except `step` tensors ...``, with `foreach=False`
+  `Expected all tensors to be on the same device, ...`.
 """,
     example="""\
 import torch

@@ -23,8 +23,8 @@ has others each time, and what it learns is thrown away. Made in the first call 
 was built before holds `model.parameters()` as they were then, without it.
 
 - 0 GPUs: nothing raises; the layer is never trained, and is not in the `state_dict()` of a fresh model.
-- 1 GPU or more: besides, it is made on the CPU, and meets an input on a GPU: `RuntimeError: Expected all
-  tensors to be on the same device, ...`, unless it is moved there.
+- 1 GPU or more: besides, it is made on the CPU, and meets an input on a GPU:
+  `RuntimeError: Expected all tensors to be on the same device, ...`, unless it is moved there.
 """,
     example="""\
 import torch

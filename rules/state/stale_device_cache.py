@@ -24,9 +24,9 @@ The tensor is where the module was at the call that made it. `Module._apply` mov
 (`torch/nn/modules/module.py`); a tensor assigned to `self` is in neither.
 
 - 0 GPUs: works.
-- 1 GPU or more: once the module is called, moved and called again, `forward` raises `RuntimeError: Expected all
-  tensors to be on the same device, ...`. So it is when a model is tried out on the CPU before it goes to the GPU,
-  or comes back for an export.
+- 1 GPU or more: once the module is called, moved and called again, `forward` raises
+  `RuntimeError: Expected all tensors to be on the same device, ...`. So it is when a model is tried out on
+  the CPU before it goes to the GPU, or comes back for an export.
 - Under `DataParallel` with 2 GPUs or more, what was kept before the wrapping is shared by all replicas, and raises
   in those that are elsewhere.
 """,

@@ -23,8 +23,8 @@ trained, saved or moved, and `train()` and `eval()` do not reach it.
 
 - 0 GPUs: nothing raises; these layers keep their initial weights. If the model has no other parameters, the
   optimizer raises `ValueError: optimizer got an empty parameter list`.
-- 1 GPU or more: they stay on the CPU, and `forward` raises `RuntimeError: Expected all tensors to be on the
-  same device, ...`.
+- 1 GPU or more: they stay on the CPU, and `forward` raises
+  `RuntimeError: Expected all tensors to be on the same device, ...`.
 """,
     example="""\
 import torch

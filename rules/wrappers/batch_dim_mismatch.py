@@ -14,10 +14,10 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a recurrent layer, an attention or a transformer in `DataParallel` that gets its input as `DataParallel` split
-it, while it takes another dimension for the batch (`batch_first=False` is the default); a hidden state `(layers, batch,
-features)` that is passed to the call; and an output, such as `h_n`, whose batch is not in the dimension along which
-outputs are gathered.
+Reports a recurrent layer, an attention or a transformer in `DataParallel` that gets its input as
+`DataParallel` split it, while it takes another dimension for the batch (`batch_first=False` is the default);
+a hidden state `(layers, batch, features)` that is passed to the call; and an output, such as `h_n`, whose
+batch is not in the dimension along which outputs are gathered.
 """,
     why="""\
 DataParallel chunks every input along `dim` (0 by default) and concatenates every output along the same

@@ -17,9 +17,10 @@ few rows for a chunk for each GPU: `model(image.unsqueeze(0), scale=2.0)`.
 """,
     why="""\
 Arguments by position and by keyword are scattered apart from each other (torch/nn/parallel/scatter_gather.py,
-`scatter_kwargs`). One row makes one chunk, but a number or None is copied for every GPU, and so many replicas are made:
-all but the first are called with the keyword alone. With 2 GPUs or more the call raises `TypeError: Caught TypeError in
-replica 1 on device 1.`, and below it `forward() missing 1 required positional argument: 'x'`. With 0 or 1 GPU it works.
+`scatter_kwargs`). One row makes one chunk, but a number or None is copied for every GPU, and so many replicas
+are made: all but the first are called with the keyword alone. With 2 GPUs or more the call raises
+`TypeError: Caught TypeError in replica 1 on device 1.`, and below it
+`forward() missing 1 required positional argument: 'x'`. With 0 or 1 GPU it works.
 """,
     example="""\
 import torch
