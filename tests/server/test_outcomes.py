@@ -61,7 +61,7 @@ def analysed(worker: Worker, path: Path, text: str) -> tuple[Analysis, object]:
 def from_scratch(path: Path, text: str) -> tuple[Analysis, object]:
     """With nothing kept, as on the command line."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "look_at_the_uncalled", lambda machine, _: uncalled.look_at_the_uncalled(machine))
+        patch.setattr(program, "look_at_the_uncalled", lambda machine, *_: uncalled.look_at_the_uncalled(machine))
         return analysed(Worker(), path, text)
 
 
