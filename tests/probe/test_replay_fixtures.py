@@ -1,4 +1,8 @@
-"""Replays of the fixtures: nearly all show what they are found guilty of, and the others say why they cannot."""
+"""Replays of the fixtures: nearly all show their findings, and the others say why they cannot.
+
+``unshown.txt`` lists the others. Another share of the fixtures runs each day; ``SHARE=all`` runs all of them (see
+``shares.py``).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
+import shares
 from replaying import FIXTURES, cases_in
 
 from placement_lint.finding import Outcome, Verdict
@@ -14,8 +19,10 @@ from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Replayer
 from placement_lint.probe.sandbox import Sandbox
 
-SHARE = 0.9  # of all findings are confirmed, each beside the same program without the fault
 WORKERS = 2
+FEW = 2  # findings that a busy machine may leave without a verdict
+
+UNSHOWN = Path(__file__).with_name("unshown.txt").read_text(encoding="utf-8").splitlines()
 
 # What an inconclusive replay may say; anything else is a gap to be closed.
 REASONS = (
@@ -47,19 +54,22 @@ def replayed(paths: list[Path]) -> Told:
 
 
 @pytest.mark.slow
-def test_nearly_all_fixtures_show_their_findings() -> None:
-    paths = [path for path in sorted(FIXTURES.rglob("*.py")) if "# want:" in path.read_text(encoding="utf-8")]
+def test_nearly_all_fixtures_show_their_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [path for path in sorted(FIXTURES.rglob("*.py")) if shares.runs(path.relative_to(FIXTURES).as_posix())]
+    paths = [path for path in files if "# want:" in path.read_text(encoding="utf-8")]
     # Not threads: in Python 3.11 two that parse at the same time may fail with a SystemError.
     with ProcessPoolExecutor(WORKERS) as pool:
         parts = pool.map(replayed, [paths[number::WORKERS] for number in range(WORKERS)])
         told = [one for part in parts for one in part]
-    rest = [f"{place} {said.outcome.value}: {said.observed}" for place, said in told if not is_shown(said)]
-    listed = "\n".join(rest)
-    assert len(told) > 500
-    assert len(rest) <= (1 - SHARE) * len(told), listed
-    for line in rest:
+    rest = {place: f"{place} {said.outcome.value}: {said.observed}" for place, said in told if not is_shown(said)}
+    with capsys.disabled():
+        print(f"\n{shares.described()}: {len(told)} findings of fixtures, {len(told) - len(rest)} of them shown")
+    unexpected = [line for place, line in rest.items() if place not in UNSHOWN]
+    listed = "\n".join(unexpected)
+    assert len(unexpected) <= FEW, listed
+    assert not [line for line in unexpected if f" {Outcome.REFUTED.value}: " in line], listed
+    for line in rest.values():
         assert any(reason in line for reason in REASONS), line
-    assert not [line for line in rest if f" {Outcome.REFUTED.value}: " in line], listed
 
 
 def is_shown(verdict: Verdict) -> bool:
