@@ -34,6 +34,7 @@ REASONS = (
     "nothing in this file calls what the finding is about",
     "it does not fail here, which says nothing of where it would",
     "; repaired: ",
+    "; on 1 GPU: ",
     "the rule's pattern",
 )
 
