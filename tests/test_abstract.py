@@ -10,6 +10,7 @@ from typing import Any
 
 import libcst as cst
 import pytest
+import shares
 from libcst.metadata import MetadataWrapper, PositionProvider
 from test_fixtures import FIXTURES, SINGLE
 
@@ -131,7 +132,7 @@ def test_a_text_that_libcst_cannot_parse_is_read_by_python(monkeypatch: pytest.M
 def test_the_findings_are_those_of_a_tree_with_all_layout() -> None:
     job = Job(Settings(root=FIXTURES))
     quick, thorough = Checker(job), Checker(job, WithAllLayout())
-    for path in SINGLE:
+    for path in filter(lambda path: shares.runs(path.name), SINGLE):
         assert quick.check_file(str(path)) == thorough.check_file(str(path)), path
 
 

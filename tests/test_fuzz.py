@@ -16,7 +16,7 @@ from fuzz.trees import tree_of
 
 ROOT = Path(__file__).parents[1]
 SEED = 37
-PROGRAMS = 100
+PROGRAMS = 60
 
 
 @pytest.mark.parametrize("path", kept(), ids=lambda path: path.name.partition(".")[0])

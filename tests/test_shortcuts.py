@@ -28,14 +28,14 @@ def run_each_time(*call: Any) -> Any:
 
 
 def test_a_forward_that_repeats_says_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = SINGLE[::3]
+    files = SINGLE[::9]
     shortened = findings(files, FIXTURES)
     monkeypatch.setattr(repetition, "once", run_each_time)
     assert findings(files, FIXTURES) == shortened
 
 
 def test_functions_that_did_nothing_would_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = SINGLE[2::3]
+    files = SINGLE[2::9]
     monkeypatch.setattr(repetition, "_ENOUGH", 10**9)
     at_leisure = findings(files, FIXTURES)
     monkeypatch.setattr(repetition, "_ENOUGH", 1)
@@ -43,7 +43,7 @@ def test_functions_that_did_nothing_would_do_nothing(monkeypatch: pytest.MonkeyP
 
 
 def test_inner_loops_show_nothing_new_in_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = SINGLE[1::3]
+    files = SINGLE[1::9]
     shortened = findings(files, FIXTURES)
     monkeypatch.setattr(statements, "_rounds", lambda _: range(2))
     assert findings(files, FIXTURES) == shortened
