@@ -34,6 +34,7 @@ COUNT = 8  # how much there is of anything
 WIDTH = 16  # of a layer
 SIDE = 64  # of an image
 SIZES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32), "svhn": (3, 32, 32), "usps": (1, 16, 16), "stl": (3, 96, 96)}
+METHODS = {"train", "eval", "half", "float", "double", "type", "cpu", "compile", "apply", "training"}  # of modules
 LAYERS = {"models", "model", "nn", "modules", "layers", "networks", "from_pretrained"}  # in the name of one
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
 NAME = "data/0"  # a path, where there is nothing to choose
@@ -52,57 +53,70 @@ class StandIn(torch.nn.Module):
 
     def __init__(self, path: str = "", given: tuple[Any, ...] = (), named: Any = None, rows: int = 0) -> None:
         super().__init__()
-        self.__dict__.update(path=path, given=given, named=named or {}, rows=rows, parts={}, calls=path.endswith(")"))
+        self.__dict__.update(
+            _path=path, _given=given, _named=named or {}, _rows=rows, _parts={}, _calls=path.endswith(")")
+        )
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__
+        if name not in METHODS or isinstance(self, Derived) or own("__dict__").get("_calls", True):
+            return own(name)
+        if "weight" in own("_parameters"):
+            return own(name)
+        return own("__getattr__")(name)  # of a configuration, say
 
     def __getattr__(self, name: str) -> Any:
         for kind in ("_parameters", "_buffers", "_modules"):
             if name in self.__dict__.get(kind, {}):
                 return self.__dict__[kind][name]
-        if (name.startswith("__") and name.endswith("__")) or "parts" not in self.__dict__:
+        if (name.startswith("__") and name.endswith("__")) or "_parts" not in self.__dict__:
             raise AttributeError(name)
-        if self.rows and name not in self.parts:
-            self.parts[name] = self.tensor(COUNT)
-        if name not in self.parts:
-            self.parts[name] = StandIn(f"{self.path}.{name}")
+        for known in (self._named, *self._given):
+            if isinstance(known, dict) and name in known:
+                return known[name]
+        if self._rows and name not in self._parts:
+            self._parts[name] = self._tensor(COUNT)
+        if name not in self._parts:
+            self._parts[name] = StandIn(f"{self._path}.{name}")
             if "weight" in self._parameters:
-                self._modules[name] = self.parts[name].as_layer()
-        return self.parts[name]
+                self._modules[name] = self._parts[name]._as_layer()
+        return self._parts[name]
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        used.add(self.path.partition("(")[0].partition("[")[0])
+        used.add(self._path.partition("(")[0].partition("[")[0])
         if len(given) == 1 and not named and (inspect.isfunction(given[0]) or inspect.isclass(given[0])):
             return given[0]  # a decorator
         tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
         if tensors:
             result: Any = tensors[0]
-            if self.is_layer:
-                result = torch.nn.Module.__call__(self.as_layer(), *given, **named)
+            if self._is_layer:
+                result = torch.nn.Module.__call__(self._as_layer(), *given, **named)
             count = unpacked(sys._getframe(1)) if isinstance(result, torch.Tensor) else 0
             return (result,) * count if count else result
         whole = tuple(one for one in given if isinstance(one, (torch.nn.Module, torch.optim.Optimizer)))
         whole = tuple(one for one in whole if not isinstance(one, StandIn))
         if whole:
             return whole[0] if len(whole) == 1 else whole
-        made = StandIn(f"{self.path}()", given, named)
-        return made.as_layer() if made.is_layer else made
+        made = StandIn(f"{self._path}()", given, named)
+        return made._as_layer() if made._is_layer else made
 
     # --- layers ------------------------------------------------------------------------------------------------
 
     @property
-    def is_layer(self) -> bool:
-        return "weight" in self._parameters or (self.calls and bool(LAYERS.intersection(self.path[:-2].split("."))))
+    def _is_layer(self) -> bool:
+        return "weight" in self._parameters or (self._calls and bool(LAYERS.intersection(self._path[:-2].split("."))))
 
-    def as_layer(self) -> Any:
+    def _as_layer(self) -> Any:
         if "weight" not in self._parameters:
             self._parameters["weight"] = torch.nn.Parameter(torch.randn(WIDTH, WIDTH) / WIDTH)
-            if self.calls:
-                self._modules["body"] = StandIn(f"{self.path}.body").as_layer()
-                self._modules["head"] = torch.nn.Linear(WIDTH, self.classes)
+            if self._calls:
+                self._modules["body"] = StandIn(f"{self._path}.body")._as_layer()
+                self._modules["head"] = torch.nn.Linear(WIDTH, self._classes)
         return self
 
     @property
-    def classes(self) -> int:
-        numbers = [self.named[name] for name in self.named if "class" in name or "out" in name]
+    def _classes(self) -> int:
+        numbers = [self._named[name] for name in self._named if "class" in name or "out" in name]
         return int(numbers[0]) if numbers and isinstance(numbers[0], int) else COUNT
 
     def forward(self, *given: Any, **named: Any) -> Any:
@@ -124,20 +138,20 @@ class StandIn(torch.nn.Module):
         return x if given else Outputs(x)
 
     def _apply(self, move: Any, recurse: bool = True) -> Any:
-        if self.calls:
-            self.as_layer()
-        self.parts.update({name: move(part) for name, part in self.parts.items() if isinstance(part, torch.Tensor)})
+        if self._calls:
+            self._as_layer()
+        self._parts.update({name: move(part) for name, part in self._parts.items() if isinstance(part, torch.Tensor)})
         whole: Any = super()
         return whole._apply(move, recurse)
 
     def named_modules(self, *given: Any, **named: Any) -> Any:
-        if self.calls:
-            self.as_layer()
+        if self._calls:
+            self._as_layer()
         return super().named_modules(*given, **named)
 
     def named_children(self) -> Any:
-        if self.calls:
-            self.as_layer()
+        if self._calls:
+            self._as_layer()
         return super().named_children()
 
     def load_state_dict(self, *given: Any, **named: Any) -> Any:
@@ -145,57 +159,63 @@ class StandIn(torch.nn.Module):
 
     # --- data ----------------------------------------------------------------------------------------------------
 
-    def shape_of(self) -> tuple[int, ...]:
-        known = [size for name, size in SIZES.items() if name in self.path.lower()]
+    def _shape_of(self) -> tuple[int, ...]:
+        known = [size for name, size in SIZES.items() if name in self._path.lower()]
         return known[0] if known else (3, SIDE, SIDE)
 
-    def tensor(self, rows: int = 0) -> Any:
+    def _tensor(self, rows: int = 0) -> Any:
         weight: Any = self._parameters.get("weight")
         where = "cpu" if weight is None else weight.device
-        return torch.rand(*([rows] if rows else []), *self.shape_of(), device=where)
+        return torch.rand(*([rows] if rows else []), *self._shape_of(), device=where)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         import numpy
 
-        channels, *sides = self.shape_of()
+        channels, *sides = self._shape_of()
         array = numpy.random.randint(0, 255, (*sides, channels)).astype("uint8")
         return array if dtype is None else array.astype(dtype)
 
     def __iter__(self) -> Iterator[Any]:
         count = unpacked(sys._getframe(1))
-        if not count and self.holds:
-            return iter(self.given[0])
-        if not count and self.path.endswith("]"):
+        if not count and self._holds:
+            return iter(self._given[0])
+        if not count and self._path.endswith("]"):
             count = 2
-        if count and (self.rows or self.path.endswith("]")):
-            target = torch.randint(0, 2, (self.rows,)) if self.rows else torch.tensor(0)
-            return iter([self.tensor(self.rows), *(self.tensor(self.rows) for _ in range(count - 2)), target][:count])
+        if count and (self._rows or self._path.endswith("]")):
+            target = torch.randint(0, 2, (self._rows,)) if self._rows else torch.tensor(0)
+            return iter(
+                [self._tensor(self._rows), *(self._tensor(self._rows) for _ in range(count - 2)), target][:count]
+            )
         rows = 0 if count else COUNT
-        return iter([self.parts.setdefault(i, StandIn(f"{self.path}[{i}]", rows=rows)) for i in range(count or COUNT)])
+        return iter(
+            [self._parts.setdefault(i, StandIn(f"{self._path}[{i}]", rows=rows)) for i in range(count or COUNT)]
+        )
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, (slice, tuple)):
             return self.__array__()[key]
-        if self.rows and isinstance(key, str):
+        if isinstance(key, str) and (self._rows or any(isinstance(one, dict) and key in one for one in self._given)):
             return getattr(self, key)
-        if key not in self.parts:
-            self.parts[key] = StandIn(f"{self.path}[{key!r}]")
-        return self.parts[key]
+        if key not in self._parts:
+            self._parts[key] = StandIn(f"{self._path}[{key!r}]")
+        return self._parts[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.parts[key] = value
+        self._parts[key] = value
 
     def __contains__(self, key: Any) -> bool:
         return True
 
     def __len__(self) -> int:
-        return len(self.given[0]) if self.holds and hasattr(self.given[0], "__len__") else COUNT
+        return len(self._given[0]) if self._holds and hasattr(self._given[0], "__len__") else COUNT
 
     @property
-    def holds(self) -> bool:
+    def _holds(self) -> bool:
         """Whether it was made of something that can be iterated over, as a progress bar is."""
         return (
-            bool(self.given) and isinstance(self.given[0], Iterable) and not isinstance(self.given[0], (str, StandIn))
+            bool(self._given)
+            and isinstance(self._given[0], Iterable)
+            and not isinstance(self._given[0], (str, StandIn))
         )
 
     # --- values --------------------------------------------------------------------------------------------------
@@ -216,7 +236,7 @@ class StandIn(torch.nn.Module):
         return NAME
 
     def __repr__(self) -> str:
-        return f"<{self.path}>"
+        return f"<{self._path}>"
 
     def __format__(self, how: str) -> str:
         return NAME
@@ -226,9 +246,9 @@ class StandIn(torch.nn.Module):
 
     def __eq__(self, other: Any) -> Any:
         if isinstance(other, str):
-            return self.__dict__.setdefault("word", Word(NAME)) == other
+            return self.__dict__.setdefault("_word", Word(NAME)) == other
         if isinstance(other, torch.Tensor) or hasattr(other, "__array__"):
-            return self.like(other) == other
+            return self._like(other) == other
         return self is other
 
     def __ne__(self, other: Any) -> Any:
@@ -239,15 +259,15 @@ class StandIn(torch.nn.Module):
         return id(self)
 
     def __neg__(self) -> Any:
-        return -self.like(0.0)
+        return -self._like(0.0)
 
-    def like(self, other: Any) -> Any:
+    def _like(self, other: Any) -> Any:
         """What an operation with something else is done on."""
         if isinstance(other, torch.Tensor):
             return torch.rand(other.shape).to(other.dtype)
         if isinstance(other, str):
             return NAME
-        if self.calls or hasattr(other, "__array__"):
+        if self._calls or hasattr(other, "__array__"):
             return self.__array__("float32")
         return float(self) if isinstance(other, float) else COUNT
 
@@ -263,7 +283,7 @@ class StandIn(torch.nn.Module):
         return isinstance(thing, StandIn)
 
     def __mro_entries__(self, bases: Any) -> Any:
-        used.add(self.path)
+        used.add(self._path)
         return () if any(isinstance(base, type) and issubclass(base, Derived) for base in bases) else (Derived,)
 
     @classmethod
@@ -273,9 +293,9 @@ class StandIn(torch.nn.Module):
         def taken(leaf: Any) -> Any:
             if not isinstance(leaf, StandIn):
                 return leaf
-            if function.__name__ in FACTORIES or (leaves and not leaf.calls and not leaf.rows):
+            if function.__name__ in FACTORIES or (leaves and not leaf._calls and not leaf._rows):
                 return COUNT
-            return leaf.like(leaves[0]) if leaves else leaf.tensor()
+            return leaf._like(leaves[0]) if leaves else leaf._tensor()
 
         return function(*tree_map(taken, given), **tree_map(taken, named or {}))
 
@@ -290,12 +310,17 @@ def unpacked(frame: Any) -> int:
     return int(code[at + 1]) if at >= 0 and dis.opname[code[at]] == "UNPACK_SEQUENCE" else 0
 
 
+COMPARED = ("lt", "le", "gt", "ge")
+
+
 def operation(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
     function = getattr(operator, name if name not in ("and", "or") else f"{name}_")
 
     def apply(one: Any, other: Any) -> Any:
-        own = one.like(other)
-        other = other.like(own) if isinstance(other, StandIn) else other
+        if one._calls and isinstance(other, (int, float)) and name not in COMPARED:
+            return one  # a number as well as data
+        own = one._like(other)
+        other = other._like(own) if isinstance(other, StandIn) else other
         return function(other, own) if swapped else function(own, other)
 
     return apply
@@ -304,7 +329,7 @@ def operation(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or"):
     setattr(StandIn, f"__{_name}__", operation(_name, swapped=False))
     setattr(StandIn, f"__r{_name}__", operation(_name, swapped=True))
-for _name in ("lt", "le", "gt", "ge"):
+for _name in COMPARED:
     setattr(StandIn, f"__{_name}__", operation(_name, swapped=False))
 
 
@@ -515,7 +540,7 @@ def fitting(plain: Any, fit: Callable[..., Any]) -> Any:
     def fitted(*given: Any, **named: Any) -> Any:
         if len(given) > 1 or fit is for_view:
             real = tuple(
-                one.tensor(COUNT) if isinstance(one, StandIn) and not i else one for i, one in enumerate(given)
+                one._tensor(COUNT) if isinstance(one, StandIn) and not i else one for i, one in enumerate(given)
             )
             given = fit(*real)
             if any(isinstance(one, torch.Tensor) and one is not other for one, other in zip(given, real, strict=False)):
@@ -668,7 +693,7 @@ def install(packages: tuple[str, ...], everything: bool) -> None:
         for name in names:
             setattr(owner, name, fitting(getattr(owner, name), fit))
     kinds: Any = collate.default_collate_fn_map
-    kinds[StandIn] = lambda batch, **_: StandIn(f"{batch[0].path}", rows=len(batch))
+    kinds[StandIn] = lambda batch, **_: StandIn(f"{batch[0]._path}", rows=len(batch))
     builtins.open = io.open = opening(open)
     readers: list[tuple[Any, str]] = [(torch, "load"), (json, "load"), (pickle, "load")]
     for package, names in (("numpy", ("load", "loadtxt", "genfromtxt", "fromfile")), ("yaml", ("load", "safe_load"))):

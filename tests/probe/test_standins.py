@@ -56,7 +56,7 @@ loader = torch.utils.data.DataLoader(data, batch_size=args.size, shuffle=True)
 model = nets.models.deep(num_classes=10)
 model.fc = torch.nn.Linear(model.fc.in_features, 10)
 optimizer = torch.optim.Adam(model.parameters(), lr=args.rate)
-noted = Noted()
+noted = Noted().train().to("cpu")
 rounds = 0
 for images, labels in bar(loader):
     loss = torch.nn.functional.cross_entropy(model(images), labels)
@@ -202,3 +202,19 @@ def test_what_a_layer_gives_is_unpacked(tmp_path: Path) -> None:
     print(out.requires_grad, hidden.shape == cell.shape, three.shape)
     """
     assert ran(program, tmp_path) == "True True torch.Size([3])"
+
+
+def test_a_configuration_has_what_it_was_given(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import Config, metric, settings
+
+    config = Config({"classes": 3, "name": "net"})
+    config.path, config.train = "here", {"lr": 0.5}
+    total = 0
+    total += metric(8)
+    rate = settings.train.rate * 2.0
+    torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=rate)
+    print(config.classes, config["name"], config.path, config.train["lr"], "%.1f" % total, settings.type.rows[0] > 2)
+    """
+    assert ran(program, tmp_path) == "3 net here 0.5 0.5 True"
