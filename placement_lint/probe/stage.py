@@ -197,6 +197,8 @@ def played(play: Play, part: Part) -> Answer:
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT]
     sys.path[:] = [*roots, *sys.path]
+    if not play.entry:
+        _join_package(script, play.text, roots)
     code = compile(_noting(ast.parse(play.text), play.lines), SCRIPT, "exec")
     if play.entry:
         _lend(code, play.home)
@@ -237,6 +239,21 @@ def _seed(rank: int) -> None:
         import numpy
 
         numpy.random.seed(rank)
+
+
+def _join_package(script: types.ModuleType, text: str, roots: list[str]) -> None:
+    """Make a script part of the package that its folder, the first root, is in, where it has relative imports."""
+    levels = [node.level for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.level]
+    if not levels or not roots:
+        return
+    folder, parts = roots[0], list[str]()
+    while len(parts) < max(levels) or os.path.exists(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.split(folder)
+        if not name:
+            break
+        parts.insert(0, name)
+    script.__package__ = ".".join(parts)
+    sys.path.append(folder)
 
 
 def _lend(code: types.CodeType, home: str) -> None:

@@ -34,8 +34,14 @@ COUNT = 8  # how much there is of anything
 WIDTH = 16  # of a layer
 SIDE = 64  # of an image
 SIZES = {"mnist": (1, 28, 28), "cifar": (3, 32, 32), "svhn": (3, 32, 32), "usps": (1, 16, 16), "stl": (3, 96, 96)}
+READERS = {  # of packages that may be installed, what takes the path of a file
+    "numpy": ("load", "loadtxt", "genfromtxt", "fromfile"), "yaml": ("load", "safe_load"), "PIL.Image": ("open",),
+    "cv2": ("imread",), "h5py": ("File",), "pandas": ("read_csv", "read_json", "read_pickle", "read_parquet"),
+    "scipy.io": ("loadmat",), "skimage.io": ("imread",), "imageio": ("imread",), "torchvision.io": ("read_image",),
+}  # fmt: skip
+PARTS = {"models", "nn", "modules", "layers", "networks"}  # of packages, that are packages
 METHODS = {"train", "eval", "half", "float", "double", "type", "cpu", "compile", "apply", "training"}  # of modules
-LAYERS = {"models", "model", "nn", "modules", "layers", "networks", "from_pretrained"}  # in the name of one
+LAYERS = PARTS | {"model", "from_pretrained"}  # in the name of a layer
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
 NAME = "data/0"  # a path, where there is nothing to choose
 TEXT = "data 0\n" * COUNT
@@ -402,11 +408,28 @@ class Outputs(dict):  # type: ignore[type-arg]
 class Package(types.ModuleType):
     __version__ = "999.0"
 
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        module: Any = types.ModuleType
+        return Names(self, module.__dict__["__dict__"].__get__(self))
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        self.__dict__[name] = StandIn(f"{self.__name__}.{name}")
-        return self.__dict__[name]
+        whole = f"{self.__name__}.{name}"
+        setattr(self, name, importlib.import_module(whole) if name in PARTS else StandIn(whole))
+        return getattr(self, name)
+
+
+class Names(dict):  # type: ignore[type-arg]
+    """The names of a package, in which each that is looked up is found."""
+
+    def __init__(self, package: Any, known: Any) -> None:
+        super().__init__(known)
+        self.package = package
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(self.package, name)
 
 
 class Finder:
@@ -696,16 +719,15 @@ def install(packages: tuple[str, ...], everything: bool) -> None:
     kinds[StandIn] = lambda batch, **_: StandIn(f"{batch[0]._path}", rows=len(batch))
     builtins.open = io.open = opening(open)
     readers: list[tuple[Any, str]] = [(torch, "load"), (json, "load"), (pickle, "load")]
-    for package, names in (("numpy", ("load", "loadtxt", "genfromtxt", "fromfile")), ("yaml", ("load", "safe_load"))):
-        with_it = sys.modules.get(package)
-        if with_it is None and package not in packages:
-            try:
-                with_it = importlib.import_module(package)
-            except ImportError:
-                continue
-        readers += [(with_it, name) for name in names if with_it is not None]
+    for package, names in READERS.items():
+        try:
+            owner = importlib.import_module(package)
+        except ImportError:
+            continue
+        readers += [(owner, name) for name in names if not isinstance(owner, Package)]
     for owner, name in readers:
-        setattr(owner, name, loading(getattr(owner, name), f"{owner.__name__}.{name}"))
+        if hasattr(owner, name):
+            setattr(owner, name, loading(getattr(owner, name), f"{owner.__name__}.{name}"))
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
     glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
     makers: Any = torch

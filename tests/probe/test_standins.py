@@ -218,3 +218,27 @@ def test_a_configuration_has_what_it_was_given(tmp_path: Path) -> None:
     print(config.classes, config["name"], config.path, config.train["lr"], "%.1f" % total, settings.type.rows[0] > 2)
     """
     assert ran(program, tmp_path) == "3 net here 0.5 0.5 True"
+
+
+def test_a_name_is_looked_up_in_a_package(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import models
+
+    names = sorted(name for name in models.__dict__ if name.islower() and not name.startswith("__"))
+    net = models.__dict__["deep"](num_classes=3)
+    print(names, isinstance(net, torch.nn.Module), net(torch.ones(2, 3, 8, 8)).shape)
+    """
+    assert ran(program, tmp_path) == "[] True torch.Size([2, 3])"
+
+
+def test_relative_imports_are_those_of_the_folder(prober: Prober, tmp_path: Path) -> None:
+    folder = tmp_path / "package" / "training"
+    folder.mkdir(parents=True)
+    (folder / "places.py").write_text("place = 'data'\n", encoding="utf-8")
+    (folder.parent / "sizes.py").write_text("size = 4\n", encoding="utf-8")
+    program = "from .places import place\nfrom ..sizes import size\n" + dedent(FAULT)
+    program = program.replace("nn.Conv2d(3, 4, 3)", "nn.Conv2d(3, size, 3)").replace('Images("data")', "Images(place)")
+    replayer = Replayer(prober, (str(folder), str(tmp_path)))
+    verdict, _ = replayer.replayed(case_of(program, "DPL503"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
