@@ -22,18 +22,20 @@ PLAIN = "plain"  # what standins.py calls the function of PyTorch's that a wrapp
 
 @dataclass(frozen=True)
 class Lack:
-    """What a program lacks: packages, and perhaps ``everything``, options and files that it can do without included."""
+    """What a program lacks: packages, and perhaps ``everything``, options and files that it can do without included.
+
+    If it has ``workers``, the processes of its loaders stay.
+    """
 
     packages: frozenset[str]
     everything: bool = False
+    workers: bool = False
 
     @property
     def prelude(self) -> str:
         """Lines that put stand-ins in its place, and in that of files that are not there."""
-        given = [
-            *(f'"{package}"' for package in sorted(self.packages)),
-            *(["everything=True"] if self.everything else []),
-        ]
+        switches = [name for name in ("everything", "workers") if getattr(self, name)]
+        given = [*(f'"{package}"' for package in sorted(self.packages)), *(f"{name}=True" for name in switches)]
         return f"{_definition()}stood_in = stand_in({', '.join(given)})\n"
 
 
@@ -46,8 +48,8 @@ def _definition() -> str:
     note = (
         '"""Put stand-ins in the place of packages, files and options that are not there; give back which are used."""'
     )
-    text = f"{note}\n{source}\ninstall(packages, everything)\nreturn used\n"
-    return f"def stand_in(*packages, everything=False):\n{textwrap.indent(text, '    ')}\n\n"
+    text = f"{note}\n{source}\ninstall(packages, everything, workers)\nreturn used\n"
+    return f"def stand_in(*packages, everything=False, workers=False):\n{textwrap.indent(text, '    ')}\n\n"
 
 
 TYPES = {"typing"}
@@ -91,14 +93,14 @@ MOST_ROUNDS = 12  # in which one lack after another is found
 
 
 def played(
-    play: Callable[[Script], Answer], script: Script, suffices: Callable[[Answer], bool]
+    play: Callable[[Script], Answer], script: Script, suffices: Callable[[Answer], bool], workers: bool = False
 ) -> tuple[Answer, Lack | None]:
     """What comes of a script, and what it lacks, if it is played with stand-ins.
 
     It is played as it is first, unless it lacks a package for certain; where that does not suffice, with stand-ins.
     """
     texts = [text for text in (script.text, script.entry) if text]
-    lack = Lack(frozenset(name for text in texts for name in missing_packages(text, script.roots)))
+    lack = Lack(frozenset(name for text in texts for name in missing_packages(text, script.roots)), workers=workers)
     if not lack.packages:
         answer = play(script)
         if suffices(answer):

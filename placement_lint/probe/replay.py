@@ -77,6 +77,7 @@ class Scripted:
     limit: float = PLAY_LIMIT
     symptoms: tuple[Raises, ...] = ()
     names: frozenset[str] = frozenset()
+    workers: bool = False
 
     @property
     def bare(self) -> str:
@@ -353,6 +354,7 @@ class Case:
             shadowed=frozenset(own),
             limit=WHOLE_LIMIT if piece.units.verbatim else PLAY_LIMIT,
             symptoms=self.symptoms,
+            workers=self.replay.workers,
             names=frozenset(name for node, name in piece.names.items() if units[node] in piece.units.kept),
         )
 
@@ -620,25 +622,22 @@ class Replayer:
     def _compared(self, case: Case, piece: Piece, flagged: Played) -> tuple[Outcome, str]:
         """The control: the same repaired, in a single process, or on fewer GPUs."""
         others = []
+        for words, played in self._controls(case, piece, flagged):
+            later = "" if played.is_clean else "no error there, but later "
+            if played.is_clean or (flagged.is_in_place and played.went_on):
+                return Outcome.CONFIRMED, f"{flagged.sight}; {words}: {later}{played.sight}"
+            others.append(f"{words}: {played.sight}")
+        return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
+
+    def _controls(self, case: Case, piece: Piece, flagged: Played) -> Iterator[tuple[str, Played]]:
         for repair in case.repairs():
-            played = self._played(case.scripted(piece, repair), flagged.ground)
-            if played.is_clean:
-                return Outcome.CONFIRMED, f"{flagged.sight}; repaired: {played.sight}"
-            if flagged.is_in_place and played.went_on:
-                return Outcome.CONFIRMED, f"{flagged.sight}; repaired: no error there, but later {played.sight}"
-            others.append(f"repaired: {played.sight}")
+            yield "repaired", self._played(case.scripted(piece, repair), flagged.ground)
         if flagged.script.crew != ALONE:
-            played = self._played(replace(flagged.script, crew=ALONE), flagged.ground)
-            if played.is_clean:
-                return Outcome.CONFIRMED, f"{flagged.sight}; in a single process: {played.sight}"
-            others.append(f"in a single process: {played.sight}")
+            yield "in a single process", self._played(replace(flagged.script, crew=ALONE), flagged.ground)
         fewer = case.experiment.harmless_on
         if fewer is not None and flagged.ground.simulate is not None:
-            played = self._played(case.scripted(piece, case.on_first_id), replace(flagged.ground, simulate=fewer))
-            if played.is_clean:
-                return Outcome.CONFIRMED, f"{flagged.sight}; on {counted(fewer)}: {played.sight}"
-            others.append(f"on {counted(fewer)}: {played.sight}")
-        return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
+            script = case.scripted(piece, case.on_first_id)
+            yield f"on {counted(fewer)}", self._played(script, replace(flagged.ground, simulate=fewer))
 
     def _played(self, script: Scripted, ground: Ground) -> Played:
         if script.shadowed:
@@ -657,7 +656,7 @@ class Replayer:
             Sight.of(answer),
             tuple(answer.get("lines", ())),
             frozenset(answer.get("reached", ())),
-            seconds >= script.limit,
+            seconds >= script.limit and "unable" in answer,
             lack,
             tuple(answer.get("stood_in", ())),
         )
@@ -672,7 +671,9 @@ class Replayer:
         try:
             if not self.stands_in:
                 return self.prober.sandbox.play(played, ground.simulate), None
-            return preludes.played(lambda one: self.prober.sandbox.play(one, ground.simulate), played, script.suffices)
+            return preludes.played(
+                lambda one: self.prober.sandbox.play(one, ground.simulate), played, script.suffices, script.workers
+            )
         except ArmLost as reason:
             return {"unable": str(reason)}, None
 

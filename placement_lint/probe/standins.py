@@ -42,6 +42,7 @@ READERS = {  # of packages that may be installed, what takes the path of a file
 PARTS = {"models", "nn", "modules", "layers", "networks"}  # of packages, that are packages
 METHODS = {"train", "eval", "half", "float", "double", "type", "cpu", "compile", "apply", "training"}  # of modules
 LAYERS = PARTS | {"model", "from_pretrained"}  # in the name of a layer
+OF_WORKERS = {"num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"}
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
 NAME = "data/0"  # a path, where there is nothing to choose
 TEXT = "data 0\n" * COUNT
@@ -520,6 +521,9 @@ def for_values(x: Any, target: Any, *rest: Any) -> Any:
     return (x, shaped(target, x.shape).to(x.dtype), *rest)
 
 
+plain_view = torch.Tensor.view
+
+
 def for_view(x: Any, *sizes: Any) -> Any:
     if not sizes or isinstance(sizes[0], torch.dtype):
         return (x, *sizes)
@@ -527,6 +531,10 @@ def for_view(x: Any, *sizes: Any) -> Any:
     sizes = tuple(int(size) for size in sizes)
     rest = torch.Size([size for size in sizes if size != -1]).numel()
     if not rest or (x.numel() % rest == 0 if -1 in sizes else x.numel() == rest):
+        try:
+            plain_view(x, *sizes)
+        except RuntimeError:  # of one that is not contiguous, which old versions of PyTorch made less often
+            x = x.contiguous()
         return (x, *sizes)
     if sizes[0] in (-1, x.shape[0]):
         return (sized(x.flatten(1) if x.dim() > 1 else x[:, None], 1, rest // max(1, sizes[0])), *sizes)
@@ -663,6 +671,17 @@ def tensors_from(plain: Any) -> Any:
     return made
 
 
+def alone(plain: Any) -> Any:
+    """A loader that loads in the process that asks it."""
+
+    @functools.wraps(plain)
+    def made(loader: Any, *given: Any, **named: Any) -> None:
+        given = (*given[:5], 0, *given[6:])[: len(given)]
+        plain(loader, *given, **{name: value for name, value in named.items() if name not in OF_WORKERS})
+
+    return made
+
+
 def restoring(plain: Any) -> Any:
     """``load_state_dict`` that passes over what comes from a file that is not there."""
 
@@ -708,8 +727,12 @@ def some_value(action: Any) -> Any:
 # --- putting them in place -------------------------------------------------------------------------------------------
 
 
-def install(packages: tuple[str, ...], everything: bool) -> None:
-    """Put stand-ins in place; if ``everything`` is there, also options and files that a program can do without."""
+def install(packages: tuple[str, ...], everything: bool, workers: bool) -> None:
+    """Put stand-ins in place.
+
+    If ``everything`` is there, so are options and files that a program can do without. Loaders start no ``workers``
+    unless these matter.
+    """
     finder: Any = Finder(packages)
     sys.meta_path.append(finder)
     for owner, names, fit in FITTED:
@@ -728,6 +751,9 @@ def install(packages: tuple[str, ...], everything: bool) -> None:
     for owner, name in readers:
         if hasattr(owner, name):
             setattr(owner, name, loading(getattr(owner, name), f"{owner.__name__}.{name}"))
+    if not workers:
+        loader: Any = torch.utils.data.DataLoader
+        loader.__init__ = alone(loader.__init__)
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
     glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
     makers: Any = torch
