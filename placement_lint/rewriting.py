@@ -234,8 +234,11 @@ def _moved_to(call: cst.Call, device: str) -> Replacements:
     if not call.args:
         return ((call, f"{_primary(receiver(call))}.to({device})"),)
     first = call.args[0]
-    if first.keyword is not None or first.star:
+    if first.star:
         return NOTHING
+    if first.keyword is not None:  # x.cuda(non_blocking=True)
+        names_none = isinstance(call.func, cst.Attribute) and call.func.attr.value == "cuda"
+        return (*renamed(call, "to"), (first, f"{device}, {argument_text(first)}")) if names_none else NOTHING
     return (*renamed(call, "to"), (first, device))
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import libcst as cst
 import pytest
 
 from placement_lint import fixes
@@ -19,7 +20,9 @@ from placement_lint.checker import Checked, Job
 from placement_lint.cli import main
 from placement_lint.finding import Applicability, Edit, Finding, Fix, Range, Severity
 from placement_lint.fixes import Fixer
+from placement_lint.rewriting import on_device
 from placement_lint.source.edits import NotEditable, edited
+from placement_lint.source.wording import source_text
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -27,6 +30,21 @@ Capture = pytest.CaptureFixture[str]
 
 def put(line: int, column: int, end_column: int, text: str, cell: int | None = None) -> Edit:
     return Edit(Range(line, column, line, end_column), text, cell)
+
+
+@pytest.mark.parametrize(
+    ("move", "replaced"),
+    [
+        ("x.cuda()", {"x.cuda()": "x.to(y.device)"}),
+        ("x.cuda(0)", {"cuda": "to", "0": "y.device"}),
+        ("x.cuda(non_blocking=True)", {"cuda": "to", "non_blocking=True": "y.device, non_blocking=True"}),
+        ("x.to(memory_format=f)", {}),
+        ("x.to(*where)", {}),
+    ],
+)
+def test_a_move_to_another_device_keeps_its_options(move: str, replaced: dict[str, str]) -> None:
+    replacements = on_device(cst.parse_expression(move), "y.device")
+    assert {source_text(node): text for node, text in replacements} == replaced
 
 
 class TestEdits:
