@@ -93,11 +93,16 @@ MOST_ROUNDS = 12  # in which one lack after another is found
 
 
 def played(
-    play: Callable[[Script], Answer], script: Script, suffices: Callable[[Answer], bool], workers: bool = False
+    play: Callable[[Script], Answer],
+    script: Script,
+    suffices: Callable[[Answer], bool],
+    known: set[str],
+    workers: bool = False,
 ) -> tuple[Answer, Lack | None]:
     """What comes of a script, and what it lacks, if it is played with stand-ins.
 
     It is played as it is first, unless it lacks a package for certain; where that does not suffice, with stand-ins.
+    Packages that turn out to be missing are ``known`` from then on.
     """
     texts = [text for text in (script.text, script.entry) if text]
     lack = Lack(frozenset(name for text in texts for name in missing_packages(text, script.roots)), workers=workers)
@@ -105,10 +110,12 @@ def played(
         answer = play(script)
         if suffices(answer):
             return answer, None
+    lack = replace(lack, packages=lack.packages | known)
     for _ in range(MOST_ROUNDS):
         answer = _played_with(play, script, lack.prelude)
         if answer.get("package") and answer["package"] not in lack.packages:
-            lack = replace(lack, packages=lack.packages | {answer["package"]})
+            known.add(answer["package"])
+            lack = replace(lack, packages=lack.packages | known)
         elif not lack.everything and not suffices(answer):
             lack = replace(lack, everything=True)
         else:
@@ -118,21 +125,25 @@ def played(
 
 def _played_with(play: Callable[[Script], Answer], script: Script, before: str) -> Answer:
     """The answer, with the lines of the script as they are without the prelude."""
-    if script.entry:
-        return play(replace(script, entry=with_prelude(script.entry, before)))
-    start, length = _start(script.text), len(before.splitlines())
+    whole = script.entry or script.text
+    start, length = _start(whole), len(before.splitlines())
+    inside = range(start + 1, start + length + 1)
 
     def later(line: int) -> int:
         return line + length if line > start else line
 
-    text = with_prelude(script.text, before)
-    answer = dict(play(replace(script, text=text, lines=tuple(map(later, script.lines)))))
-    came = answer.get("lines", ())
-    if came and start < came[-1] <= start + length and came[-1] - start not in plain_lines():
+    text = with_prelude(whole, before)
+    if script.entry:
+        answer = dict(play(replace(script, entry=text)))
+        came = answer.get("entered", ())
+    else:
+        answer = dict(play(replace(script, text=text, lines=tuple(map(later, script.lines)))))
+        came = answer.get("lines", ())
+        for key in ("lines", "reached", "again"):
+            moved = [line if line <= start else line - length for line in answer.get(key, ()) if line not in inside]
+            answer[key] = moved
+    if came and came[-1] in inside and came[-1] - start not in plain_lines():
         return {"unable": f"a stand-in raises {answer['raised'][0]}: {answer['message']}"}
-    inside = range(start + 1, start + length + 1)
-    for key in ("lines", "reached"):
-        answer[key] = [line if line <= start else line - length for line in answer.get(key, ()) if line not in inside]
     return answer
 
 

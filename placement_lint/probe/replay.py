@@ -451,9 +451,9 @@ def _within(node: cst.CSTNode, outer: cst.CSTNode) -> bool:
 class Played:
     """What was seen of a script on a ground.
 
-    ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached; ``is_late``
-    if it was ended at its limit. Where it had stand-ins, they were for its ``lack``, and ``stood_in`` names what of
-    them was used.
+    ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached, ``repeated``
+    those that were so more than once; ``is_late`` if it was ended at its limit. Where it had stand-ins, they were for
+    its ``lack``, and ``stood_in`` names what of them was used.
     """
 
     script: Scripted
@@ -461,6 +461,7 @@ class Played:
     sight: Sight
     lines: tuple[int, ...] = ()
     passed: frozenset[int] = frozenset()
+    repeated: frozenset[int] = frozenset()
     is_late: bool = False
     lack: preludes.Lack | None = None
     stood_in: tuple[str, ...] = ()
@@ -494,8 +495,20 @@ class Played:
         return not self.sight.unable and not self.sight.kinds
 
     @property
+    def what_came(self) -> str:
+        """Of one that came by the finding, what came of it then."""
+        if self.is_clean:
+            return str(self.sight)
+        return f"no error there, {f'and {self.sight.unable}' if self.is_late else f'but later {self.sight}'}"
+
+    @property
     def went_on(self) -> bool:
-        """Whether it came by the finding and its claims, and nothing was raised there; elsewhere it may be."""
+        """Whether it came by the finding and its claims, and nothing was raised there; elsewhere it may be.
+
+        Of one that was ended at its limit, this is known of what it came by more than once.
+        """
+        if self.is_late:
+            return {self.script.line, *self.script.claims} <= self.repeated
         return self.reached and self.script.claims <= self.passed and not self.is_in_place and not self.sight.unable
 
     @property
@@ -519,6 +532,7 @@ class Replayer:
         self.prober = prober
         self.stands_in = stands_in
         self.roots = tuple(roots)
+        self.missing: set[str] = set()  # packages that turned out to be
         self._known: dict[tuple[object, ...], tuple[tuple[Mapping[str, Any], preludes.Lack | None], float]] = {}
 
     def replayed(self, case: Case) -> tuple[Verdict, Scripted | None]:
@@ -572,19 +586,18 @@ class Replayer:
         return None, reason
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
-        """One script after another; what is the same script is played once."""
+        """One script after another, all on one ground before the next; what is the same script is played once."""
         began, tried, enough = time.monotonic(), 0, False
+        went_on: set[Ground] = set()  # with the whole program, by the finding, without a symptom
         scripts: set[tuple[Scripted, Ground]] = set()
         latest: dict[Ground, Played] = {}  # of the whole program
-        wholes = ((piece, ground) for ground in places for piece in case.wholes())
-        parts = ((piece, ground) for piece in case.parts() for ground in places)
-        for piece, ground in chain(wholes, parts):
+        for ground, piece in ((ground, piece) for ground in places for piece in chain(case.wholes(), case.parts())):
             if time.monotonic() - began > MOST_SECONDS:
                 return
             if piece.is_whole:
                 if ground in latest and not _asks_for(case, piece, latest[ground]):
                     continue
-            elif enough and piece.entry is None:
+            elif (enough or ground in went_on) and piece.entry is None:
                 continue
             script = case.scripted(piece)
             if (script, ground) in scripts:
@@ -598,8 +611,9 @@ class Replayer:
             # What lacks a package in a part lacks it in the whole, whatever stands in for data.
             lacks = piece.name == "slice" and "ModuleNotFoundError" in played.sight.kinds
             # No part of the program can show what the whole of it does not.
-            goes_on = piece.decisive and played.went_on and not played.stood_in and not case.is_guarded
-            enough = enough or lacks or goes_on or tried == MOST_TRIES
+            if piece.decisive and played.went_on and not (played.is_late or played.stood_in or case.is_guarded):
+                went_on.add(ground)
+            enough = enough or lacks or tried == MOST_TRIES
 
     def _is_refuted(self, case: Case, piece: Piece, played: Played) -> bool:
         """Whether the program as it is goes through, by way of all that leads to the finding."""
@@ -623,9 +637,8 @@ class Replayer:
         """The control: the same repaired, in a single process, or on fewer GPUs."""
         others = []
         for words, played in self._controls(case, piece, flagged):
-            later = "" if played.is_clean else "no error there, but later "
             if played.is_clean or (flagged.is_in_place and played.went_on):
-                return Outcome.CONFIRMED, f"{flagged.sight}; {words}: {later}{played.sight}"
+                return Outcome.CONFIRMED, f"{flagged.sight}; {words}: {played.what_came}"
             others.append(f"{words}: {played.sight}")
         return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
 
@@ -656,7 +669,8 @@ class Replayer:
             Sight.of(answer),
             tuple(answer.get("lines", ())),
             frozenset(answer.get("reached", ())),
-            seconds >= script.limit and "unable" in answer,
+            frozenset(answer.get("again", ())),
+            "late" in answer or ("unable" in answer and seconds >= script.limit),
             lack,
             tuple(answer.get("stood_in", ())),
         )
@@ -672,7 +686,11 @@ class Replayer:
             if not self.stands_in:
                 return self.prober.sandbox.play(played, ground.simulate), None
             return preludes.played(
-                lambda one: self.prober.sandbox.play(one, ground.simulate), played, script.suffices, script.workers
+                lambda one: self.prober.sandbox.play(one, ground.simulate),
+                played,
+                script.suffices,
+                self.missing,
+                script.workers,
             )
         except ArmLost as reason:
             return {"unable": str(reason)}, None
@@ -683,7 +701,7 @@ def _asks_for(case: Case, piece: Piece, last: Played) -> bool:
     if last.is_late:
         return False
     if last.is_clean and last.reached:
-        return bool(case.circumstances.answers) and not piece.mended
+        return (bool(case.circumstances.answers) or bool(last.stood_in)) and not piece.mended
     return piece.mended or not _shows(case, last)
 
 

@@ -28,6 +28,7 @@ import time
 import traceback
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -36,13 +37,18 @@ from typing import Any
 
 import torch
 
-SCRIPT = "slice.py"
+SCRIPT, ENTRY = "slice.py", "entry.py"
 TICK = 0.05  # seconds between looks at what plays use up
+SPARE = 0.5  # seconds before its limit at which a slice is interrupted
 MOST_SAID = 2**24  # bytes of an answer
 # Where a program is told that its ranks meet; here they meet in a file, and nothing has to look for a free port.
 MEETING = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
 Answer = dict[str, Any]
+
+
+class Late(BaseException):
+    """The time of a slice is over. It says so itself, where it can, to say also how far it came."""
 
 
 class Refused(BaseException):
@@ -147,6 +153,7 @@ def _act(limit: float, play: Callable[[], Answer], writing: int, word: bytes) ->
     # Should nobody end it who could. This is a thread of C, which no exception and no lock of Python's holds up.
     faulthandler.dump_traceback_later(limit + TICK, exit=True)
     own = os.getpid()
+    _interrupt_at(limit)
     try:
         answer = play()
     except BaseException as error:
@@ -157,6 +164,17 @@ def _act(limit: float, play: Callable[[], Answer], writing: int, word: bytes) ->
     with os.fdopen(writing, "wb") as stream:
         stream.write(b"\n" + word + said + b"\n")
     os._exit(0)
+
+
+def _interrupt_at(limit: float) -> None:
+    """Interrupt this process shortly before its limit, unless the program has other plans with the signal."""
+
+    def interrupt(*_: object) -> None:
+        raise Late(f"no end after {limit:g} s")
+
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, max(limit - SPARE, limit / 2))
 
 
 def _cause(status: int) -> str:
@@ -188,12 +206,12 @@ class Play:
 def played(play: Play, part: Part) -> Answer:
     """Run a script as ``__main__`` in the present folder: what it raised and where, or that it came to its end."""
     roots = play.roots
-    reached: set[int] = set()
+    reached = Counter[int]()
     script = types.ModuleType("__main__")
     # Beside the file of the user's are the files that it reads by way of its name.
     beside = roots[0] if play.confined and roots else play.folder
     script.__dict__.update(__file__=os.path.join(beside, SCRIPT))
-    builtins.__dict__["__reached__"] = reached.add
+    builtins.__dict__["__reached__"] = lambda line: reached.update((line,))
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT]
     sys.path[:] = [*roots, *sys.path]
@@ -202,7 +220,7 @@ def played(play: Play, part: Part) -> Answer:
     code = compile(_noting(ast.parse(play.text), play.lines), SCRIPT, "exec")
     if play.entry:
         _lend(code, play.home)
-        code = compile(play.entry, "entry.py", "exec")
+        code = compile(play.entry, ENTRY, "exec")
     _seed(part.rank)
     os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)  # with it, to ask for GPUs would not start CUDA
     doors = _Doors() if play.confined else _Guard(play.folder, roots)
@@ -213,6 +231,8 @@ def played(play: Play, part: Part) -> Answer:
             warnings.simplefilter("ignore")
             exec(code, script.__dict__)
         answer: Answer = {"saw": None}
+    except Late as reason:
+        answer = {"unable": str(reason), "late": True}
     except Refused as reason:
         answer = {"unable": f"the slice {reason}"}
     except SystemExit as ending:
@@ -224,11 +244,19 @@ def played(play: Play, part: Part) -> Answer:
             "raised": [cls.__name__ for cls in type(error).__mro__],
             "message": str(error),
             "lines": _lines(error),
+            "entered": _entered(error),
         }
         if isinstance(error, ModuleNotFoundError) and error.name:
             answer["package"] = error.name
     doors.open = True
-    return {**answer, "reached": sorted(reached), "stood_in": sorted(script.__dict__.get("stood_in", ()))}
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return {
+        **answer,
+        "reached": sorted(reached),
+        "again": [line for line, times in reached.items() if times > 1],
+        "stood_in": sorted(script.__dict__.get("stood_in", ())),
+    }
 
 
 def _seed(rank: int) -> None:
@@ -353,6 +381,13 @@ def _noting(tree: ast.Module, lines: list[int]) -> ast.Module:
 
     noted: ast.Module = ast.fix_missing_locations(Noter().visit(tree))
     return noted
+
+
+def _entered(error: BaseException) -> list[int]:
+    """The lines of the entry through which an exception came since it was last in the script."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in (SCRIPT, ENTRY)]
+    last = max((number for number, frame in enumerate(frames) if frame.filename == SCRIPT), default=-1)
+    return [frame.lineno for frame in frames[last + 1 :] if frame.lineno is not None]
 
 
 def _lines(error: BaseException) -> list[int]:
