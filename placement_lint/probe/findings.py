@@ -69,7 +69,7 @@ def _saving(wanted: Wanted, prober: Prober | None, job_of: Callable[[str], Job])
         job = job_of(path)
         return Surroundings(job.absolute(path), tuple(dict.fromkeys((str(job.settings.root), *job.roots))))
 
-    alone = Replayer(prober, stands_in=False) if prober is not None and wanted.trust else None
+    alone = Replayer(prober) if prober is not None and wanted.trust else None
     return Saver(Path(wanted.folder), around, alone)
 
 
@@ -103,9 +103,7 @@ class _Probing:
         if finding.path not in self.replayers:
             roots = (str(Path(finding.path).absolute().parent), os.getcwd())
             self.replayers[finding.path] = Replayer(prober, roots)
-        verdict, script = self.replayers[finding.path].replayed(case)
-        # Of a whole program the smallest slice is saved.
-        return verdict, None if script is not None and script.verbatim else script
+        return self.replayers[finding.path].replayed(case)
 
     def _saved(self, finding: Finding, verdict: Verdict | None, script: Scripted | None) -> Saved | None:
         """Nothing where nothing is to be saved."""

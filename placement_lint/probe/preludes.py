@@ -17,6 +17,7 @@ from placement_lint.probe.sandbox import Script
 
 Answer = Mapping[str, Any]
 
+LABEL = "# Stand-ins for what is not there. What follows, down to the call of `stand_in`, is no part of the program."
 PLAIN = "plain"  # what standins.py calls the function of PyTorch's that a wrapper of its own stands before
 
 
@@ -49,7 +50,8 @@ def _definition() -> str:
         '"""Put stand-ins in the place of packages, files and options that are not there; give back which are used."""'
     )
     text = f"{note}\n{source}\ninstall(packages, everything, workers)\nreturn used\n"
-    return f"def stand_in(*packages, everything=False, workers=False):\n{textwrap.indent(text, '    ')}\n\n"
+    head = f"{LABEL}\ndef stand_in(*packages, everything=False, workers=False):\n"
+    return f"{head}{textwrap.indent(text, '    ')}\n\n"
 
 
 TYPES = {"typing"}
@@ -96,16 +98,17 @@ def played(
     play: Callable[[Script], Answer],
     script: Script,
     suffices: Callable[[Answer], bool],
+    lack: Lack,
     known: set[str],
-    workers: bool = False,
 ) -> tuple[Answer, Lack | None]:
-    """What comes of a script, and what it lacks, if it is played with stand-ins.
+    """What comes of a script, and what it lacks besides ``lack``, if it is played with stand-ins.
 
     It is played as it is first, unless it lacks a package for certain; where that does not suffice, with stand-ins.
     Packages that turn out to be missing are ``known`` from then on.
     """
     texts = [text for text in (script.text, script.entry) if text]
-    lack = Lack(frozenset(name for text in texts for name in missing_packages(text, script.roots)), workers=workers)
+    missing = (name for text in texts for name in missing_packages(text, script.roots))
+    lack = replace(lack, packages=lack.packages.union(missing))
     if not lack.packages:
         answer = play(script)
         if suffices(answer):

@@ -60,6 +60,7 @@ class Scripted:
     ``trail`` are the lines of the statements that lead to the finding, ``seen`` all of which it is asked whether they
     are reached; ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for
     what a replay brings that mean something else in this program; ``names`` says what tensors stand in for.
+    ``packages`` have stand-ins whether they are installed or not.
     """
 
     text: str
@@ -78,6 +79,7 @@ class Scripted:
     symptoms: tuple[Raises, ...] = ()
     names: frozenset[str] = frozenset()
     workers: bool = False
+    packages: frozenset[str] = frozenset()
 
     @property
     def bare(self) -> str:
@@ -467,18 +469,16 @@ class Played:
     stood_in: tuple[str, ...] = ()
 
     @property
-    def text(self) -> str:
-        """The script as it was played."""
-        if self.lack is None:
-            return self.script.text
-        return preludes.with_prelude(self.script.text, self.lack.prelude)
-
-    @property
-    def with_what(self) -> str:
-        """Which stand-ins it had, to go before what was observed."""
+    def stand_ins(self) -> str:
+        """Which stand-ins it had, if any, in words."""
         names = sorted({*self.script.names, *self.stood_in})
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        return f" with stand-ins for {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+        return f"stand-ins for {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+
+    @property
+    def besides(self) -> str:
+        """The same, of one that has nothing else than PyTorch."""
+        return f" and {self.stand_ins}" if self.stand_ins else ""
 
     @property
     def reached(self) -> bool:
@@ -523,14 +523,10 @@ class Played:
 
 
 class Replayer:
-    """Plays cases in a sandbox, and nothing twice. ``roots`` are the folders from which programs import.
+    """Plays cases in a sandbox, and nothing twice. ``roots`` are the folders from which programs import."""
 
-    What a program lacks has stand-ins, unless it is to be played alone: ``stands_in`` is false then.
-    """
-
-    def __init__(self, prober: Prober, roots: Sequence[str] = (), stands_in: bool = True) -> None:
+    def __init__(self, prober: Prober, roots: Sequence[str] = ()) -> None:
         self.prober = prober
-        self.stands_in = stands_in
         self.roots = tuple(roots)
         self.missing: set[str] = set()  # packages that turned out to be
         self._known: dict[tuple[object, ...], tuple[tuple[Mapping[str, Any], preludes.Lack | None], float]] = {}
@@ -547,15 +543,13 @@ class Replayer:
         shown: list[tuple[Played, str]] = []
         failures: list[tuple[Played, str]] = []
         for piece, played in self._tried(case, places):
-            what = f"{piece.name} of {played.script.length} lines{played.with_what}"
+            with_what = f" with {played.stand_ins}" if played.stand_ins else ""
+            what = f"{piece.name} of {played.script.length} lines{with_what}"
             device = self._device(played.ground)
             if _shows(case, played):
                 outcome, observed = self._compared(case, piece, played)
                 if outcome is Outcome.CONFIRMED:
-                    told = f"{what}: {observed}"
-                    return Verdict(Level.REPLAY, outcome, device, told, expected), replace(
-                        played.script, text=played.text
-                    )
+                    return Verdict(Level.REPLAY, outcome, device, f"{what}: {observed}", expected), played.script
                 shown.append((played, f"{what}: {observed}"))
             elif self._is_refuted(case, piece, played):
                 return Verdict(Level.REPLAY, Outcome.REFUTED, device, f"{what}: no error", expected), None
@@ -572,15 +566,15 @@ class Replayer:
             return self._pattern(case, failure), None
         return Verdict(Level.REPLAY, Outcome.INCONCLUSIVE, self._device(played.ground), failure, expected), None
 
-    def shown(self, case: Case, script: Scripted) -> tuple[Ground | None, str]:
-        """Where a script shows the symptom, and the symptom; nowhere if it does not, and why."""
+    def shown(self, case: Case, script: Scripted) -> tuple[Played | None, str]:
+        """A play of a script that shows the symptom; None if none does, and why."""
         reason = ""
         try:
             for ground in grounds(self.prober.mode, case.gpu_counts, self.prober.found):
                 played = self._played(script, ground)
                 if _shows(case, played):
-                    return ground, str(played.sight)
-                reason = reason or _failure(case, played)
+                    return played, ""
+                reason = reason or f"with PyTorch alone{played.besides}, {_failure(case, played)}"
         except TooFew as error:
             reason = str(error)
         return None, reason
@@ -658,7 +652,8 @@ class Replayer:
             return Played(
                 script, ground, Sight.of({"unable": f"{names} would have to be the replay's, not the program's"})
             )
-        key = (script.bare, script.seen, script.crew, script.entry and script.entry.path, script.limit, ground)
+        entry = script.entry and script.entry.path
+        key = (script.bare, script.seen, script.crew, entry, script.limit, script.packages, ground)
         if key not in self._known:
             began = time.monotonic()
             self._known[key] = (self._answer(script, ground), time.monotonic() - began)
@@ -683,14 +678,12 @@ class Replayer:
             roots = (*entry.roots, *self.roots)
             played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
         try:
-            if not self.stands_in:
-                return self.prober.sandbox.play(played, ground.simulate), None
             return preludes.played(
                 lambda one: self.prober.sandbox.play(one, ground.simulate),
                 played,
                 script.suffices,
+                preludes.Lack(script.packages, workers=script.workers),
                 self.missing,
-                script.workers,
             )
         except ArmLost as reason:
             return {"unable": str(reason)}, None

@@ -1,7 +1,8 @@
 """Slices as files of their own, to be run by hand or attached to a report.
 
 A file holds all that its slice needs of the project (inlining.py) and runs with PyTorch alone, or there is none. Where
-the program may be executed, each is run in an empty folder before it is written, and must show its symptom.
+the program may be executed, each is run in an empty folder before it is written, and must show its symptom; what it
+lacks then has the stand-ins of the replay, which become part of the file (preludes.py).
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pathlib import Path
 
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Saved
-from placement_lint.probe.devices import Ground
+from placement_lint.probe import preludes
 from placement_lint.probe.inlining import Inlined, NotInlined, inlined
-from placement_lint.probe.replay import Case, Replayer, Scripted
+from placement_lint.probe.replay import Case, Played, Replayer, Scripted
 from placement_lint.project.finder import Surroundings
 from placement_lint.writing import write_new
 
@@ -27,14 +28,6 @@ UNCALLED = "nothing in this file or in a file that imports it calls what the fin
 
 class NotSaved(Exception):
     """The slice does not stand alone; the message says why."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """Where a file was run, and what it showed."""
-
-    ground: Ground
-    symptom: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,9 @@ class Saver:
             found, run = self._found(case, shown)
         except NotSaved as reason:
             return Saved(reason=str(reason))
-        file = self._written(_stem(finding), f"{_header(finding, case, found.starts_ranks, run)}\n{found.text}")
+        before = run.lack.prelude if run is not None and run.lack is not None else ""
+        text = preludes.with_prelude(found.text, before)
+        file = self._written(_stem(finding), f"{_header(finding, case, found.starts_ranks, run)}\n{text}")
         return Saved(file.as_posix(), run.ground.name if run else "")
 
     def _written(self, stem: str, text: str) -> Path:
@@ -64,13 +59,13 @@ class Saver:
         except OSError as error:
             raise UsageError(f"cannot write {error.filename or self.folder}: {error.strerror or error}") from None
 
-    def _found(self, case: Case, shown: Scripted | None) -> tuple[Inlined, Run | None]:
+    def _found(self, case: Case, shown: Scripted | None) -> tuple[Inlined, Played | None]:
         """A text that stands alone, and what came of running it."""
         if not case.is_visible:
             raise NotSaved("it raises nothing, and its rule has no check that would fail in a run")
         reasons: list[str] = []
         tried: set[str] = set()
-        for script in [shown] if shown is not None else _scripts(case):
+        for script in _scripts(case, shown):
             for whole in (False, True):
                 try:
                     alone, found = self._alone(case, script, whole)
@@ -85,10 +80,10 @@ class Saver:
                 if found.text in tried:
                     continue
                 tried.add(found.text)
-                ground, what = self.replayer.shown(case, alone)
-                if ground is not None:
-                    return found, Run(ground, what)
-                reasons.append(f"with PyTorch alone, {what}")
+                run, why = self.replayer.shown(case, alone)
+                if run is not None:
+                    return found, run
+                reasons.append(why)
         raise NotSaved(next(iter(reasons), UNCALLED))
 
     def _alone(self, case: Case, script: Scripted, whole: bool) -> tuple[Scripted, Inlined]:
@@ -101,15 +96,23 @@ class Saver:
                 found = inlined(entry.text, self.around(entry.path), {entry.home: script.text}, whole)
         except NotInlined as reason:
             raise NotSaved(str(reason)) from None
-        if found.packages:
-            raise NotSaved(f"it imports {_listed(found.packages)}, and a saved slice runs with PyTorch alone")
-        return _moved(script, found, case.path if entry is None else entry.home), found
+        # Only a run can tell whether stand-ins will do, and a module of the project has none.
+        needed = frozenset(name for name in found.packages if self.replayer is None or name.startswith("."))
+        if needed:
+            raise NotSaved(f"it imports {_listed(needed)}, and a saved slice runs with PyTorch alone")
+        moved = _moved(script, found, case.path if entry is None else entry.home)
+        return replace(moved, packages=found.packages), found
 
 
-def _scripts(case: Case) -> Iterator[Scripted]:
-    """What may show a finding that no replay has shown, the likeliest first."""
+def _scripts(case: Case, shown: Scripted | None) -> Iterator[Scripted]:
+    """What may show a finding, the likeliest first. Of a whole program that has, the smallest slice is preferred."""
+    if shown is not None and not shown.verbatim:
+        yield shown
+        return
     if case.problem.scene is None or not case.problem.scene.standalone:
         yield case.smallest
+    if shown is not None:
+        yield shown
     for piece in case.imported():
         yield case.scripted(piece)
 
@@ -148,12 +151,12 @@ def _stem(finding: Finding) -> str:
     return f"{name}_{cell}{finding.range.line}_{finding.code}"
 
 
-def _header(finding: Finding, case: Case, starts_ranks: bool, run: Run | None) -> str:
+def _header(finding: Finding, case: Case, starts_ranks: bool, run: Played | None) -> str:
     """What a reader needs to know, as comments."""
     cell = f", cell {finding.cell}, line " if finding.cell else ":"
     simulated = run.ground.simulate if run is not None else None
     ran = (
-        f"Run before it was saved, with PyTorch alone ({run.ground.name}): {run.symptom}"
+        f"Run before it was saved, with PyTorch alone{run.besides} ({run.ground.name}): {run.sight}"
         if run is not None
         else NOT_RUN
     )

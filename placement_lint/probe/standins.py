@@ -434,7 +434,7 @@ class Names(dict):  # type: ignore[type-arg]
 
 
 class Finder:
-    """Finds packages that nobody else finds."""
+    """Finds packages, in the place of those that are installed."""
 
     def __init__(self, packages: tuple[str, ...]) -> None:
         self.packages = packages
@@ -734,7 +734,7 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool) -> None:
     unless these matter.
     """
     finder: Any = Finder(packages)
-    sys.meta_path.append(finder)
+    sys.meta_path.insert(0, finder)
     for owner, names, fit in FITTED:
         for name in names:
             setattr(owner, name, fitting(getattr(owner, name), fit))

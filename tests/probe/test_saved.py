@@ -183,6 +183,48 @@ def test_a_slice_of_a_project_stands_alone(name: str, trust: bool, save: Save, t
     assert MIXED in output(finding["saved"]["file"], tmp_path / "empty")
 
 
+# --- stand-ins ---------------------------------------------------------------------------------------------------
+
+STOOD_IN = {
+    "pkg/train.py": """
+from __future__ import annotations
+
+import argparse
+import six
+import torch
+from absent import sets
+from .net import Net
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float, required=True)
+args = parser.parse_args()
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=args.rate)
+for images, labels in torch.utils.data.DataLoader(sets.Cifar(six.text_type("data")), batch_size=4):
+    loss = torch.nn.functional.cross_entropy(model(images.flatten(1).cuda()), labels)
+    loss.backward()
+""",
+    "pkg/__init__.py": "",
+    "pkg/net.py": NET.format(name="Net").replace("SIZE = 4", "from absent.sizes import SIZE"),
+}
+
+
+def test_a_file_holds_the_stand_ins_that_it_needs(save: Save, tmp_path: Path) -> None:
+    (finding,) = save(STOOD_IN, *RUN)
+    assert finding["saved"]["reason"] is None
+    file = finding["saved"]["file"]
+    assert "with PyTorch alone and stand-ins for absent.sets.Cifar" in " ".join(header(file))
+    text = Path(file).read_text(encoding="utf-8")
+    compile(text, file, "exec")  # the import from the future still comes first
+    assert "# Stand-ins for what is not there." in text
+    assert not [line for line in text.splitlines() if line.startswith("from .")]
+    told = output(file, tmp_path / "empty")
+    assert MIXED in told
+    # What the traceback names are lines of the file.
+    number = next(n for n, line in enumerate(text.splitlines(), 1) if "<-- DPL503" in line)
+    assert f"line {number}, in" in told
+
+
 # --- ranks -------------------------------------------------------------------------------------------------------
 
 SPAWNED = """
@@ -262,6 +304,7 @@ UNCALLED = "nothing in this file or in a file that imports it calls what the fin
 FOREIGN = {
     "train.py": PLAIN.replace("import torch\n", "import torch\nimport nobodys\n").replace("8, 4", "nobodys.ROWS, 4")
 }
+FOREIGN_WORD = {"train.py": FOREIGN["train.py"].replace("nobodys.ROWS", "int('eight' + nobodys.rows().lower())")}
 GONE = {
     "train.py": PLAIN.replace("import torch\n", "import torch\nfrom .gone import ROWS\n").replace("8, 4", "ROWS, 4")
 }
@@ -271,8 +314,9 @@ GONE = {
     ("files", "options", "reason"),
     [
         (FOREIGN, (), "it imports `nobodys`, and a saved slice runs with PyTorch alone"),
-        (FOREIGN, RUN, "it imports `nobodys`, and a saved slice runs with PyTorch alone"),
+        (FOREIGN_WORD, RUN, "with PyTorch alone and stand-ins for nobodys.rows, it fails in another way"),
         (GONE, (), "it imports `.gone`, "),
+        (GONE, RUN, "it imports `.gone`, "),
         (ONLY_A_CLASS, (), UNCALLED),
         (ONLY_A_CLASS, RUN, UNCALLED),
         ({"train.py": "import torch\ndef f(:"}, (), "its rule has no experiment"),
