@@ -15,6 +15,7 @@ from placement_lint.probe.replay import Case, Entry
 from placement_lint.probe.units import Program
 from placement_lint.results import Job
 from placement_lint.rule import Problem, Rule
+from placement_lint.source.notebook import NOTEBOOK, read_notebook
 from placement_lint.source.parsing import parse
 from placement_lint.source.text import decode
 
@@ -69,7 +70,8 @@ def cases(
     waiting: dict[tuple[str, str], list[Case]] = defaultdict(list)
     problems = sorted(recording.problems, key=lambda pair: recording.places.get(pair[1].node, NOWHERE))
     entries = tuple(
-        Entry(job.absolute(importer), job.absolute(path), Program(parse(decode(text)))) for importer, text in importers
+        Entry(job.absolute(importer), job.absolute(path), Program(parse(_text(importer, content))))
+        for importer, content in importers
     )
     for rule, problem in problems:
         here = _led_to(program, problem) if elsewhere else _in(program, problem)
@@ -82,6 +84,10 @@ def cases(
         if alike := waiting[finding.code, finding.message.partition(LED)[0]]:
             found[finding] = alike.pop(0)
     return found
+
+
+def _text(path: str, content: bytes) -> str:
+    return read_notebook(content).program if path.endswith(NOTEBOOK) else decode(content)
 
 
 def _in(program: Program, problem: Problem) -> Problem | None:

@@ -25,18 +25,21 @@ PLAIN = "plain"  # what standins.py calls the function of PyTorch's that a wrapp
 class Lack:
     """What a program lacks: packages, and perhaps ``everything``, options and files that it can do without included.
 
-    If it has ``workers``, the processes of its loaders stay.
+    ``module:name`` is a name that a library does not have. If there are ``workers``, the processes of loaders stay.
+    ``saved_on`` is where those had their tensors who saved the checkpoints.
     """
 
     packages: frozenset[str]
     everything: bool = False
     workers: bool = False
+    saved_on: str = "cpu"
 
     @property
     def prelude(self) -> str:
         """Lines that put stand-ins in its place, and in that of files that are not there."""
         switches = [name for name in ("everything", "workers") if getattr(self, name)]
         given = [*(f'"{package}"' for package in sorted(self.packages)), *(f"{name}=True" for name in switches)]
+        given += [f'saved_on="{self.saved_on}"'] if self.saved_on != "cpu" else []
         return f"{_definition()}stood_in = stand_in({', '.join(given)})\n"
 
 
@@ -49,8 +52,8 @@ def _definition() -> str:
     note = (
         '"""Put stand-ins in the place of packages, files and options that are not there; give back which are used."""'
     )
-    text = f"{note}\n{source}\ninstall(packages, everything, workers)\nreturn used\n"
-    head = f"{LABEL}\ndef stand_in(*packages, everything=False, workers=False):\n"
+    text = f"{note}\n{source}\ninstall(packages, everything, workers, saved_on)\nreturn used\n"
+    head = f"{LABEL}\ndef stand_in(*packages, everything=False, workers=False, saved_on='cpu'):\n"
     return f"{head}{textwrap.indent(text, '    ')}\n\n"
 
 

@@ -79,6 +79,7 @@ class Scripted:
     symptoms: tuple[Raises, ...] = ()
     names: frozenset[str] = frozenset()
     workers: bool = False
+    saved_on: str = "cpu"
     packages: frozenset[str] = frozenset()
 
     @property
@@ -357,6 +358,7 @@ class Case:
             limit=WHOLE_LIMIT if piece.units.verbatim else PLAY_LIMIT,
             symptoms=self.symptoms,
             workers=self.replay.workers,
+            saved_on=self.replay.saved_on,
             names=frozenset(name for node, name in piece.names.items() if units[node] in piece.units.kept),
         )
 
@@ -653,11 +655,12 @@ class Replayer:
                 script, ground, Sight.of({"unable": f"{names} would have to be the replay's, not the program's"})
             )
         entry = script.entry and script.entry.path
-        key = (script.bare, script.seen, script.crew, entry, script.limit, script.packages, ground)
+        lack = preludes.Lack(script.packages, workers=script.workers, saved_on=script.saved_on)
+        key = (script.bare, script.seen, script.crew, entry, script.limit, lack, ground)
         if key not in self._known:
             began = time.monotonic()
-            self._known[key] = (self._answer(script, ground), time.monotonic() - began)
-        (answer, lack), seconds = self._known[key]
+            self._known[key] = (self._answer(script, lack, ground), time.monotonic() - began)
+        (answer, found), seconds = self._known[key]
         return Played(
             script,
             ground,
@@ -666,11 +669,13 @@ class Replayer:
             frozenset(answer.get("reached", ())),
             frozenset(answer.get("again", ())),
             "late" in answer or ("unable" in answer and seconds >= script.limit),
-            lack,
+            found,
             tuple(answer.get("stood_in", ())),
         )
 
-    def _answer(self, script: Scripted, ground: Ground) -> tuple[Mapping[str, Any], preludes.Lack | None]:
+    def _answer(
+        self, script: Scripted, lack: preludes.Lack, ground: Ground
+    ) -> tuple[Mapping[str, Any], preludes.Lack | None]:
         crew, entry = script.crew, script.entry
         lines = tuple(sorted(script.seen))
         played = Script(script.text, lines, self.roots, script.limit, ranks=crew.ranks, nodes=crew.nodes)
@@ -682,7 +687,7 @@ class Replayer:
                 lambda one: self.prober.sandbox.play(one, ground.simulate),
                 played,
                 script.suffices,
-                preludes.Lack(script.packages, workers=script.workers),
+                lack,
                 self.missing,
             )
         except ArmLost as reason:

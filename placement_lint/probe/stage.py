@@ -18,6 +18,7 @@ import json
 import multiprocessing.process
 import os
 import random
+import re
 import secrets
 import selectors
 import signal
@@ -37,6 +38,7 @@ from typing import Any
 
 import torch
 
+LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
 SCRIPT, ENTRY = "slice.py", "entry.py"
 TICK = 0.05  # seconds between looks at what plays use up
 SPARE = 0.5  # seconds before its limit at which a slice is interrupted
@@ -246,8 +248,8 @@ def played(play: Play, part: Part) -> Answer:
             "lines": _lines(error),
             "entered": _entered(error),
         }
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            answer["package"] = error.name
+        if lacking := _lacking(error):
+            answer["package"] = lacking
     doors.open = True
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -257,6 +259,38 @@ def played(play: Play, part: Part) -> Answer:
         "again": [line for line, times in reached.items() if times > 1],
         "stood_in": sorted(script.__dict__.get("stood_in", ())),
     }
+
+
+# What Python and libraries say of a name that a module has not; not all of them say it in the exception's attributes.
+NO_NAME = re.compile(
+    r"cannot import name '(?P<imported>\w+)' from '(?P<source>[\w.]+)'"
+    r"|module '(?P<module>[\w.]+)' has no attribute '(?P<attribute>\w+)'"
+)
+
+
+def _lacking(error: BaseException) -> str | None:
+    """A package that is not there, or ``module:name`` where a library has no such name, or no longer.
+
+    A module of the program that is none in this version of Python is not there either.
+    """
+    if isinstance(error, ModuleNotFoundError):
+        return error.name
+    if isinstance(error, SyntaxError) and error.filename:
+        return _module_in(error.filename)
+    found = NO_NAME.match(str(error)) if isinstance(error, (ImportError, AttributeError)) else None
+    if found is None:
+        return None
+    module, name = found["module"] or found["source"], found["attribute"] or found["imported"]
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return f"{module}:{name}" if file.startswith(LIBRARIES) else None
+
+
+def _module_in(path: str) -> str | None:
+    """The name by which a file that an import found is imported."""
+    for folder in sys.path:
+        if path.endswith(".py") and os.path.isabs(path) and _under(path, (folder,)):
+            return os.path.relpath(path, folder).removesuffix(".py").replace(os.sep, ".")
+    return None
 
 
 def _seed(rank: int) -> None:
@@ -392,7 +426,6 @@ def _entered(error: BaseException) -> list[int]:
 
 def _lines(error: BaseException) -> list[int]:
     """The script's own lines through which an exception came, those of a replica's thread included."""
-    import re
 
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == SCRIPT]
     lines += [int(found[1]) for found in re.finditer(rf'File "{re.escape(SCRIPT)}", line (\d+)', str(error))]

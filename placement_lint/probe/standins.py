@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import collections.abc
 import dis
 import functools
 import glob
@@ -20,12 +21,15 @@ import json
 import operator
 import os
 import pickle
+import pkgutil
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch.utils import model_zoo
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data._utils import collate
 
@@ -39,10 +43,21 @@ READERS = {  # of packages that may be installed, what takes the path of a file
     "cv2": ("imread",), "h5py": ("File",), "pandas": ("read_csv", "read_json", "read_pickle", "read_parquet"),
     "scipy.io": ("loadmat",), "skimage.io": ("imread",), "imageio": ("imread",), "torchvision.io": ("read_image",),
 }  # fmt: skip
+LOADS = ("load", "loads")
+DEFAULTS: dict[str, tuple[str, int, Any]] = {  # of options and their places, as they were before they had to be given
+    "torch.load": ("weights_only", 9, False), "yaml.load": ("Loader", 1, lambda yaml: yaml.SafeLoader),
+}  # fmt: skip
 PARTS = {"models", "nn", "modules", "layers", "networks"}  # of packages, that are packages
 METHODS = {"train", "eval", "half", "float", "double", "type", "cpu", "compile", "apply", "training"}  # of modules
 LAYERS = PARTS | {"model", "from_pretrained"}  # in the name of a layer
 OF_WORKERS = {"num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"}
+FORMER = {  # what libraries have under another name by now, or only Python has
+    **{f"numpy.{name}": f"builtins.{name}" for name in ("bool", "int", "float", "complex", "object", "str")},
+    "numpy.long": "builtins.int", "numpy.Inf": "math.inf", "numpy.NaN": "math.nan", "numpy.float_": "numpy.float64",
+    **{f"collections.{name}": f"collections.abc.{name}" for name in collections.abc.__all__},
+    "torch._utils._accumulate": "itertools.accumulate", "torch._six.inf": "math.inf", "torch._six.nan": "math.nan",
+    "inspect.getargspec": "inspect.getfullargspec", "time.clock": "time.perf_counter", "fractions.gcd": "math.gcd",
+}  # fmt: skip
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
 NAME = "data/0"  # a path, where there is nothing to choose
 TEXT = "data 0\n" * COUNT
@@ -163,6 +178,9 @@ class StandIn(torch.nn.Module):
 
     def load_state_dict(self, *given: Any, **named: Any) -> Any:
         return None
+
+    def pin_memory(self, *given: Any) -> Any:
+        return self
 
     # --- data ----------------------------------------------------------------------------------------------------
 
@@ -452,6 +470,13 @@ class Finder:
         pass
 
 
+def add(module: str, name: str) -> None:
+    """Put in place what a library does not have."""
+    former = FORMER.get(f"{module}.{name}")
+    value = pkgutil.resolve_name(former) if former else StandIn(f"{module}.{name}")
+    setattr(importlib.import_module(module), name, value)
+
+
 # --- shapes ----------------------------------------------------------------------------------------------------------
 
 
@@ -541,6 +566,18 @@ def for_view(x: Any, *sizes: Any) -> Any:
     return (sized(x.flatten(), 0, rest), *sizes)
 
 
+def indexing(plain: Any) -> Any:
+    """Indexing, by which old versions of PyTorch also took the number out of a loss."""
+
+    def indexed(x: Any, key: Any) -> Any:
+        if type(key) is int and key == 0 and not x.dim():
+            used.add("shapes")
+            return x
+        return plain(x, key)
+
+    return indexed
+
+
 def for_recurrent(layer: Any, x: Any, *rest: Any) -> Any:
     if isinstance(x, torch.Tensor):
         x = sized(x.flatten(2) if x.dim() > 3 else x if x.dim() > 1 else x[:, None], -1, layer.input_size)
@@ -584,12 +621,16 @@ def fitting(plain: Any, fit: Callable[..., Any]) -> Any:
 # --- files and options -----------------------------------------------------------------------------------------------
 
 
+def made_up(content: Any) -> bool:
+    return isinstance(content, StandIn) or (isinstance(content, (str, bytes)) and content in (TEXT, TEXT.encode()))
+
+
 def absent(path: Any, asking: Any) -> bool:
     """Whether the program asks for a file that is not there; what libraries ask for is their own affair."""
     if asking.f_code.co_filename.startswith(LIBRARIES):
         return False
     if isinstance(path, (TextFile, ByteFile)):
-        return path.getvalue() in (TEXT, TEXT.encode())  # else somebody has written into it
+        return made_up(path.getvalue())  # else somebody has written into it
     if isinstance(path, StandIn):
         return True
     return isinstance(path, (str, os.PathLike)) and not exists(path)
@@ -630,18 +671,32 @@ def finding(plain: Any) -> Any:
     return found
 
 
-def loading(plain: Any, name: str) -> Any:
-    """A function that reads a file, and for one that is not there gives a stand-in."""
+def checkpoint(device: str) -> Any:
+    """A file of somebody whose tensors were on that device."""
+    file = io.BytesIO()
+    with patch("torch.serialization.location_tag", lambda storage: device):
+        torch.save(torch.zeros(1), file)
+    file.seek(0)
+    return file
+
+
+def loading(owner: Any, plain: Any, name: str, saved_on: str) -> Any:
+    """A function that reads a file, and for one that is not there gives a stand-in.
+
+    Where the stand-in comes out of a checkpoint, this fails as it would with tensors that were ``saved_on`` a device.
+    """
 
     @functools.wraps(plain)
     def loaded(*given: Any, **named: Any) -> Any:
-        if given and absent(given[0], sys._getframe(1)):
+        if given and (made_up(given[0]) if name.endswith("loads") else absent(given[0], sys._getframe(1))):
             used.add(name)
+            if name == "torch.load" and saved_on != "cpu":
+                plain(checkpoint(saved_on), *given[1:], **named)
             return StandIn(f"{name}()")
-        if name == "torch.load" and "weights_only" not in named:
-            # Programs from before PyTorch 2.6 load whole models; the default that stops them is not what is replayed.
-            named["weights_only"] = False
-            used.add("the default of weights_only")
+        option, place, value = DEFAULTS.get(name, ("", -1, None))
+        if option not in named and len(given) <= place:
+            named[option] = value(owner) if callable(value) else value
+            used.add(f"the default of {option}")
         return plain(*given, **named)
 
     return loaded
@@ -657,6 +712,20 @@ def listing(plain: Any, name_of: Callable[[str, int], str]) -> Any:
         return [name_of(str(path), i) for i in range(COUNT)] if asked and not found else found
 
     return listed
+
+
+def making(plain: Any) -> Any:
+    """A function that makes a folder, in one that may not be there either."""
+
+    @functools.wraps(plain)
+    def made(path: Any, *given: Any, **named: Any) -> Any:
+        outer = os.path.dirname(os.path.abspath(path))
+        if absent(outer, sys._getframe(1)):
+            used.add(f"the folder {os.path.basename(outer)}")
+            os.makedirs(outer)
+        return plain(path, *given, **named)
+
+    return made
 
 
 def tensors_from(plain: Any) -> Any:
@@ -727,21 +796,30 @@ def some_value(action: Any) -> Any:
 # --- putting them in place -------------------------------------------------------------------------------------------
 
 
-def install(packages: tuple[str, ...], everything: bool, workers: bool) -> None:
+def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on: str) -> None:
     """Put stand-ins in place.
 
     If ``everything`` is there, so are options and files that a program can do without. Loaders start no ``workers``
-    unless these matter.
+    unless these matter. Checkpoints that are not there have been ``saved_on`` a device.
     """
     finder: Any = Finder(packages)
     sys.meta_path.insert(0, finder)
+    for package in packages:
+        module, colon, name = package.partition(":")
+        if colon:
+            add(module, name)
+    for name in ("get_ipython", "display"):
+        setattr(builtins, name, getattr(builtins, name, StandIn(name)))
     for owner, names, fit in FITTED:
         for name in names:
             setattr(owner, name, fitting(getattr(owner, name), fit))
+    indexable: Any = torch.Tensor
+    indexable.__getitem__ = indexing(indexable.__getitem__)
     kinds: Any = collate.default_collate_fn_map
     kinds[StandIn] = lambda batch, **_: StandIn(f"{batch[0]._path}", rows=len(batch))
     builtins.open = io.open = opening(open)
-    readers: list[tuple[Any, str]] = [(torch, "load"), (json, "load"), (pickle, "load")]
+    readers: list[tuple[Any, str]] = [(torch, "load"), *((owner, name) for owner in (json, pickle) for name in LOADS)]
+    readers += [(torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url")]
     for package, names in READERS.items():
         try:
             owner = importlib.import_module(package)
@@ -750,10 +828,11 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool) -> None:
         readers += [(owner, name) for name in names if not isinstance(owner, Package)]
     for owner, name in readers:
         if hasattr(owner, name):
-            setattr(owner, name, loading(getattr(owner, name), f"{owner.__name__}.{name}"))
+            setattr(owner, name, loading(owner, getattr(owner, name), f"{owner.__name__}.{name}", saved_on))
     if not workers:
         loader: Any = torch.utils.data.DataLoader
         loader.__init__ = alone(loader.__init__)
+    os.mkdir = making(os.mkdir)
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
     glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
     makers: Any = torch

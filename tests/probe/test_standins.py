@@ -242,3 +242,57 @@ def test_relative_imports_are_those_of_the_folder(prober: Prober, tmp_path: Path
     replayer = Replayer(prober, (str(folder), str(tmp_path)))
     verdict, _ = replayer.replayed(case_of(program, "DPL503"))
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
+def test_old_programs_find_what_libraries_had(prober: Prober) -> None:
+    program = """
+    import numpy as np
+    import torch
+    from torch import nn
+    from torch._utils import _accumulate
+    from torch.autograd.gradcheck import zero_gradients
+    from absent import Images
+
+    ends = list(_accumulate(np.array([4, 4]).astype(np.int)))
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(100, 2)).cuda()
+    for images, labels in torch.utils.data.DataLoader(Images("data"), batch_size=int(ends[0]), pin_memory=True):
+        zero_gradients(images)
+        loss = nn.functional.cross_entropy(model(images.cuda()), labels.cuda())
+        print(loss.data[0])
+        nn.functional.cross_entropy(model(images.cuda()), labels).backward()
+    """
+    verdict = verdict_of(program, "DPL503", prober)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "torch.autograd.gradcheck.zero_gradients" in verdict.observed
+    with_error = program.replace("import _accumulate", "import _of_nobody")
+    assert "NameError" in verdict_of(with_error, "DPL503", prober).observed
+
+
+RESUMED = """
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume")
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 4).to(device)
+if args.resume:
+    state = torch.load(args.resume{where})
+    model.load_state_dict(state["model"])
+torch.save({{"model": model.state_dict()}}, "best.pt")
+"""
+
+
+def test_a_checkpoint_comes_from_a_gpu_that_is_not_there(prober: Prober) -> None:
+    verdict = verdict_of(RESUMED.format(where=""), "DPL603", prober)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "with stand-ins for the option --resume, torch.load: RuntimeError: Attempting" in verdict.observed
+
+
+def test_a_module_that_is_no_python_has_a_stand_in(prober: Prober, tmp_path: Path) -> None:
+    (tmp_path / "words.py").write_text("print 'of Python 2'\n", encoding="utf-8")
+    program = dedent(FAULT).replace("import torch\n", "import torch\nfrom words import told\n", 1) + "told(loss)\n"
+    verdict = Replayer(prober, (str(tmp_path),)).replayed(case_of(program, "DPL503"))[0]
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
