@@ -690,7 +690,7 @@ class Replayer:
                 lack,
                 self.missing,
             )
-        except ArmLost as reason:
+        except (ArmLost, SyntaxError) as reason:
             return {"unable": str(reason)}, None
 
 

@@ -15,6 +15,7 @@ import contextlib
 import faulthandler
 import importlib.machinery
 import json
+import linecache
 import multiprocessing.process
 import os
 import random
@@ -217,8 +218,8 @@ def played(play: Play, part: Part) -> Answer:
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT]
     sys.path[:] = [*roots, *sys.path]
-    if not play.entry:
-        _join_package(script, play.text, roots)
+    _join_package(script, play.entry or play.text, roots)
+    linecache.cache[SCRIPT] = (len(play.text), None, play.text.splitlines(keepends=True), SCRIPT)  # for TorchScript
     code = compile(_noting(ast.parse(play.text), play.lines), SCRIPT, "exec")
     if play.entry:
         _lend(code, play.home)

@@ -65,6 +65,7 @@ LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch
 
 exists = os.path.exists  # as it is before anything stands in for it
 used: set[str] = set()  # what was called or derived from
+folders: set[str] = set()  # that were made because the program asked for something that may be one
 
 
 # --- things --------------------------------------------------------------------------------------------------------
@@ -344,6 +345,8 @@ def operation(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
     def apply(one: Any, other: Any) -> Any:
         if one._calls and isinstance(other, (int, float)) and name not in COMPARED:
             return one  # a number as well as data
+        if name == "truediv" and isinstance(other, (str, StandIn)):
+            return one  # a path
         own = one._like(other)
         other = other._like(own) if isinstance(other, StandIn) else other
         return function(other, own) if swapped else function(own, other)
@@ -633,7 +636,7 @@ def absent(path: Any, asking: Any) -> bool:
         return made_up(path.getvalue())  # else somebody has written into it
     if isinstance(path, StandIn):
         return True
-    return isinstance(path, (str, os.PathLike)) and not exists(path)
+    return isinstance(path, (str, os.PathLike)) and (not exists(path) or os.path.abspath(path) in folders)
 
 
 class TextFile(io.StringIO):
@@ -666,6 +669,7 @@ def finding(plain: Any) -> Any:
         asked = absent(path, sys._getframe(1))
         if asked and not isinstance(path, StandIn) and not os.path.isabs(path) and not os.path.splitext(path)[1]:
             os.makedirs(path, exist_ok=True)
+            folders.add(os.path.abspath(path))
         return asked
 
     return found
@@ -751,6 +755,62 @@ def alone(plain: Any) -> Any:
     return made
 
 
+def forgiving(kind: Any) -> None:
+    """Data sets that the program defines have stand-ins for what they cannot read."""
+    plain = kind.__init_subclass__
+
+    def subclassed(cls: Any, /, **named: Any) -> None:
+        plain(**named)
+        for name in DATA.keys() & cls.__dict__.keys():
+            setattr(cls, name, forgiven(cls.__dict__[name], DATA[name]))
+        if "__getattr__" not in cls.__dict__:
+            cls.__getattr__ = missing
+
+    kind.__init_subclass__ = classmethod(subclassed)
+
+
+def forgiven(plain: Any, instead: Callable[..., Any]) -> Any:
+    """A method of a data set that goes on where it fails, but not for a reason that has to do with devices."""
+
+    @functools.wraps(plain)
+    def done(data: Any, *given: Any, **named: Any) -> Any:
+        try:
+            result = plain(data, *given, **named)
+            if instead is not size or result:
+                return result
+        except Exception as error:
+            text = str(error).lower()
+            ends = instead is item and isinstance(given[0], int) and given[0] >= len(data)
+            if ends or "cuda" in text or "device" in text:
+                raise
+        used.add(f"data of {type(data).__name__}")
+        return instead(data, *given)
+
+    return done
+
+
+def replaced(data: Any, *_: Any) -> None:
+    data.__dict__["stood_in"] = StandIn(f"{type(data).__name__}()")
+
+
+def size(data: Any) -> int:
+    return COUNT
+
+
+def item(data: Any, key: Any) -> Any:
+    return StandIn(f"{type(data).__name__}()[{key!r}]")
+
+
+def missing(data: Any, name: str) -> Any:
+    """An attribute that a data set would have if it had been read."""
+    if "stood_in" not in data.__dict__:
+        raise AttributeError(f"{type(data).__name__!r} object has no attribute {name!r}")
+    return getattr(data.__dict__["stood_in"], name)
+
+
+DATA: dict[str, Callable[..., Any]] = {"__init__": replaced, "__len__": size, "__getitem__": item}
+
+
 def restoring(plain: Any) -> Any:
     """``load_state_dict`` that passes over what comes from a file that is not there."""
 
@@ -829,6 +889,7 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
     for owner, name in readers:
         if hasattr(owner, name):
             setattr(owner, name, loading(owner, getattr(owner, name), f"{owner.__name__}.{name}", saved_on))
+    forgiving(torch.utils.data.Dataset)
     if not workers:
         loader: Any = torch.utils.data.DataLoader
         loader.__init__ = alone(loader.__init__)

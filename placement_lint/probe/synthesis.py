@@ -43,7 +43,7 @@ def supplies(program: Program, answers: frozenset[Answer], replay: Replay) -> It
     bars = _progress_bars(program)
     checkpoints = Checkpoints(program, replay.saved_on)
     fixed: Edits = _calmed(program, replay.workers) | _arguments(program, answers) | _decisions(program, answers)
-    fixed |= {bar: source_text(bar.args[0].value) for bar in bars}
+    fixed |= {bar: f"({source_text(bar.args[0].value)})" for bar in bars}  # which may take more than one line
     fixed |= dict.fromkeys(checkpoints.tests, "True")
     readers = _Readers(program)
     lines, needed = tuple(checkpoints.lines), frozenset(checkpoints.needed)
@@ -208,7 +208,8 @@ def _progress_bars(program: Program) -> list[cst.Call]:
     """``tqdm(x)``, which is ``x`` where there is no tqdm."""
     if find_spec("tqdm"):
         return []
-    return [call for call in _calls(program) if call.args and program.full_name(call.func).startswith("tqdm.")]
+    bars = [call for call in _calls(program) if program.full_name(call.func).startswith("tqdm.")]
+    return [call for call in bars if called(call) == "tqdm" and call.args]
 
 
 def _calls(program: Program) -> Iterator[cst.Call]:

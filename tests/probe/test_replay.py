@@ -24,8 +24,6 @@ RULES = [
     "DPL116", "DPL117", "DPL206", "DPL207", "DPL402", "DPL404", "DPL405", "DPL406", "DPL502", "DPL505", "DPL601",
     "DPL602", "DPL603", "DPL604",
 ]  # fmt: skip
-# Its example reads a checkpoint that is not there: a stand-in can show the fault, but not that there is none.
-READING = {"DPL603"}
 
 
 class Repaired(Case):
@@ -55,7 +53,7 @@ def test_the_example_is_confirmed_and_its_repair_refuted(code: str, replayer: Re
     assert script is not None
     right = Repaired(case.path, case.program, case.rule, case.problem)
     verdict, script = replayer.replayed(right)
-    assert verdict.outcome is (Outcome.INCONCLUSIVE if code in READING else Outcome.REFUTED), verdict.observed
+    assert verdict.outcome is Outcome.REFUTED, verdict.observed
     assert script is None
 
 
@@ -195,3 +193,10 @@ def test_a_file_is_shown_by_a_program_that_imports_it(prober: Prober, tmp_path: 
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
     assert verdict.observed.startswith("program, imported by main.py, of ")
     assert verdict.observed.endswith("; repaired: no error")
+
+
+def test_torchscript_finds_the_source_of_a_program(replayer: Replayer) -> None:
+    script = "@torch.jit.script\ndef half(x):\n    return x / 2\n\n\nmodel = "
+    text = MOVED.replace("model = ", script, 1).replace("model(x)", "model(half(x))", 1)
+    verdict, _ = replayer.replayed(case_of(text, "DPL503"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed

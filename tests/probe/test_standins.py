@@ -16,10 +16,12 @@ from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Replayer
 
 
-def ran(program: str, folder: Path) -> str:
+def ran(program: str, folder: Path, everything: bool = False) -> str:
     """What a program prints in an empty folder, with a prelude and nothing else of this project."""
     text = dedent(program).lstrip()
-    text = preludes.with_prelude(text, preludes.Lack(frozenset(preludes.missing_packages(text, ()))).prelude)
+    text = preludes.with_prelude(
+        text, preludes.Lack(frozenset(preludes.missing_packages(text, ())), everything).prelude
+    )
     (folder / "slice.py").write_text(text, encoding="utf-8")
     command = [sys.executable, "-I", "slice.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
@@ -296,3 +298,51 @@ def test_a_module_that_is_no_python_has_a_stand_in(prober: Prober, tmp_path: Pat
     program = dedent(FAULT).replace("import torch\n", "import torch\nfrom words import told\n", 1) + "told(loss)\n"
     verdict = Replayer(prober, (str(tmp_path),)).replayed(case_of(program, "DPL503"))[0]
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+
+
+def test_data_that_cannot_be_read_has_stand_ins(tmp_path: Path) -> None:
+    program = """
+    import absent
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Images(Dataset):
+        def __init__(self, folder):
+            self.classes, self.rows = [], []
+            self.header = open("gone/rows.txt").read().split(";")[1]
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, index):
+            return self.rows[index], 0
+
+    class OnGPU(Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return torch.zeros(3).to("cuda")
+
+    for images, labels in DataLoader(Images("gone"), batch_size=4):
+        print(tuple(images.shape), tuple(labels.shape), images.device)
+    print(len(Images("gone").header), sum(1 for _ in Images("gone")))
+    try:
+        next(iter(DataLoader(OnGPU())))
+    except (AssertionError, RuntimeError) as error:
+        print("CUDA" in str(error) or "device" in str(error))
+    """
+    assert ran(program, tmp_path).splitlines() == ["(4, 3, 64, 64) (4,) cpu"] * 2 + ["8 8", "True"]
+
+
+def test_what_is_asked_for_is_a_folder_or_a_file(tmp_path: Path) -> None:
+    program = """
+    import os
+    print([os.path.exists(path) for path in ("gone/rows", "gone/images")])
+    print(len(open("gone/rows").readlines()), len(os.listdir("gone/images")))
+    os.mkdir("runs/first")
+    with open("runs/first/log", "w") as file:
+        file.write("mine")
+    print(open("runs/first/log").read())
+    """
+    assert ran(program, tmp_path, everything=True).splitlines() == ["[True, True]", "8 8", "mine"]
