@@ -272,7 +272,7 @@ NO_NAME = re.compile(
 def _lacking(error: BaseException) -> str | None:
     """A package that is not there, or ``module:name`` where a library has no such name, or no longer.
 
-    A module of the program that is none in this version of Python is not there either.
+    Modules of the program that would have to be compiled, or are none in this version of Python, are not there either.
     """
     if isinstance(error, ModuleNotFoundError):
         return error.name
@@ -283,7 +283,10 @@ def _lacking(error: BaseException) -> str | None:
         return None
     module, name = found["module"] or found["source"], found["attribute"] or found["imported"]
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return f"{module}:{name}" if file.startswith(LIBRARIES) else None
+    if file.startswith(LIBRARIES):
+        return f"{module}:{name}"
+    is_package = hasattr(sys.modules.get(module), "__path__")
+    return f"{module}.{name}" if is_package and found["imported"] else None
 
 
 def _module_in(path: str) -> str | None:

@@ -293,8 +293,20 @@ def test_a_checkpoint_comes_from_a_gpu_that_is_not_there(prober: Prober) -> None
     assert "with stand-ins for the option --resume, torch.load: RuntimeError: Attempting" in verdict.observed
 
 
-def test_a_module_that_is_no_python_has_a_stand_in(prober: Prober, tmp_path: Path) -> None:
-    (tmp_path / "words.py").write_text("print 'of Python 2'\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"words.py": "print 'of Python 2'\n"},
+        {
+            "words.py": "from parts import told\n",
+            "parts/__init__.py": "from . import _compiled\ntold = _compiled.told\n",
+        },
+    ],
+)
+def test_a_module_that_is_no_python_has_a_stand_in(files: dict[str, str], prober: Prober, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     program = dedent(FAULT).replace("import torch\n", "import torch\nfrom words import told\n", 1) + "told(loss)\n"
     verdict = Replayer(prober, (str(tmp_path),)).replayed(case_of(program, "DPL503"))[0]
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed

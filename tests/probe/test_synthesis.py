@@ -93,13 +93,11 @@ def test_data_is_replaced_by_tensors(layer: str, source: str, stand_in: str, pro
 def test_shapes_are_fitted(prober: Prober) -> None:
     layer = "nn.Sequential(nn.Conv2d(width, 4, 3), nn.Flatten(), nn.Linear(4 * 62 * 62, 10))"
     source = 'loader = DataLoader(datasets.ImageFolder("data"), batch_size=4)'
-    verdict, script = Replayer(prober).replayed(
+    verdict, _ = Replayer(prober).replayed(
         case_of(TRAINING.replace("LAYER", layer).replace("SOURCE", source), "DPL503")
     )
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
     assert "shapes" in verdict.observed
-    assert script is not None
-    assert "def stand_in(" in script.text
 
 
 def test_an_option_names_another_device() -> None:
