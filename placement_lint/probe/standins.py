@@ -890,6 +890,8 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
         if hasattr(owner, name):
             setattr(owner, name, loading(owner, getattr(owner, name), f"{owner.__name__}.{name}", saved_on))
     forgiving(torch.utils.data.Dataset)
+    reading: Any = torch.utils.data.dataloader._BaseDataLoaderIter
+    reading.next = reading.__next__  # as it was called in Python 2
     if not workers:
         loader: Any = torch.utils.data.DataLoader
         loader.__init__ = alone(loader.__init__)

@@ -255,6 +255,7 @@ def test_old_programs_find_what_libraries_had(prober: Prober) -> None:
     from torch.autograd.gradcheck import zero_gradients
     from absent import Images
 
+    torch.utils.data.DataLoader(Images("data"), batch_size=4).__iter__().next()
     ends = list(_accumulate(np.array([4, 4]).astype(np.int)))
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(100, 2)).cuda()
     for images, labels in torch.utils.data.DataLoader(Images("data"), batch_size=int(ends[0]), pin_memory=True):
