@@ -2,7 +2,8 @@
 
 A value may have alternatives, and then a problem may hold under some of them only. It is reported where it holds on
 every path that reaches the statement, or under a condition that can be said in a sentence: a kind of machine, and
-at most one decision of the program. Anything more entangled is as likely a gap of the analysis as a bug.
+one decision of the program or two options of its command line. Anything more entangled is as likely a gap of the
+analysis as a bug.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import combinations
 from operator import or_
 
 import libcst as cst
 
 from placement_lint.finding import Severity, When
 from placement_lint.flow import condition
-from placement_lint.flow.condition import MACHINES, NEVER, NO_GPU, Answer, Condition, Cube
+from placement_lint.flow.condition import MACHINES, NEVER, NO_GPU, Answer, Condition, Cube, any_of, machines, of
 from placement_lint.flow.copying import replace
 from placement_lint.flow.describing import words
 from placement_lint.flow.events import Event
+from placement_lint.flow.options import is_flag, preferred_answer, switches
 from placement_lint.flow.outcomes import Outcomes
 from placement_lint.flow.placements import PlacementLog
 from placement_lint.flow.program import Account, analyse
@@ -122,14 +125,14 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
     said = [(charge, ways) for charge, ways in said if _severity(rule, charge) is gravest]
     shown: dict[str, int] = {}
     for _, ways in said:
-        for decision, machines in ways.items():
-            shown[decision] = shown.get(decision, 0) | machines
+        for decision, bits in ways.items():
+            shown[decision] = shown.get(decision, 0) | bits
     if not shown:
         return None
     decision = min(shown, key=lambda decision: (bool(decision), -shown[decision].bit_count(), len(decision), decision))
     reached = reduce(or_, (charge.reach.machines for charge in charges)) | _called_without(charges, account)
-    machines = shown[decision]
-    when = When(machines, MACHINES[machines] if machines != reached else "", decision)
+    bits = shown[decision]
+    when = When(bits, MACHINES[bits] if bits != reached else "", decision)
     widest, _ = max(said, key=lambda one: one[1].get(decision, 0).bit_count())
     return replace(widest.problem, message=_sentence(widest.problem, when), when=when)
 
@@ -186,25 +189,77 @@ def _sayable(charge: _Charge) -> dict[str, int]:
         return {}
     if reach.implies(wrong):
         return {"": reach.machines}
+    relaxed = any_of(of([_relaxed(cube)]) for cube in wrong.cubes)
+    if (reach & machines(relaxed.machines)).implies(relaxed):
+        return {"": reach.machines & relaxed.machines}
     given = frozenset.intersection(*(known.answers for known in reach.cubes)) if reach.cubes else frozenset()
     ways: dict[str, int] = {}
     for cube in wrong.cubes:
-        decision, machines = _decision(cube, given), cube.machines & reach.machines
-        if decision is not None and machines:
-            ways[decision] = ways.get(decision, 0) | machines
+        decision, shown = _decision(cube, given, charge), cube.machines & reach.machines
+        if decision is not None and shown:
+            ways[decision] = ways.get(decision, 0) | shown
     return ways
 
 
-def _decision(cube: Cube, given: Collection[Answer]) -> str | None:
-    """The one answer under which a case holds that is not ``given``; None where it takes several, or has no words."""
-    decisions = [answer for answer in cube.answers if answer not in given and not _goes_without_saying(answer)]
-    decisions = _without_rivals(decisions)
-    if not decisions:
+def _relaxed(cube: Cube) -> Cube:
+    """A case without the answers that the program goes on with only."""
+    return Cube(cube.machines, frozenset(answer for answer in cube.answers if not _is_required(answer, cube)))
+
+
+def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | None:
+    """The decisions under which a case holds, in words, where it takes no more than can be said; else None.
+
+    One of the program, or two that its user makes by options; what options have by default takes no decision where
+    there are more.
+    """
+    open_ = [answer for answer in cube.answers if answer not in given and not _goes_without_saying(answer)]
+    free = [answer for answer in open_ if not _is_required(answer, cube)]
+    if not free:
         return ""
-    [answer, *more] = decisions
-    if more or not answer.question.text or _chooses_cpu_despite(answer, cube):
+    decisions = _without_rivals(open_)
+    for fewer in (free, _decisive(free, cube, charge), _not_default(free)):
+        if not _can_be_said(decisions):
+            decisions = _without_rivals(fewer)
+    if not _can_be_said(decisions) or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
         return None
-    return f"when `{answer.question.text}` is {'true' if answer.given else 'false'}"
+    decisions = sorted(decisions, key=lambda answer: answer.question.number)
+    words = [f"`{answer.question.text}` is {'true' if answer.given else 'false'}" for answer in decisions]
+    return f"when {' and '.join(words)}"
+
+
+# So many options a user may have to give for a problem to show.
+_MOST_OPTIONS = 2
+
+
+def _can_be_said(decisions: Collection[Answer]) -> bool:
+    if not all(answer.question.text for answer in decisions):
+        return False
+    if len(decisions) == 1:
+        return True
+    options = [switches(answer.question) for answer in decisions]
+    return len(options) <= _MOST_OPTIONS and all(options) and frozenset.intersection(*options) == frozenset()
+
+
+def _decisive(answers: list[Answer], cube: Cube, charge: _Charge) -> list[Answer]:
+    """One or two of the answers with which a problem shows wherever its line is reached; all where none are so."""
+    for count in range(1, min(_MOST_OPTIONS + 1, len(answers))):
+        for some in combinations(sorted(answers, key=lambda answer: answer.question.number), count):
+            assumed = charge.reach & of([Cube(cube.machines, frozenset(some))])
+            if assumed.possible and assumed.implies(charge.wrong):
+                return list(some)
+    return answers
+
+
+def _is_required(answer: Answer, cube: Cube) -> bool:
+    """Whether the program raises, or ends, where everything else is so and the answer is another."""
+    rest = of([Cube(cube.machines, cube.answers - {answer})])
+    return any(given is answer.given and rest.implies(under) for given, under in answer.question.required)
+
+
+def _not_default(answers: list[Answer]) -> list[Answer]:
+    """Of answers that options give alone, those that the user has to give another than the default; else all."""
+    others = [answer for answer in answers if preferred_answer(answer.question) is not answer.given]
+    return others if others and all(switches(answer.question) for answer in answers) else answers
 
 
 def _goes_without_saying(answer: Answer) -> bool:
@@ -225,5 +280,6 @@ def _without_rivals(decisions: list[Answer]) -> list[Answer]:
 
 
 def _chooses_cpu_despite(answer: Answer, cube: Cube) -> bool:
-    """A user who asks for the CPU although there is a GPU: a corner that nobody uses, and no bug of this line."""
-    return answer.given is answer.question.chooses_cpu and not cube.machines & NO_GPU
+    """A program that asks for the CPU although there is a GPU: a corner that nobody uses, unless by a flag."""
+    chooses = answer.given is answer.question.chooses_cpu and not cube.machines & NO_GPU
+    return chooses and not is_flag(answer.question)

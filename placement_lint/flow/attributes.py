@@ -28,6 +28,7 @@ from placement_lint.flow import (
     modules,
     movables,
     optimizers,
+    options,
     ranks,
     repeats,
     replicas,
@@ -348,10 +349,13 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
     value = machine.read(owner.id, name)
     if value is not None and machine.may_lack(owner.id, name):
         # Where the program has not assigned it, it is what it was.
-        before = machine.part(owner.id, name, node, owner)
+        before = machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
         return machine.filled(owner.id, name, before)
     if value is not None:
         return value
+    if owner.type == options.NAMESPACE:
+        # An option may be called like a method: ``args.cuda``.
+        return machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
     if modules.is_module(machine, owner):
         if name == "module" and machine.wraps_here(owner.id) and not machine.expecting_attribute_errors:
             # The program wraps this very value: unwrapped, it has no ``module`` of its own.
@@ -651,14 +655,27 @@ def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:
             machine.write(owner.id, name, machine.either(((this, value), (this.negation, held))))
 
 
-def forget_settings(machine: Machine, owner: Value) -> Value:
-    """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more."""
-    if isinstance(owner, Object) and owner.kind is Kind.INSTANCE:
-        for name in list(machine.store.names(owner.id)):
-            value = machine.read(owner.id, name)
-            if value is not None and any(isinstance(option, (Const, Device)) for _, option in alternatives(value)):
-                machine.write(owner.id, name, machine.fresh(name))
-    return NONE
+# So deep are groups of settings inside each other: ``cfg.MODEL.HEAD.NAME``.
+_DEEPEST_SETTINGS = 4
+
+
+def forget_settings(machine: Machine, owner: Value, depth: int = 0) -> None:
+    """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more.
+
+    What it was is the value that it has by default.
+    """
+    is_group = isinstance(owner, Symbol) or (isinstance(owner, Object) and owner.kind is Kind.INSTANCE)
+    if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
+        return
+    label = machine.label(owner)
+    for name in [name for name in machine.store.names(owner.id) if name[0] not in "#["]:
+        value = machine.read(owner.id, name)
+        if isinstance(value, Const):
+            machine.write(owner.id, name, machine.option(f"{label}.{name}" if label else name, value))
+        elif isinstance(value, Symbol) and value.preferred is None:
+            forget_settings(machine, value, depth + 1)
+        elif value is not None and any(isinstance(option, (Const, Device)) for _, option in alternatives(value)):
+            machine.write(owner.id, name, machine.fresh(name))
 
 
 # --- super -------------------------------------------------------------------------------------------------

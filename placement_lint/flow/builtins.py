@@ -341,7 +341,7 @@ def _zip(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _next(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     given = arguments.get(0) or NONE
-    return iteration.element(machine, given, node)
+    return iteration.element(machine, given, node, single=True)
 
 
 def _same(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -30,6 +30,7 @@ from placement_lint.flow import (
     modules,
     movables,
     optimizers,
+    options,
     ranks,
     relevance,
     repetition,
@@ -140,6 +141,8 @@ def call_function(
     if machine.running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
     if not _reaches(machine, function, arguments):
+        if receiver is not None and options.may_override(function):
+            attributes.forget_settings(machine, receiver)
         return foreign(machine, arguments, node)
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
@@ -392,6 +395,10 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
         module_hooks.removed(machine, callee.parent)
     if method == "add_argument":
         ranks.notice_option(machine, arguments)
+    if callee.parent is not None and method in options.OVERRIDING:
+        attributes.forget_settings(machine, callee.parent)
+    if callee.parent is not None and (parsed := options.call(machine, callee.parent, method, arguments, node)):
+        return parsed
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
     result = foreign(machine, arguments, node)

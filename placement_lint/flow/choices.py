@@ -31,6 +31,7 @@ from placement_lint.flow.devices import as_place, current_is_chosen
 from placement_lint.flow.events import CudaRequested, Scene
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import visible
+from placement_lint.flow.options import is_option
 from placement_lint.flow.values import (
     CPU,
     Comparison,
@@ -106,21 +107,10 @@ def _is_helpful(machine: Machine, choice: Condition) -> bool:
     return not machine.at_home and not any(cube.answers for cube in choice.cubes)
 
 
-# What a command line was parsed by.
-_PARSED = re.compile(r"\.parse(?:_known)?_args\(")
-
-
 def _option(place: Place | None) -> Symbol | None:
     """The command-line option that a device, or its index, comes from."""
     symbol = place.index if isinstance(place, Device) else place
-    return symbol if isinstance(symbol, Symbol) and _is_option(symbol) else None
-
-
-def _is_option(symbol: Symbol) -> bool:
-    root: Symbol | Object | None = symbol
-    while isinstance(root, Symbol) and root.parent is not None:
-        root = root.parent
-    return isinstance(root, Symbol) and _PARSED.search(root.text) is not None
+    return symbol if isinstance(symbol, Symbol) and is_option(symbol) else None
 
 
 def differ(machine: Machine, one: Place, other: Place) -> Condition:
@@ -147,7 +137,7 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, module:
         lightning.requested(machine, how, node)
     if machine.standalone or machine.worker is not None:
         return
-    if machine.sure_of_gpu or machine.expects("AssertionError", "RuntimeError"):
+    if machine.sure_of_gpu or machine.does_without("AssertionError", "RuntimeError"):
         return
     scene = replace(machine.scene, reach=machine.tested & machine.decided)
     if module is None or modules.has_parameters(machine, module) is not False:
@@ -257,7 +247,7 @@ def _without_arguments(text: str) -> str:
 def _asks_where_something_is(question: Question) -> bool:
     """Whether it is ``x.is_cuda`` of anything but the command line: that follows what was chosen elsewhere."""
     symbol = question.subject
-    return isinstance(symbol, Symbol) and symbol.text.endswith("is_cuda") and not _is_option(symbol)
+    return isinstance(symbol, Symbol) and symbol.text.endswith("is_cuda") and not is_option(symbol)
 
 
 def _chooses(question: Question) -> bool:
@@ -361,7 +351,7 @@ def _is_asked_for(reach: Condition, chosen: Chosen) -> bool:
 
 def _is_set_by_user(question: Question) -> bool:
     asked_about = question.subject if isinstance(question.subject, tuple) else (question.subject,)
-    return any(isinstance(one, Symbol) and _is_option(one) for one in asked_about)
+    return any(isinstance(one, Symbol) and is_option(one) for one in asked_about)
 
 
 def _sees_cuda(question: Question) -> bool:

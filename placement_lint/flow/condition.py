@@ -102,6 +102,8 @@ class Question:
         self.passing = False
         # it tells one of the names that a module exports from the others, of which not all are meant
         self.by_name = False
+        # the answers without which the program raises, each with the condition under which it does
+        self.required: tuple[tuple[bool, Condition], ...] = ()
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
         self.no.range = self.yes.range = None
@@ -115,6 +117,12 @@ class Question:
         """
         vars(self).update(known)
         said.append(partial(self.say, **known))
+
+    def require(self, given: bool, under: Condition) -> None:
+        """Where a condition holds, the program raises or ends unless this is the answer."""
+        if (given, under) not in self.required:
+            self.required = (*self.required, (given, under))
+            said.append(partial(self.require, given, under))
 
     def word(self, source: cst.CSTNode) -> None:
         """Word a question that has no wording yet."""
@@ -459,10 +467,12 @@ def _forget() -> None:
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
-    result = NEVER
-    for condition in conditions:
-        result = result | condition
-    return result
+    """The disjunction of all of them at once: cases that only together say little are not too many."""
+    several = list(conditions)
+    if ALWAYS in several:
+        return ALWAYS
+    cases = frozenset[Case]().union(*(condition.cases for condition in several))
+    return _simplified(cases, any(condition.widened for condition in several))
 
 
 def machines(bits: int) -> Condition:

@@ -23,7 +23,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.registries import with_entries
 from placement_lint.flow.values import (
     FALSE,
-    MAX_ALTERNATIVES,
+    MAX_CALLABLES,
     Bound,
     Choice,
     Const,
@@ -310,7 +310,7 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     project = machine.project
     unit = project.units[module.frame] if project is not None else None
     names = project.surroundings.offers(unit) if project is not None and unit is not None else ()
-    if not names or len(names) > MAX_ALTERNATIVES:
+    if not names or len(names) > MAX_CALLABLES:
         return machine.fresh()
     options = []
     for name in names:

@@ -35,14 +35,15 @@ from placement_lint.flow.values import (
 from placement_lint.rule import Note
 
 
-def element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
-    """What one step of ``for x in iterable`` yields."""
-    return machine.lift(lambda option: _element(machine, option, node), iterable)
+def element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool = False) -> Value:
+    """What one step of ``for x in iterable`` yields; ``single`` where there is but one step."""
+    return machine.lift(lambda option: _element(machine, option, node, single), iterable)
 
 
-def _element(machine: Machine, iterable: Value, node: cst.CSTNode) -> Value:
+def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool) -> Value:
     if isinstance(iterable, Object) and iterable.kind is Kind.LOADER:
-        loaders.note_epoch(machine, iterable, node)
+        if not single:
+            loaders.note_epoch(machine, iterable, node)
         with loaders.in_worker(machine, iterable):
             batch = _batch(machine, iterable, node)
         return loaders.delivered(machine, iterable, batch, node)

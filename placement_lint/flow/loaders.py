@@ -15,6 +15,7 @@ from placement_lint.flow import calls, iteration, operators, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.condition import ALWAYS
 from placement_lint.flow.containers import content
+from placement_lint.flow.copying import replace
 from placement_lint.flow.devices import as_place, default_place, resolve
 from placement_lint.flow.events import CudaInWorker, LoaderMisplaced, SamplerMisused
 from placement_lint.flow.machine import Machine
@@ -40,6 +41,7 @@ from placement_lint.flow.values import (
     describe,
 )
 from placement_lint.rule import Note
+from placement_lint.source.querying import ends_at_once
 from placement_lint.source.wording import source_text
 
 DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
@@ -187,30 +189,45 @@ def given_away(machine: Machine, given: Object) -> None:
 
 def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
     """A loader is iterated: in another loop, after a DistributedSampler, and to train on it, that is an epoch."""
-    made = machine.read(loader.id, "sampler")
-    outside = machine.read(made.id, _LOOPS) if isinstance(made, Object) else None
-    if not isinstance(outside, Const) or machine.read(loader.id, _TARGET) is not None:
-        return
-    around = [loop for loop in machine.loops_around() if loop.iter is not node and source_text(loop.iter) != "range(1)"]
-    if not around:
-        return
-    if machine.without_grad:
+    if machine.without_grad or machine.read(loader.id, _TARGET) is not None:
         # Whoever only evaluates gets the same in any order.
         return
-    assert isinstance(made, Object)
-    assert isinstance(outside.value, frozenset)
-    epoch = next((loop for loop in around if "epoch" in source_text(loop.target)), around[-1])
-    if epoch not in outside.value:
-        notes = (Note(made.node, "the sampler is made here"), Note(node, "each process goes through its share here"))
-        machine.sampled.setdefault(epoch, {}).setdefault(made.id, notes)
+    for guard, made in alternatives(machine.read(loader.id, "sampler") or NONE):
+        outside = machine.read(made.id, _LOOPS) if isinstance(made, Object) else None
+        epoch = _epoch(machine, node) if isinstance(outside, Const) else None
+        if not isinstance(made, Object) or not isinstance(outside, Const) or epoch is None:
+            continue
+        assert isinstance(outside.value, frozenset)
+        if epoch not in outside.value:
+            notes = (
+                Note(made.node, "the sampler is made here"),
+                Note(node, "each process goes through its share here"),
+            )
+            scene = None if guard is ALWAYS else replace(machine.scene, when=machine.path & guard)
+            machine.sampled.setdefault(epoch, {}).setdefault(made.id, (notes, scene))
+
+
+def _epoch(machine: Machine, node: cst.CSTNode) -> cst.For | cst.While | None:
+    """The loop around an iteration that counts the epochs: one with that name, or the innermost."""
+    around = [loop for loop in machine.loops_around() if _goes_round(loop, node)]
+    named = [loop for loop in around if isinstance(loop, cst.For) and "epoch" in source_text(loop.target)]
+    return next(iter((*named, *around[-1:])), None)
+
+
+def _goes_round(loop: cst.For | cst.While, node: cst.CSTNode) -> bool:
+    """Whether a loop iterates over something else than ``node``, and more than once."""
+    if isinstance(loop, cst.While):
+        return not ends_at_once(loop)
+    return loop.iter is not node and source_text(loop.iter) != "range(1)"
 
 
 def report_epochs(machine: Machine) -> None:
     """Once it is known whose epoch is set; a loop that sets one sampler's knows why, and of which it need not."""
     for loop, samplers in machine.sampled.items() if not machine.sets_any_epoch else ():
-        left = [notes for identity, notes in samplers.items() if identity not in machine.samplers_set]
+        left = [found for identity, found in samplers.items() if identity not in machine.samplers_set]
         if left and loop not in machine.loops_setting:
-            machine.emit(SamplerMisused(loop, machine.scene, "no epoch", left[0]))
+            notes, scene = left[0]
+            machine.emit(SamplerMisused(loop, scene or machine.scene, "no epoch", notes))
 
 
 # --- worker processes ----------------------------------------------------------------------------------------

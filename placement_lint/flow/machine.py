@@ -6,14 +6,14 @@ the rooms for modules, tensors and optimizers keep their facts in its store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
 from operator import and_, itemgetter, or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import libcst as cst
 
@@ -68,6 +68,9 @@ ABROAD_FOR_UNCALLED = 200
 _ROUND = 256
 
 
+# One value that stands for too many guarded ones; None where they have nothing in common.
+Summary = Callable[["Machine", Many[tuple[Condition, Value]]], "Value | None"]
+
 # The conditions of several ways out: worked out where it makes a difference which of them is taken.
 Guards = Callable[[], Many[Condition]]
 
@@ -81,6 +84,21 @@ class Exit:
     tested: Condition
     changes: Delta
     value: Value
+
+
+class Tried(NamedTuple):
+    """A try that is running: how many functions were when it began, and the exceptions that its handlers deal with.
+
+    It ``resumes`` after them: no handler that deals with one leaves the loop or function, nor raises any other.
+    """
+
+    depth: int
+    names: frozenset[str]
+    resumes: bool
+
+    def deals_with(self, errors: Collection[str], here: int) -> bool:
+        """Whether a handler is for one of these, by its name; or for all, in the function that runs."""
+        return not self.names.isdisjoint((*errors, *(("Exception", "BaseException") if self.depth == here else ())))
 
 
 @dataclass
@@ -190,6 +208,8 @@ class Machine(Registries):
         self.forwards: dict[Hashable, tuple[Watch, Value]] = {}
         # those of an editor's last text
         self.recollection: Recollection | None = None
+        # what too many guarded values have in common
+        self.summarise: Summary = lambda machine, options: None
 
     def _note_moment(self) -> None:
         """Where the program is: at its beginning."""
@@ -215,7 +235,7 @@ class Machine(Registries):
         # the tests of the branches that are running, inside each other
         self.guards: list[cst.BaseExpression] = []
         # the loops that are running, inside each other
-        self.loops: list[cst.For] = []
+        self.loops: list[cst.For | cst.While] = []
         # for each of the running loops the last id given before it began: what has a later one may change each round
         self.rounds: list[int] = []
         # one of them is in a later round
@@ -246,8 +266,7 @@ class Machine(Registries):
         self.spawned: list[Note] = []
         # inside a try whose handler is for a missing attribute
         self.expecting_attribute_errors = 0
-        # for each try that is running: how many functions were, and the exceptions that its handlers deal with
-        self.tried: list[tuple[int, frozenset[str]]] = []
+        self.tried: list[Tried] = []
         # something was seen to be on a GPU; how many branches are running whose test saw that
         self.saw_gpu = False
         self.sure_of_gpu = 0
@@ -404,6 +423,11 @@ class Machine(Registries):
         self._last_id += 1
         return Symbol(self._last_id, text, None, type, scattered)
 
+    def option(self, text: str, preferred: Const) -> Symbol:
+        """A setting that somebody may have given another value."""
+        self._last_id += 1
+        return Symbol(self._last_id, text, preferred=preferred)
+
     def part(
         self,
         owner: int,
@@ -411,13 +435,14 @@ class Machine(Registries):
         text: str | cst.CSTNode,
         parent: Symbol | Object | None = None,
         type: str = "",
+        preferred: Const | None = None,
     ) -> Symbol:
         """The unknown value under ``key`` of an unknown owner: the same at each reading, unless it is too deep."""
         symbol = self.known_part(owner, key)
         if symbol is None and parent is not None and self._is_deep(owner):
             return self.fresh(text, type)
         if symbol is None:
-            symbol = Symbol(self.new_id(), text, parent, type)
+            symbol = Symbol(self.new_id(), text, parent, type, preferred=preferred)
             self._add_part(owner, key, symbol)
         return symbol
 
@@ -570,9 +595,9 @@ class Machine(Registries):
         return self.either(((yes, TRUE), (no, FALSE)))
 
     def either(self, options: Many[tuple[Condition, Value]]) -> Value:
-        """The value among guarded ones; unknown where there are too many."""
+        """The value among guarded ones; where there are too many, what they have in common."""
         feasible = [(guard, value) for guard, value in options if not self.path.excludes(guard)]
-        return choose(feasible) or self.fresh()
+        return choose(feasible) or self.summarise(self, feasible) or self.fresh()
 
     def fork(
         self, branches: Many[tuple[Condition, Callable[[], Value]]], asks: bool = False, decides: bool = False
@@ -598,9 +623,11 @@ class Machine(Registries):
                 self.tested = tested if self.tested is asked else self.tested
                 self.alternatives = outer
                 return value
-            depth = self.store.depth
+            depth, left = self.store.depth, self._ways_out
             self.store.begin()
             value = run()
+            if self.dead and self._ways_out == left:
+                self._require(guard.negation, path)
             if not self.dead:
                 exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(depth), value))
             # What else a branch survives is left to what comes after: it would entangle all of that.
@@ -612,6 +639,17 @@ class Machine(Registries):
         return self._join(exits, whole=whole, newest=newest)
 
     @property
+    def _ways_out(self) -> int:
+        """How often the program has jumped out of what is running."""
+        return sum(len(scope.exits) for scope in self.scopes)
+
+    @staticmethod
+    def _require(condition: Condition, path: Condition) -> None:
+        """The program goes on only where the condition holds: it raises elsewhere, or ends."""
+        for answer in reduce(and_, (cube.answers for cube in condition.cubes)) if condition.possible else ():
+            answer.question.require(answer.given, path)
+
+    @property
     def decided(self) -> Condition:
         """The alternatives of values that are being looked at."""
         return reduce(and_, self.alternatives, ALWAYS)
@@ -621,6 +659,7 @@ class Machine(Registries):
         if self.path.excludes(condition):
             self.dead = True
             return
+        self._require(condition, self.path)
         self.path = self.path & condition
         self.reach = self.reach & condition
 
@@ -685,8 +724,11 @@ class Machine(Registries):
         return Mapping(tuple(items), rest)
 
     def _settled(self, values: Many[Value | None]) -> Value | None:
-        """What is one of these values, where it makes no difference which."""
+        """What is one of these values, where it makes no difference which, or a setting that may be overridden."""
         first = values[0]
+        option = next((value for value in values if type(value) is Symbol and value.preferred is not None), None)
+        if option is not None and all(value in (option, option.preferred) for value in values):
+            return option
         for value in values:
             if value is not first and value != first:
                 break
@@ -705,7 +747,7 @@ class Machine(Registries):
         if settled is not None or all(value is None for value in values):
             return settled
         options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards(), values, strict=False)]
-        return choose(options) or self.fresh()
+        return choose(options) or self.summarise(self, options) or self.fresh()
 
     @contextmanager
     def assuming(self, guard: Condition) -> Iterator[None]:
@@ -918,7 +960,7 @@ class Machine(Registries):
             self.store.watch.around.append(self.block)
         return self.block
 
-    def loops_around(self) -> Many[cst.For]:
+    def loops_around(self) -> Many[cst.For | cst.While]:
         """The loops that are running, inside each other."""
         if self.store.watch is not None:
             self.store.watch.around.extend(self.loops)
@@ -943,10 +985,18 @@ class Machine(Registries):
 
     def expects(self, *errors: str) -> bool:
         """Whether a handler deals with one of these exceptions, by its name; or with all, in the function that runs."""
-        here = len(self.frames)
+        return any(tried.deals_with(errors, len(self.frames)) for tried in self.tried)
+
+    def does_without(self, *errors: str) -> bool:
+        """Whether the program has something else for where what runs raises one of these, which is all that it tries.
+
+        A handler around a function that does more is there for whatever may go wrong.
+        """
+        here, (lines, place) = len(self.frames), self.block
+        is_last = place == len(lines) - 1
         return any(
-            not names.isdisjoint((*errors, *(("Exception", "BaseException") if depth == here else ())))
-            for depth, names in self.tried
+            tried.resumes and tried.deals_with(errors, here) and (tried.depth == here or is_last)
+            for tried in self.tried
         )
 
     def test(self, test: Callable[[], Condition]) -> tuple[Condition, bool]:
@@ -1028,5 +1078,5 @@ _of_moment = itemgetter(*_MOMENT)
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:
-    """A path made of many cases costs more than it tells."""
-    return condition if len(condition.cases) <= MAX_PATH_CUBES else otherwise
+    """A path made of many cases costs more than it tells, and nothing is certain on one that was made of too many."""
+    return condition if len(condition.cases) <= MAX_PATH_CUBES and not condition.widened else otherwise

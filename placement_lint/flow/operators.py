@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeGuard
 
 import libcst as cst
@@ -63,10 +64,16 @@ def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
     return truth(machine, expressions.evaluate(machine, test), test)
 
 
-def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
-    """The condition under which a value is true."""
+def truth(
+    machine: Machine, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition] | None = None
+) -> Condition:
+    """The condition under which a value is true; that of one of which nothing is known is ``unknown``, if given."""
+    unknown = unknown or (lambda: answered(machine.opaque(text=node), True))
     if isinstance(value, Choice):
-        return any_of(guard & _truth_under(machine, guard, option, node) for guard, option in value.alternatives)
+        # One question for all alternatives: what is computed says the same wherever that is done.
+        unknown = cache(unknown)
+        ways = [(guard, _truth_under(machine, guard, option, node, unknown)) for guard, option in value.alternatives]
+        return any_of(guard & holds for guard, holds in ways)
     if isinstance(value, Tensor) and value.per_replica:
         text = machine.text(node)
         machine.emit(ReplicaLossUsed(node, machine.scene, node, f"testing `{text}`", "bool", value))
@@ -92,7 +99,7 @@ def truth(machine: Machine, value: Value, node: cst.CSTNode) -> Condition:
     if isinstance(value, Bound):
         # An unknown value's ``cuda`` may be a method, but here it is a flag.
         return answered(machine.question(value, text=node), True)
-    return answered(machine.opaque(text=node), True)
+    return unknown()
 
 
 def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
@@ -103,12 +110,14 @@ def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
     return is_list and length(machine, value, node) == Const(0)
 
 
-def _truth_under(machine: Machine, guard: Condition, value: Value, node: cst.CSTNode) -> Condition:
+def _truth_under(
+    machine: Machine, guard: Condition, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition]
+) -> Condition:
     """The same for one of several alternatives; what a constant says is the same everywhere."""
     if isinstance(value, Const):
         return truth(machine, value, node)
     with machine.assuming(guard):
-        return truth(machine, value, node)
+        return truth(machine, value, node, unknown)
 
 
 def unary(machine: Machine, node: cst.UnaryOperation) -> Value:

@@ -28,6 +28,7 @@ from placement_lint.flow import (
     schedulers,
     statements,
     storage,
+    summaries,
     twins,
     wrapper_fields,
     wrappers,
@@ -93,6 +94,7 @@ def analyse(
     Raises RecursionError where expressions nest too deep.
     """
     machine = Machine(log)
+    machine.summarise = summaries.summary
     if surroundings is not None:
         imports.begin(machine, surroundings, statements.execute_all)
     if outcomes is not None:

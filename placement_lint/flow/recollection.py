@@ -317,7 +317,7 @@ def _scene(machine: Machine) -> object:
         (frame.id, frame.receiver, frame.function and (frame.function.name, frame.function.owner))
         for frame in machine.frames
     ]
-    loops = [(loop.target, loop.iter) for loop in machine.loops]
+    loops = [(loop.target, loop.iter) if isinstance(loop, cst.For) else loop.test for loop in machine.loops]
     scopes = [scope.kind for scope in machine.scopes]
     return moment, functions, loops, scopes, machine.abroad
 

@@ -198,11 +198,12 @@ class Registries:
         # the names of the options by which a launcher tells a process its number on this node
         self.local_ranks: set[str] = set()
         self.global_ranks: dict[int, list[Use]] = {}
-        # iterations over what a DistributedSampler shuffles, by the loop around them and the id of the sampler
-        self.sampled: dict[cst.For, dict[int, tuple[Note, ...]]] = {}
+        # iterations over what a DistributedSampler shuffles, by the loop around them and the id of the sampler,
+        # with the scene where the loader may have another sampler
+        self.sampled: dict[cst.For | cst.While, dict[int, tuple[tuple[Note, ...], Scene | None]]] = {}
         # the ids of the samplers whose epoch is set, the loops in which one is, and whether it may be any sampler's
         self.samplers_set: set[int] = set()
-        self.loops_setting: set[cst.For] = set()
+        self.loops_setting: set[cst.For | cst.While] = set()
         self.sets_any_epoch = False
         # where ``.device`` of a tensor is read, and moves of leaves whose copies were told to keep their gradients
         self.devices_read: set[cst.CSTNode] = set()

@@ -32,7 +32,7 @@ from placement_lint.flow.classes import find, is_module_class
 from placement_lint.flow.condition import ALWAYS, Condition, answered, asked
 from placement_lint.flow.copying import replace
 from placement_lint.flow.imports import is_missing, running_file
-from placement_lint.flow.machine import Machine
+from placement_lint.flow.machine import Machine, Tried
 from placement_lint.flow.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.values import (
     FALSE,
@@ -52,7 +52,7 @@ from placement_lint.flow.values import (
 )
 from placement_lint.flow.vocabulary import GRADIENT_CONTEXTS
 from placement_lint.source.abstraction import by_kind, of_kind
-from placement_lint.source.querying import may_break, names_in, same_code
+from placement_lint.source.querying import may_break, names_in, raises, same_code
 
 
 def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
@@ -208,13 +208,18 @@ def _note_passing(machine: Machine, holds: Condition) -> None:
     """What a test asks about the variable of a loop that is running is so on some pass: ``if epoch == 3``."""
     if not machine.loops:
         return
-    variables = frozenset(name for loop in machine.loops for name in _bound_by(loop.target))
+    variables = frozenset(name for loop in machine.loops for name in _bound_in(loop))
     for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
         if not variables.isdisjoint(_NAMES.findall(question.text)):
             question.say(passing=True)
 
 
 _NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+def _bound_in(loop: cst.For | cst.While) -> Iterator[str]:
+    """The names that a loop binds at the beginning of each round."""
+    return _bound_by(loop.target) if isinstance(loop, cst.For) else iter(())
 
 
 def _bound_by(target: cst.CSTNode) -> Iterator[str]:
@@ -342,7 +347,9 @@ def _pass(machine: Machine, node: cst.While) -> None:
     holds = operators.condition(machine, node.test).known_before(newest)
 
     def body() -> Value:
+        machine.loops.append(node)
         machine.scope("iteration", lambda: execute_body(machine, node.body))
+        machine.loops.pop()
         return NONE
 
     def leave() -> Value:
@@ -364,7 +371,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     machine.expecting_attribute_errors += catches
 
     def body() -> Value:
-        machine.tried.append((len(machine.frames), _dealt_with(node)))
+        machine.tried.append(Tried(len(machine.frames), _dealt_with(node), all(map(_resumes, node.handlers))))
         execute_body(machine, node.body)
         machine.tried.pop()
         if node.orelse is not None and not machine.dead:
@@ -390,6 +397,14 @@ def _dealt_with(node: cst.Try | cst.TryStar) -> frozenset[str]:
 def _caught(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> set[str]:
     """The names of the classes that a handler catches."""
     return set(names_in(handler.type)) if handler.type is not None else {"BaseException"}
+
+
+def _resumes(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
+    """Whether the program goes on after a handler as if nothing had happened, or returns something else."""
+    last = handler.body.body[-1] if handler.body.body else None
+    end = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
+    leaves = isinstance(end, cst.Break) or (isinstance(end, cst.Return) and end.value is None)
+    return not leaves and not raises(handler.body)
 
 
 def _ends_by_raising(body: cst.BaseSuite) -> bool:

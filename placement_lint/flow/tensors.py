@@ -744,7 +744,8 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
 
 def _would_be_seen(machine: Machine, name: str, node: cst.Call) -> bool:
     """Whether an assignment to a variable reaches those who read it: not where a loop only lends it an item."""
-    loop = next((loop for loop in reversed(machine.loops_around()) if _mentions(source_text(loop.target), name)), None)
+    around = [loop for loop in machine.loops_around() if isinstance(loop, cst.For)]
+    loop = next((loop for loop in reversed(around) if _mentions(source_text(loop.target), name)), None)
     _, here, rest = source_text(loop.body).partition(source_text(node)) if loop is not None else ("", "", "")
     return is_bound_here(machine, name) and (not here or _mentions(rest, name))
 

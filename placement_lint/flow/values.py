@@ -13,13 +13,15 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from placement_lint.flow.condition import ALWAYS, NEVER, Condition
+from placement_lint.flow.condition import ALWAYS, Condition, any_of
 from placement_lint.flow.copying import record, replace
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
 # Past this many alternatives a value is given up: it becomes a symbol, on which every rule is silent.
 MAX_ALTERNATIVES = 8
+# The functions and classes of a table may be more: what they return is mostly alike.
+MAX_CALLABLES = 24
 
 
 @record(frozen=True)
@@ -47,6 +49,8 @@ class Symbol:
     type: str = field(default="", compare=False)
     # a number that depends on the rows of a batch that DataParallel scattered
     scattered: bool = field(default=False, compare=False)
+    # of an option: its value unless the user gives another one
+    preferred: Const | None = None
 
     @property
     def text(self) -> str:
@@ -551,17 +555,21 @@ def choose(options: Iterable[tuple[Condition, Value]]) -> Value | None:
     options = [(condition, value) for condition, value in options if condition.possible]
     if len(options) == 2 and not isinstance(options[0][1], Choice) and not isinstance(options[1][1], Choice):
         return Choice(tuple(options)) if options[0][1] != options[1][1] else options[0][1]
-    merged: dict[Value, Condition] = {}
+    merged: dict[Value, list[Condition]] = {}
     for condition, value in options:
         for inner, alternative in alternatives(value):
             guard = condition & inner
             if guard.possible:
-                merged[alternative] = merged.get(alternative, NEVER) | guard
-    if not merged or len(merged) > MAX_ALTERNATIVES:
+                merged.setdefault(alternative, []).append(guard)
+    if not merged or (len(merged) > MAX_ALTERNATIVES and not (len(merged) <= MAX_CALLABLES and _are_callables(merged))):
         return None
     if len(merged) == 1:
         return next(iter(merged))
-    return Choice(tuple((guard, value) for value, guard in merged.items()))
+    return Choice(tuple((any_of(guards), value) for value, guards in merged.items()))
+
+
+def _are_callables(values: Iterable[Value]) -> bool:
+    return all(isinstance(value, (Function, Class, External, Bound, Partial)) for value in values)
 
 
 def tells(value: Value | None) -> bool:

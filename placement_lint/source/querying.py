@@ -42,6 +42,15 @@ def may_break(loop: cst.For | cst.While) -> bool:
     return any(_breaks(statement) for statement in loop.body.body)
 
 
+def ends_at_once(loop: cst.While) -> bool:
+    """Whether a round ends the loop, unless it fails: its body, or the ``try`` there, ends in a jump."""
+    last = loop.body.body[-1] if loop.body.body else None
+    while isinstance(last, (cst.Try, cst.TryStar, cst.With)):
+        suite = last.orelse if isinstance(last, cst.Try) and last.orelse is not None else last
+        last = suite.body.body[-1] if suite.body.body else None
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], (cst.Break, cst.Return))
+
+
 def _breaks(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Break):
         return True
@@ -51,6 +60,13 @@ def _breaks(node: cst.CSTNode) -> bool:
     if isinstance(node, (*DEFINITIONS, cst.BaseExpression)):
         return False
     return any(_breaks(child) for child in children(node))
+
+
+def raises(node: cst.CSTNode) -> bool:
+    """Whether a ``raise`` stands somewhere in a node, but for what is defined there."""
+    if isinstance(node, (*DEFINITIONS, cst.BaseExpression)):
+        return False
+    return isinstance(node, cst.Raise) or any(raises(child) for child in children(node))
 
 
 def same_code(one: object, other: object) -> bool:

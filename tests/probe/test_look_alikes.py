@@ -78,6 +78,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "tried_in_helper": "the exception is dealt with",
         "where_results_are_kept": "it uses a GPU either way",
         "nothing_to_move": "a module without parameters asks for no GPU",
         "sizes": {"choice": "cuda"},
@@ -99,6 +100,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "where_the_input_is": {"choice": "cuda"},
     },
     "distributed-sampler-misuse": {
+        "while": {"epochs": 1},
         "accelerate": REPAIRED,
         "conditional": REPAIRED,
         "no_shuffle": {"shuffle": False},
@@ -209,6 +211,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "set_elsewhere": {"set_device": True},
     },
     "module-attribute-on-unwrapped": {
+        "one_of_ten": REPAIRED,
         "asks_for_group": {"wrapper": "DataParallel"},
         "getattr": REPAIRED,
         "implied": {"wrapper": "DataParallel"},
@@ -229,6 +232,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "made_once": {"kept": "once", "called_before": True},
     },
     "module-not-on-first-device": {
+        "cpu_by_flag": "where the module is on the CPU, nothing wraps it",
         "helpers_move": {"place": "cuda:0"},
         "matching_ids": {"place": "cuda:1", "device_ids": [1, 0]},
         "move_after": {"place": "cuda:0"},
@@ -306,6 +310,10 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "built_from_a_table": {"stray": "cuda"},
+        "after_a_loop": {"stray": "cuda"},
+        "option_with_default": {"stray": "cuda"},
+        "two_options": {"stray": "cuda"},
         "activation_of_unknown": {"stray": "cuda"},
         "default_tensor_type": {"stray": "cuda"},
         "each_try": {"stray": "cuda"},
@@ -391,6 +399,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tied_and_stripped": {"how": "tied"},
     },
     "optimizer-state-before-move": {
+        "overridden_setting": REPAIRED,
         "adagrad_after_move": REPAIRED,
         "adam_before_move": {"optimizer": "Adam"},
         "cpu_at_end": {"state": "stepped", "source": "cuda", "target": "cpu", "stepped_after": False},
