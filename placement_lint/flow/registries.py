@@ -118,6 +118,8 @@ class Registries:
         self.reads: dict[tuple[int, str], dict[cst.CSTNode, bool]] = {}
         self.rebinds: list[tuple[AttributeRebound, int]] = []
         self.discarded: set[object] = set()
+        # tensors that were reported to be on another device than what they meet, by the same
+        self.strays: set[object] = set()
         # what is assigned on a wrapper (its id) around a module that has another of that name; the attributes of
         # wrappers that are read, and those of modules in one that are assigned
         self.wrapper_writes: list[tuple[WrapperAttributeWritten, int, Object]] = []

@@ -291,6 +291,7 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
     if not _blamed_elsewhere(machine, stray.tensor) and not (stray.tensor.adrift or home.tensor.adrift):
         event = _mixed(machine, operation, stray, home, node)
         machine.emit(event)
+        machine.strays.add(stray.tensor.created or stray.tensor.uid)
         adrift = _is_adrift(event)
         either = adrift or not (machine.in_forward or stray.whole or home.whole)
         home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either, adrift=adrift))
@@ -537,7 +538,9 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     """``t.name``, where it is no call."""
     if name == "device":
         machine.devices_read.add(node)
-        return tensor.place
+        # What is put beside a tensor that is out of place goes where that is moved.
+        astray = (tensor.created or tensor.uid or None) in machine.strays
+        return machine.fresh(node) if astray else tensor.place
     if name == "grad" and tensor.copied is not None and tensor.copied not in machine.retained:
         label = machine.text(node).removesuffix(".grad")
         machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
