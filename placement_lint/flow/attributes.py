@@ -671,7 +671,7 @@ def forget_settings(machine: Machine, owner: Value, depth: int = 0) -> None:
     for name in [name for name in machine.store.names(owner.id) if name[0] not in "#["]:
         value = machine.read(owner.id, name)
         if isinstance(value, Const):
-            machine.write(owner.id, name, machine.option(f"{label}.{name}" if label else name, value))
+            machine.override(owner.id, name, f"{label}.{name}" if label else name, value)
         elif isinstance(value, Symbol) and value.preferred is None:
             forget_settings(machine, value, depth + 1)
         elif value is not None and any(isinstance(option, (Const, Device)) for _, option in alternatives(value)):

@@ -22,7 +22,7 @@ from placement_lint.flow.condition import ALWAYS, ANY_MACHINE, Condition, Questi
 from placement_lint.flow.events import Event, Scene
 from placement_lint.flow.extent import CONTENT_CELLS, within_reach
 from placement_lint.flow.registries import Registries
-from placement_lint.flow.store import Delta, Store, Watch
+from placement_lint.flow.store import Cell, Delta, Store, Watch
 from placement_lint.flow.values import (
     ABSENT,
     FALSE,
@@ -210,6 +210,8 @@ class Machine(Registries):
         self.recollection: Recollection | None = None
         # what too many guarded values have in common
         self.summarise: Summary = lambda machine, options: None
+        # by its cell: what a setting became when something may have overridden it
+        self.overridden: dict[Cell, Symbol] = {}
 
     def _note_moment(self) -> None:
         """Where the program is: at its beginning."""
@@ -423,10 +425,11 @@ class Machine(Registries):
         self._last_id += 1
         return Symbol(self._last_id, text, None, type, scattered)
 
-    def option(self, text: str, preferred: Const) -> Symbol:
-        """A setting that somebody may have given another value."""
+    def override(self, owner: int, name: str, text: str, preferred: Const) -> None:
+        """Somebody may have given a setting another value than the one that it has."""
         self._last_id += 1
-        return Symbol(self._last_id, text, preferred=preferred)
+        self.overridden[owner, name] = setting = Symbol(self._last_id, text, preferred=preferred)
+        self.write(owner, name, setting)
 
     def part(
         self,
@@ -691,9 +694,19 @@ class Machine(Registries):
                 continue
             before = self.store.read(owner, name)
             after = [exit.changes.get(cell, before) for exit in exits]
+            if before is not None and (overridden := self._overridden(cell, before, after)) is not None:
+                self.store.write(owner, name, overridden)
+                continue
             join = self.joined_content if name in CONTENT_CELLS else self._joined
             self.store.write(owner, name, join(guards, after))
         return self._joined(guards, values) or NONE
+
+    def _overridden(self, cell: Cell, before: Value, after: Many[Value | None]) -> Value | None:
+        """The setting in a cell that some ways override: any value, on the others as well, but that by default."""
+        setting = self.overridden.get(cell)
+        if setting is None or setting.preferred != before or any(value not in (setting, before) for value in after):
+            return None
+        return setting
 
     def joined_content(self, guards: Guards, values: Many[Value | None]) -> Value | None:
         """What a list or dict holds after a branch: item by item, so that the rest of it stays known."""
@@ -724,11 +737,8 @@ class Machine(Registries):
         return Mapping(tuple(items), rest)
 
     def _settled(self, values: Many[Value | None]) -> Value | None:
-        """What is one of these values, where it makes no difference which, or a setting that may be overridden."""
+        """What is one of these values, where it makes no difference which."""
         first = values[0]
-        option = next((value for value in values if type(value) is Symbol and value.preferred is not None), None)
-        if option is not None and all(value in (option, option.preferred) for value in values):
-            return option
         for value in values:
             if value is not first and value != first:
                 break

@@ -17,7 +17,7 @@ LAYERS = {
     "api": "bounds vocabulary",
     "domain": "arguments condition copying extent folding likeness values",
     "events": "events facts mixing",
-    "state": "classes containers devices machine modules names registries store",
+    "state": "classes containers devices machine modules names options registries store summaries",
     "models": "batches casting checkpoints ddp describing device_arguments environment frameworks gathering gradients "
     "lengths lightning loaders module_hooks movables numbering operands optimizers packing processes ranks schedulers "
     "shapes surgery tensors transfers wrapper_fields wrappers",
