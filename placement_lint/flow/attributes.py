@@ -54,6 +54,7 @@ from placement_lint.flow.events import (
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, christen, value_of
 from placement_lint.flow.values import (
+    ACCELERATORS,
     NONE,
     REPLICA,
     SLICE,
@@ -166,7 +167,7 @@ def _read_of_device(machine: Machine, device: Device, name: str) -> Value:
 
 
 # What ``device.type`` is.
-_TYPES = {"cpu": "cpu", "cuda": "cuda", "replica": "cuda"}
+_TYPES = {"cpu": "cpu", "replica": "cuda", **{kind: kind for kind in ACCELERATORS}}
 
 
 def _read_of_tensor(machine: Machine, tensor: Tensor, name: str, node: cst.Attribute) -> Value:
@@ -530,6 +531,7 @@ def _write_of_module(
     cuts.tied(machine, owner, value)
     ties.tied(machine, owner, name, value, node)
     _report_lost_parameter(machine, owner, name, before, value, node)
+    value = machine.lift(lambda option: _of_parameter_kept(machine, owner, name, option), value)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)
     aliases.kept(machine, owner, name, value, node)
@@ -556,16 +558,24 @@ def _could_register(machine: Machine, owner: Object, name: str, value: Value) ->
 def _report_lost_parameter(
     machine: Machine, owner: Object, name: str, before: Value | None, value: Value, node: cst.CSTNode
 ) -> None:
-    def is_lost(option: Value) -> TypeGuard[Tensor]:
-        return isinstance(option, Tensor) and option.lost is not None and option.role is not Role.PARAMETER
-
     def report(option: Value) -> Value:
-        if is_lost(option) and not _registered_elsewhere(machine, owner, name, option):
+        if _is_lost(option) and not _registered_elsewhere(machine, owner, name, option):
             machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option))
         return NONE
 
-    if any(is_lost(option) for _, option in alternatives(value)) and machine.constructing(owner):
+    if any(_is_lost(option) for _, option in alternatives(value)) and machine.constructing(owner):
         machine.lift(report, value)
+
+
+def _is_lost(option: Value) -> TypeGuard[Tensor]:
+    return isinstance(option, Tensor) and option.lost is not None and option.role is not Role.PARAMETER
+
+
+def _of_parameter_kept(machine: Machine, owner: Object, name: str, option: Value) -> Value:
+    """What an ``__init__`` computes from a Parameter that the module keeps as well is no Parameter on purpose."""
+    if not _is_lost(option) or machine.standalone or not machine.constructing(owner):
+        return option
+    return replace(option, lost=None) if _registered_elsewhere(machine, owner, name, option) else option
 
 
 def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: Tensor) -> bool:

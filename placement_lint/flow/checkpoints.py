@@ -63,6 +63,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     """``torch.load(file)``"""
     name = _name(machine, arguments.get(0, "f"), node.args[0].value)
     mapped = arguments.get(1, "map_location")
+    choices.request_literal(machine, mapped, choices.argument(node, 1, "map_location"), node, node)
     if (mapped is None or mapped == NONE) and not arguments.spread and not machine.default_was_set:
         scene = replace(machine.scene, reach=machine.tested & machine.decided)
         written = name in machine.saved_on_cpu

@@ -72,6 +72,8 @@ class Request:
     node: cst.CSTNode
     scene: Scene
     how: str | cst.CSTNode
+    # where the literal stands that names CUDA, if that is not at the request itself
+    written: cst.BaseExpression | None
     # the current device was set to one that is itself chosen: index-less CUDA follows it
     follows: bool
     # what the program could name its device by, there
@@ -88,7 +90,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
     places = [(guard, as_place(option)) for guard, option in named]
     on_cpu = [guard for guard, place in places if place == CPU]
-    options = [option for _, place in places if (option := _option(place)) is not None]
+    options = [option for _, place in places if (option := _option(place)) is not None and not _is_item(option)]
     if not options and not (on_cpu and len(places) > 1):
         return
     text = machine.text(node.args[0].value) if node.args else "the device"
@@ -113,6 +115,16 @@ def _option(place: Place | None) -> Symbol | None:
     return symbol if isinstance(symbol, Symbol) and is_option(symbol) else None
 
 
+def _is_item(option: Symbol) -> bool:
+    """``args.gpus[0]`` is one of several GPUs, which DataParallel takes care of."""
+    return isinstance(option.source, cst.Subscript)
+
+
+def is_one_card(place: Place) -> bool:
+    """Whether a place is the GPU of a number that the command line gives: the same for all replicas."""
+    return isinstance(place, Device) and place.kind == "cuda" and _option(place) is not None
+
+
 def differ(machine: Machine, one: Place, other: Place) -> Condition:
     """When two places differ, as far as is known."""
     verdict = compare(one, other)
@@ -131,7 +143,13 @@ def named_away(machine: Machine, place: Place) -> Condition:
     return answered(machine.question(subject, rivals, text=f'{option.text} == "cpu"'), False)
 
 
-def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, module: Object | Symbol | None = None) -> None:
+def request(
+    machine: Machine,
+    how: str | cst.CSTNode,
+    node: cst.CSTNode,
+    module: Object | Symbol | None = None,
+    written: cst.BaseExpression | None = None,
+) -> None:
     """CUDA is asked for in so many words; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
     if machine.standalone and not asks_about_devices(machine.tested & machine.decided):
         lightning.requested(machine, how, node)
@@ -139,10 +157,17 @@ def request(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode, module:
         return
     if machine.sure_of_gpu or machine.does_without("AssertionError", "RuntimeError"):
         return
-    scene = replace(machine.scene, reach=machine.tested & machine.decided)
+    if (
+        written is not None
+        and machine.path.excludes(machines(NO_GPU))
+        and not machine.tested.excludes(machines(NO_GPU))
+    ):
+        # A variable may hold CUDA here as there was an exception where it holds something else.
+        return
+    scene = replace(machine.scene, reach=machine.tested & machine.decided if written is None else machine.path)
     if module is None or modules.has_parameters(machine, module) is not False:
         follows, names = current_is_chosen(machine), visible(machine)
-        machine.requests.append(Request(node, scene, how, follows, names, machine.at_home))
+        machine.requests.append(Request(node, scene, how, written, follows, names, machine.at_home))
     guarding = _device_flags(machine.tested)
     if guarding is not None:
         text = _flag_text(machine.tested)
@@ -161,7 +186,7 @@ def request_literal(
     node: cst.CSTNode,
     module: Object | Symbol | None = None,
 ) -> None:
-    """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index at the call itself."""
+    """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index, wherever that stands."""
     if source is None or not isinstance(given, (Const, Device)):
         return
     place = as_place(given)
@@ -170,6 +195,8 @@ def request_literal(
             numbering.name_device(machine, place, how, node, _is_literal(source))
         if _is_literal(source):
             request(machine, how, node, module)
+        elif place.written is not None:
+            request(machine, place.written, node, module, place.written)
 
 
 def fetched(machine: Machine, tensor: Tensor) -> None:
@@ -271,7 +298,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     for asked in machine.requests:
         by_node.setdefault(asked.node, []).append(asked)
     machine.chosen = [chosen for chosen in _distinct(machine.chosen) if not _is_about_else(machine, chosen)]
-    ignoring = set()
+    ignoring: set[cst.CSTNode] = set()
     for node, visits in by_node.items():
         ignored = next((chosen for chosen in machine.chosen if _ignores(node, visits, chosen)), None)
         if ignored is not None:
@@ -279,8 +306,11 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             scene = replace(asked.scene, when=asked.scene.reach & ignored.on_cpu)
             how = source_text(asked.how)
             device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
-            machine.emit(CudaRequested(node, scene, how, ignored.note, ignored.text, ignored.note, device))
-            ignoring.add(node)
+            place = asked.written or node
+            if place not in ignoring:
+                used = Note(node, "used here") if place is not node else None
+                machine.emit(CudaRequested(place, scene, how, ignored.note, ignored.text, used, device))
+            ignoring.update((place, node))
     return ignoring
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.copying import replace
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     ABSENT,
@@ -50,7 +51,8 @@ def as_place(value: Value) -> Place | None:
         return value.place
     if isinstance(value, Const):
         if isinstance(value.value, str):
-            return device_from_text(value.value)
+            named = device_from_text(value.value)
+            return replace(named, written=value.written) if named is not None and value.written is not None else named
         if type(value.value) is int:
             return Device("cuda", value.value)
     return None

@@ -647,12 +647,15 @@ class OptimizerStateStranded(Event):
 
 @dataclass(frozen=True)
 class CudaRequested(Event):
-    """CUDA is asked for in so many words by a program that elsewhere chooses its device."""
+    """CUDA is asked for in so many words by a program that elsewhere chooses its device.
+
+    ``node`` asks for it, or is the literal that does so by way of a variable or an argument, which is ``used`` there.
+    """
 
     how: str
     choice: Note
     choice_text: str
-    used: Note
+    used: Note | None = None
     # ``choice_text``, where that is a device that has this name also here
     device: str = ""
 

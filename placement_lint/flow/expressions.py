@@ -31,6 +31,7 @@ from placement_lint.flow.events import ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import bind, lookup
 from placement_lint.flow.values import (
+    ACCELERATORS,
     FALSE,
     NONE,
     SLICE,
@@ -85,7 +86,9 @@ def _attribute(machine: Machine, node: cst.Attribute) -> Value:
 
 
 def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString) -> Value:
-    return Const(meaning(node))
+    value = meaning(node)
+    names_accelerator = isinstance(value, str) and value.partition(":")[0] in ACCELERATORS
+    return Const(value, node) if names_accelerator else Const(value)
 
 
 def _formatted_string(machine: Machine, node: cst.FormattedString | cst.ConcatenatedString) -> Value:
@@ -173,11 +176,16 @@ def _items(machine: Machine, elements: Many[cst.BaseElement]) -> Sequence:
             if len(items) > MOST_ITEMS:
                 return Sequence(tuple(items[:MOST_ITEMS]), exact=False)
         else:
-            items.append(value)
+            items.append(_one_of_several(value))
     return Sequence(tuple(items), before is None, None if before is None else (before, len(items) - behind))
 
 
 _STARRED = of_kind(cst.StarredElement)
+
+
+def _one_of_several(value: Value) -> Value:
+    """An item: of a list of devices nobody says that each is used wherever the list is."""
+    return Const(value.value) if isinstance(value, Const) and value.written is not None else value
 
 
 def _tuple(machine: Machine, node: cst.Tuple) -> Value:

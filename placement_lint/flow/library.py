@@ -95,7 +95,6 @@ from placement_lint.flow.vocabulary import (
     FUNCTION_TYPES,
     FUNCTIONAL_LOSSES,
     FUNCTIONAL_SAME_DEVICE,
-    HOST_READERS,
     JOINS,
     LIKE_FACTORIES,
     LOSS_MODULES,
@@ -113,6 +112,7 @@ from placement_lint.flow.vocabulary import (
     REDUCTIONS_OVER_RANKS,
     REPARAMETRIZATIONS,
     SAME_DEVICE,
+    SAME_SHAPE,
     SAMPLERS,
     SCHEDULERS,
     SEQUENCE_LAYERS,
@@ -123,6 +123,8 @@ from placement_lint.flow.vocabulary import (
     WEIGHTED_LOSSES,
     WRAPPERS,
     Shape,
+    reads_items_alone,
+    reads_on_host,
 )
 from placement_lint.project.index import Import
 
@@ -148,7 +150,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return _layer(machine, name, arguments, node)
     if _builds_module(name):
         return _foreign_model(machine, name, arguments, node)
-    if HOST_READERS.fullmatch(name) or name in ARRAY_MAKERS:
+    if reads_on_host(name) or name in ARRAY_MAKERS:
         return _on_operands(machine, _host_reader, name, arguments, node)
     if name.startswith("torch.nn.modules.utils."):
         return calling.foreign(machine, arguments, node)
@@ -232,7 +234,7 @@ def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
             return machine.fresh()
         if isinstance(place, Device) and place.kind != "cpu" and isinstance(index, (Const, Symbol)) and index != NONE:
             chosen = index.value if isinstance(index, Const) else index
-            return Device(place.kind, chosen if isinstance(chosen, (int, Symbol)) else None)
+            return replace(place, index=chosen if isinstance(chosen, (int, Symbol)) else None)
         return place
 
     def name_device(place: Value) -> Value:
@@ -251,6 +253,11 @@ def _meta(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 def _xla_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     return Device("xla")
+
+
+def _current_accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.accelerator.current_accelerator()``: None without one."""
+    return machine.either(((machines(ONE_GPU | MANY_GPUS), Device("cuda")), (machines(NO_GPU), NONE)))
 
 
 def _current_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -576,7 +583,8 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         scalar = False if short in ("cat", "stack", "concat") else result.scalar
         return replace(result, scalar=scalar, split=split, lost=_lost_by_joining(name, operands, node))
     first = operands[0][1].tensor
-    derived = tensors.derive(first, short, node, first.scalar if len(arguments.positional) == 1 else None)
+    keeps = len(arguments.positional) == 1 or short in SAME_SHAPE
+    derived = tensors.derive(first, short, node, first.scalar if keeps else None)
     derived = replace(derived, scattered=replicas.depends(machine, *arguments.values()))
     return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
 
@@ -600,8 +608,10 @@ def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | 
 
 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
-    for _, operand in operands:
-        tensors.read_on_host(machine, operand, node)
+    given = arguments.values()
+    for position, operand in operands:
+        if not reads_items_alone(name) or content(machine, given[position]) is not None:
+            tensors.read_on_host(machine, operand, node)
     return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
 
 
@@ -801,6 +811,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.cuda.device_count": _device_count,
         "torch.accelerator.is_available": _is_available,
         "torch.accelerator.device_count": _device_count,
+        "torch.accelerator.current_accelerator": _current_accelerator,
         "torch.device": _device,
         "torch.cuda.current_device": _current_device,
         "torch.cuda.set_device": _set_device,

@@ -58,4 +58,4 @@ def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> No
     note = machine.moved.get(receiver.cls.id) if isinstance(receiver.cls, Class) else None
     if note is not None:
         here = "self.device" if machine.frame is frame and not machine.constructing(receiver) else ""
-        machine.emit(CudaRequested(node, machine.scene, source_text(how), note, "that of its Trainer", note, here))
+        machine.emit(CudaRequested(node, machine.scene, source_text(how), note, "that of its Trainer", device=here))

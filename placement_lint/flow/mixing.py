@@ -7,7 +7,7 @@ from enum import Enum, auto
 import libcst as cst
 
 from placement_lint.flow.events import DevicesMixed
-from placement_lint.flow.values import Const, Device, Source, Symbol, Tensor
+from placement_lint.flow.values import ACCELERATORS, Const, Device, Source, Symbol, Tensor
 from placement_lint.flow.vocabulary import NUMBER_TYPES
 
 
@@ -44,15 +44,34 @@ def cause_of(event: DevicesMixed) -> Cause:
 
 
 def _on_some_paths_only(event: DevicesMixed) -> bool:
-    """A flag of a module that is looked at by itself may well say whether it is on a GPU."""
-    return _wherever(event) and not event.scene.reach.implies(event.scene.when)
+    """A flag of a module that is looked at by itself may well say whether it is on a GPU; a mode says no such thing."""
+    if not _wherever(event) or event.scene.reach.implies(event.scene.when):
+        return False
+    asked = _asked_about(event)
+    return not asked or not all(map(_is_mode, asked))
 
 
 def _asks_for_sizes(event: DevicesMixed) -> bool:
     """Whether the program comes here under tests that no move changes: of numbers, of flags, of what is there."""
+    return all(_is_size_or_flag(subject) for subject in _asked_about(event))
+
+
+def _asked_about(event: DevicesMixed) -> list[object]:
+    """What the program asks about where the operands meet on different devices, and not wherever it runs the line."""
     known = {answer for cube in event.scene.reach.cubes for answer in cube.answers}
     asked = {answer for cube in event.scene.when.cubes for answer in cube.answers} - known
-    return all(_is_size_or_flag(answer.question.subject) for answer in asked)
+    return [answer.question.subject for answer in asked]
+
+
+def _is_mode(subject: object) -> bool:
+    """Whether a question compares something with a text that names no device."""
+    operator, *operands = subject if isinstance(subject, tuple) else ("",)
+    texts = [one.value for one in operands if isinstance(one, Const) and isinstance(one.value, str)]
+    return operator == "Equal" and bool(texts) and not any(word in text.lower() for text in texts for word in _PLACES)
+
+
+# How the texts with which programs say where something runs begin, or what is in them.
+_PLACES = (*ACCELERATORS, "cpu", "gpu", "device", "host")
 
 
 def _is_size_or_flag(subject: object) -> bool:

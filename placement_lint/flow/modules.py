@@ -568,9 +568,23 @@ def stored(
         return value
     if value.role is not Role.PARAMETER and _is_buffer(machine, module, name):
         return replace(value, role=Role.BUFFER, holder=None)
-    if value.role in _REGISTERED or machine.in_forward:
+    if value.role is Role.PARAMETER or machine.in_forward:
         return value
-    return replace(value, holder=Holder(module, name, node, registrable=registrable))
+    if value.role is Role.BUFFER and (machine.standalone or not _is_held_as_buffer(machine, module, value)):
+        return value
+    # A buffer under another name is a plain attribute there, as is what was computed from the parameters of a part.
+    holder = Holder(module, name, node, registrable=registrable)
+    return replace(value, role=Role.PLAIN, modules=frozenset(), holder=holder)
+
+
+def _is_held_as_buffer(machine: Machine, module: Object, value: Tensor) -> bool:
+    """Whether a buffer is one of the module, or of a part of it, already; what ``nn.Buffer`` just made is not."""
+    return any(
+        isinstance(child, Tensor) and child.role is Role.BUFFER and child.uid == value.uid
+        for part in reachable(machine, module).values()
+        if isinstance(part, Object)
+        for _, child in children(machine, part)
+    )
 
 
 def _is_buffer(machine: Machine, module: Object, name: str) -> bool:

@@ -28,6 +28,7 @@ from placement_lint.flow.devices import as_place
 from placement_lint.flow.events import DeviceNeverEqual, Operand, ReplicaLossUsed
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
+    ACCELERATORS,
     CPU,
     FALSE,
     NONE,
@@ -297,7 +298,8 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
             return False if right.value < left.bound else None
         if isinstance(left, Device) and isinstance(right, Const):
-            return False if left.kind in ("cpu", "cuda") and left.kind not in str(right.value) else None
+            known = left == CPU or left.kind in ACCELERATORS
+            return False if known and left.kind not in str(right.value) else None
         return None
     if operator in (cst.GreaterThan, cst.GreaterThanEqual):
         return _greater(left, right, strict=operator is cst.GreaterThan)

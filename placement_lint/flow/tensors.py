@@ -43,6 +43,7 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.mixing import Cause, cause_of
 from placement_lint.flow.names import is_bound_here, value_of
 from placement_lint.flow.values import (
+    ACCELERATORS,
     ARRAY,
     CPU,
     FALSE,
@@ -72,6 +73,7 @@ from placement_lint.flow.values import (
     describe,
 )
 from placement_lint.flow.vocabulary import (
+    DEVICE_FLAGS,
     ELEMENTWISE,
     FACTORIES_OF_DATA,
     HOST_FACTORIES,
@@ -270,7 +272,7 @@ def _ignored(tensor: Tensor) -> bool:
 
 def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode) -> Operand:
     """Two operands of one operation; the one that says where the result is."""
-    verdict = compare(one.tensor.place, other.tensor.place)
+    verdict = _compared(one.tensor.place, other.tensor.place)
     if verdict is Comparison.SAME:
         return other if one.tensor.assumed else one
     if verdict is Comparison.UNKNOWN and not _made_here_for_a_moved_module(one.tensor, other.tensor):
@@ -299,6 +301,12 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         # Once the module is where it belongs, its output may be elsewhere as well.
         return Operand(home.source, replace(home.tensor, place=machine.fresh()))
     return home
+
+
+def _compared(one: Place, other: Place) -> Comparison:
+    """Whether two operands are on one device: some replica is on another GPU than that of any fixed number."""
+    fixed = other if one == REPLICA else one if other == REPLICA else None
+    return Comparison.DIFFERENT if fixed is not None and choices.is_one_card(fixed) else compare(one, other)
 
 
 def _is_adrift(event: DevicesMixed) -> bool:
@@ -546,8 +554,9 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
     if name == "is_cuda" and (tensor.place == OWN or (isinstance(tensor.place, Symbol) and machine.looks_at_forward)):
         return machine.ask(machine.own_on_gpu)
-    if name == "is_cuda" and isinstance(tensor.place, Device) and tensor.place.kind in ("cpu", "cuda", "replica"):
-        return Const(tensor.place.kind != "cpu")
+    if name in DEVICE_FLAGS and isinstance(tensor.place, Device) and tensor.place.kind != OWN.kind:
+        kind = "cuda" if tensor.place == REPLICA else tensor.place.kind
+        return Const(kind == DEVICE_FLAGS[name])
     if name == "is_cuda" and (away := choices.named_away(machine, tensor.place)).possible:
         return machine.either(((away, TRUE), (away.negation, FALSE)))
     if name in HOST_VALUE_ATTRIBUTES:
@@ -826,4 +835,4 @@ def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
 
 
 def _on_gpu(place: Place) -> bool:
-    return isinstance(place, Device) and place.kind in ("cuda", "replica")
+    return isinstance(place, Device) and (place.kind in ACCELERATORS or place == REPLICA)

@@ -26,9 +26,13 @@ MAX_CALLABLES = 24
 
 @record(frozen=True)
 class Const:
-    """A literal. ``1``, ``1.0`` and ``True`` are different constants here."""
+    """A literal. ``1``, ``1.0`` and ``True`` are different constants here.
+
+    Of one that names an accelerator, ``written`` is where it stands in the program.
+    """
 
     value: object
+    written: cst.BaseExpression | None = field(default=None, compare=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
@@ -72,10 +76,12 @@ class Device:
     ``kind`` is a torch device type, or one of two places that only the analysis knows: ``replica`` (the GPU
     of whichever DataParallel replica is running) and ``own`` (wherever the module being looked at is).
     ``index`` is None for "the current device", and a Symbol for an index that is unknown but equal to itself.
+    ``written`` is the literal that names it, where one does.
     """
 
     kind: str
     index: int | Symbol | None = None
+    written: cst.BaseExpression | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         if self.index is None:
@@ -83,6 +89,9 @@ class Device:
         index = self.index.text if isinstance(self.index, Symbol) else str(self.index)
         return f"{self.kind}:{index}" if index else self.kind
 
+
+# The kinds of device whose memory is not the host's: an operation takes no operands of one of them and of the CPU.
+ACCELERATORS = frozenset({"cuda", "mps", "xpu", "npu", "hpu", "xla"})
 
 CPU = Device("cpu")
 REPLICA = Device("replica")
@@ -104,6 +113,9 @@ def describe(place: Place) -> str:
     }.get(place.kind, str(place))
 
 
+_NOT_ON_HOST = ACCELERATORS | {"replica", "own"}
+
+
 class Comparison(Enum):
     SAME = auto()
     DIFFERENT = auto()
@@ -121,11 +133,8 @@ def compare(one: Place, other: Place) -> Comparison:
         # Some replica is on another card than the one that an index names.
         indexed = one.index if one.kind == "cuda" else other.index
         return Comparison.DIFFERENT if isinstance(indexed, int) else Comparison.UNKNOWN
-    if kinds <= {"cpu", "cuda", "replica", "own"}:
-        if "own" in kinds and "cpu" not in kinds:
-            return Comparison.UNKNOWN
-        if len(kinds) == 2:
-            return Comparison.DIFFERENT
+    if "cpu" in kinds and not kinds.isdisjoint(_NOT_ON_HOST):
+        return Comparison.DIFFERENT
     if len(kinds) == 1 and isinstance(one.index, int) and isinstance(other.index, int):
         return Comparison.DIFFERENT
     if len(kinds) == 1 and {one.index, other.index} == {None, 0}:

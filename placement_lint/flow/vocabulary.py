@@ -171,6 +171,9 @@ TENSOR_ATTRIBUTES = {
     "is_ipu", "is_vulkan", "is_maia", "output_nr", "retains_grad", "grad_dtype",
 }  # fmt: skip
 
+# Attributes of a tensor that say whether it is on a device of some kind.
+DEVICE_FLAGS = {f"is_{kind}": kind for kind in ("cpu", "cuda", "mps", "xpu", "xla")}
+
 # What gives another tensor on the same memory.
 VIEWS = {
     "data", "detach", "T", "mT", "real", "imag", "indexing", "view", "view_as", "squeeze", "unsqueeze", "select",
@@ -183,7 +186,7 @@ SAME_SHAPE = {
     "detach", "data", "requires_grad_", "relu", "gelu", "elu", "selu", "silu", "mish", "leaky_relu", "sigmoid",
     "tanh", "softplus", "logsigmoid", "dropout", "alpha_dropout", "abs", "neg", "exp", "log", "log1p", "sqrt",
     "rsqrt", "square", "pow", "sin", "cos", "clamp", "clip", "round", "floor", "ceil", "sign", "erf", "layer_norm",
-    "normalize", "masked_fill", "pin_memory", "negation", "flip", "triu", "tril",
+    "normalize", "masked_fill", "pin_memory", "negation", "flip", "triu", "tril", "softmax", "log_softmax",
 }  # fmt: skip
 # What comes out of a tensor without its past: no backward goes through.
 SEVERING = {"data", "detach", "numpy", "long", "int", "bool", "argmax", "argmin", "sign", "comparison"}
@@ -585,14 +588,45 @@ REDUCTIONS_OVER_RANKS = {
 
 # --- host --------------------------------------------------------------------------------------------------
 
-# Calls that read a tensor's memory on the host and refuse a CUDA tensor. What ``scipy.optimize`` and
+# Calls that read a tensor's memory on the host and refuse one that is elsewhere. What ``scipy.optimize`` and
 # ``scipy.integrate`` are given they may only hand on to a function of the program's own.
-HOST_READERS = re.compile(
-    r"numpy\.(?:asarray|array|ascontiguousarray|asanyarray|concatenate|stack|vstack|hstack|save)"
-    r"|sklearn\.metrics\.\w+|matplotlib\.pyplot\.(?:plot|imshow|scatter|hist|bar)"
+_HOST_READERS = re.compile(
+    r"numpy\.(?:(?:linalg|fft|testing)\.)?[a-z]\w*|sklearn\.metrics\.\w+"
+    r"|matplotlib\.pyplot\.(?:plot|imshow|matshow|scatter|hist|hist2d|hexbin|bar|barh|boxplot|violinplot|contourf?"
+    r"|errorbar|fill_between|loglog|semilog[xy]|pcolor|pcolormesh|stem|step)"
     # ``scipy.sparse.issparse`` looks at the type alone
     r"|scipy\.(?!optimize\.|integrate\.|(?:\w+\.)*is[a-z_]+$)\w+(?:\.\w+)*"
 )
+
+# Functions of NumPy that look at the shape of an argument, call a method of it, or take no arrays
+# (tried with numpy 2.4: the others call ``Tensor.__array__``).
+_NOT_ON_HOST = {
+    f"numpy.{name}"
+    for name in (
+        "shape", "ndim", "size", "squeeze", "real", "imag", "swapaxes", "rollaxis", "moveaxis", "split", "array_split",
+        "hsplit", "vsplit", "dsplit", "diff", "array_equal", "array_equiv", "bmat", "isscalar", "iterable", "fromiter",
+        "fromfunction", "frompyfunc", "vectorize", "interp", "put", "fill_diagonal", "take_along_axis", "ix_",
+        "diag_indices_from", "tril_indices_from", "triu_indices_from", "printoptions", "set_printoptions", "seterr",
+        "errstate", "dtype", "can_cast", "result_type", "issubdtype", "finfo", "iinfo", "ndarray", "info", "load",
+    )
+}  # fmt: skip
+
+# Of a tensor itself these call the method, with arguments that torch refuses on any device.
+_REDUCTIONS_OF_ITEMS = {
+    f"numpy.{name}" for name in ("sum", "prod", "max", "min", "amax", "amin", "any", "all", "mean", "std", "var")
+}
+
+
+@lru_cache(maxsize=8192)
+def reads_on_host(name: str) -> bool:
+    """Whether a function reads the tensors on the host that it is given, or that are in a list which it is given."""
+    return _HOST_READERS.fullmatch(name) is not None and name not in _NOT_ON_HOST
+
+
+def reads_items_alone(name: str) -> bool:
+    """Whether it does so with the tensors in a list alone."""
+    return name in _REDUCTIONS_OF_ITEMS
+
 
 # What gives the sizes of a tensor as one on the host (aten/src/ATen/native/TensorShape.cpp: `_shape_as_tensor`).
 SHAPES_AS_TENSORS = {"torch.onnx.operators.shape_as_tensor", "torch._shape_as_tensor"}

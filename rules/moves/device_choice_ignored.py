@@ -9,13 +9,14 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events import CudaRequested
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Raises
 from placement_lint.replaying import is_name
-from placement_lint.rewriting import on_device, unsafe
+from placement_lint.rewriting import Replacements, on_device, replaced_by, unsafe
 from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
 Reports `.cuda()`, `"cuda"` or `torch.cuda.FloatTensor(...)` in a program that elsewhere chooses its device.
-The statement is reached although the choice may be the CPU or another GPU.
+The statement is reached although the choice may be the CPU or another GPU. A literal that reaches a move through an
+argument, a variable or an attribute is reported where it stands.
 """,
     why="""\
 - 0 GPUs, or the CPU chosen: a build without CUDA raises
@@ -77,12 +78,16 @@ def check(event: CudaRequested) -> Iterator[Problem]:
         event.node,
         f"`{event.how}` asks for CUDA although the program chooses its device ({event.choice_text}): "
         "it fails where the choice falls elsewhere",
-        (event.choice,),
+        (event.choice, *([event.used] if event.used is not None else [])),
         advice="use the chosen device",
         rewrite=None if legacy else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
         facts={"legacy": legacy},
-        replay=Replay(repairs=tuple(on_device(event.node, device) for device in _devices(event))),
+        replay=Replay(repairs=tuple(_on(event, device) for device in _devices(event))),
     )
+
+
+def _on(event: CudaRequested, device: str) -> Replacements:
+    return on_device(event.node, device) if event.used is None else replaced_by(event.node, device)
 
 
 def _devices(event: CudaRequested) -> tuple[str, ...]:

@@ -79,6 +79,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "device-choice-ignored": {
         "tried_in_helper": "the exception is dealt with",
+        "literal_elsewhere": {"choice": "cuda"},
+        "one_of_several_cards": {"choice": "cuda"},
         "where_results_are_kept": "it uses a GPU either way",
         "nothing_to_move": "a module without parameters asks for no GPU",
         "sizes": {"choice": "cuda"},
@@ -109,6 +111,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "held_out": "only the order in which the held-out data come is the same",
     },
     "factory-without-device": {
+        "mode_names_place": {"device": "that of the input"},
         "no_gpu_there": {"home": "cpu"},
         "slice_of_list": {"device": "that of the input"},
         "default_device": {"default_device": "cuda"},
@@ -299,6 +302,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "functions_of_arrays": {"place": "cpu"},
         "asks_for_the_type": "nothing is copied to the host",
         "type_of_tensor": "nothing is copied to the host",
         "cpu_first": {"place": "cpu"},
@@ -314,6 +318,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "after_a_loop": {"stray": "cuda"},
         "option_with_default": {"stray": "cuda"},
         "two_options": {"stray": "cuda"},
+        "other_accelerators": {"stray": "cuda"},
         "activation_of_unknown": {"stray": "cuda"},
         "default_tensor_type": {"stray": "cuda"},
         "each_try": {"stray": "cuda"},
@@ -616,6 +621,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "given_to_an_optimizer": "what it holds is optimized by others",
     },
     "unregistered-tensor-attribute": {
+        "derived_in_forward": {"role": "buffer"},
         "apply_overridden": "the module takes the tensor along itself",
         "part_with_apply": "the module takes the tensor along itself",
         "registered_empty": {"role": "buffer"},
