@@ -42,7 +42,7 @@ _WHERE = {
     # torch.device(0)
     "device": re.compile(rf"{at_word('torch')}\.device\(\s*\d"),
     # layer.require_grad = False
-    **{name: re.compile(rf"\.{name}\s*=(?!=)") for name in GRAD_FLAGS - {"requires_grad"}},
+    **dict.fromkeys(GRAD_FLAGS - {"requires_grad"}, re.compile(r"\.\w+\s*=(?!=)")),
 }
 # The same, not where something is only compared with them. What is only asked of CUDA, or waits for it, moves nothing:
 # torch.cuda.get_device_name(0), torch.cuda.Stream()

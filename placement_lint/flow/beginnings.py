@@ -55,7 +55,7 @@ _LIKE_ANOTHER = r"""(?:(?:device=)?(?!self\.device)[\w.\[\]]+\.device|dtype=[^()
     |torch\.(?:b?float\d*|u?int\d*|half|bool|long|double))"""
 # Of other accelerators nothing is found where it is only asked whether there is one.
 _ACCELERATORS = ("xpu", "npu", "hpu", "XPU", "NPU", "HPU")
-_GRAD_FLAG = rf"\.(?:{_any_of(GRAD_FLAGS)})\s*=(?!=)"
+_GRAD_FLAG = re.compile(r"\.\w+\s*=(?!=)")
 # Words that do so only where they are said in a certain way.
 _BEGINS_WHERE = {
     word: re.compile(pattern, re.VERBOSE)
@@ -78,13 +78,12 @@ _BEGINS_WHERE = {
         "load": rf"{at_word('torch')}\.load\b",
         "save": rf"{at_word('torch')}\.save\b",
         "load_state_dict": r"\.load_state_dict(?<!super\(\)\.load_state_dict)\(",
-        **dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG),
         **{
             name: rf"(?<!\bhasattr\(torch,[ ]['\"])\b{name}\b(?!\.(?:is_available|device_count)\b)"
             for name in _ACCELERATORS
         },
     }.items()
-}
+} | dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG)
 # self.place = x.device
 _KEEPS_DEVICE = re.compile(rf"{at_word('self')}\.\w+\s*=.{{0,120}}\.device\b")
 # The kind of a device, which names none: device_type = x.device.type if … else "cpu", autocast("cuda")

@@ -88,7 +88,8 @@ def _attribute(machine: Machine, node: cst.Attribute) -> Value:
 def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString) -> Value:
     value = meaning(node)
     names_accelerator = isinstance(value, str) and value.partition(":")[0] in ACCELERATORS
-    return Const(value, node) if names_accelerator else Const(value)
+    # What another file's function does unless it is told otherwise, its caller may tell it.
+    return Const(value, node) if names_accelerator and machine.at_home else Const(value)
 
 
 def _formatted_string(machine: Machine, node: cst.FormattedString | cst.ConcatenatedString) -> Value:

@@ -401,15 +401,20 @@ MODULE_ATTRIBUTES = WRAPPER_FIELDS | MODULE_METHODS | {"module", "training"}
 # DistributedDataParallel sets ``self.device``; DataParallel does not.
 MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
 
+
+
+def _within_one_edit(name: str) -> set[str]:
+    """A name and those with one letter left out, put in, replaced, or exchanged for its neighbour."""
+    cuts = [(name[:place], name[place:]) for place in range(len(name) + 1)]
+    letters = "abcdefghijklmnopqrstuvwxyz_"
+    left_out = {before + after[1:] for before, after in cuts}
+    exchanged = {before + after[1] + after[0] + after[2:] for before, after in cuts if len(after) > 1}
+    replaced = {before + letter + after[1:] for before, after in cuts if after for letter in letters}
+    return left_out | exchanged | replaced | {before + letter + after for before, after in cuts for letter in letters}
+
+
 # The flag of a tensor, and the names that people write for it.
-GRAD_FLAGS = {
-    "requires_grad",
-    "require_grad",
-    "requires_gradient",
-    "require_gradient",
-    "required_grad",
-    "requires_grads",
-}
+GRAD_FLAGS = {*_within_one_edit("requires_grad"), "requires_gradient", "require_gradient"}
 
 # What replicas answer with nothing: torch/nn/parallel/replicate.py puts plain tensors where parameters were.
 PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", "requires_grad_"}
