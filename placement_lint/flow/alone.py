@@ -37,7 +37,17 @@ _ASKED_OR_IMPORTED = re.compile(
     r"|\n[ \t]*(?:import|from)[ \t](?![^\n]* as )[^\n;]*"
 )
 # Words that begin something as they do in what is called, and those that do so where they are said in another way.
-_AS_ELSEWHERE = ("to_empty", "current_accelerator", "gpu", "dist", "environ", "optim", "save", "load_state_dict")
+_AS_ELSEWHERE = (
+    "to_empty",
+    "Accelerator",
+    "current_accelerator",
+    "gpu",
+    "dist",
+    "environ",
+    "optim",
+    "save",
+    "load_state_dict",
+)
 _WHERE = {
     # torch.device(0)
     "device": re.compile(rf"{at_word('torch')}\.device\(\s*\d"),

@@ -66,6 +66,7 @@ _BEGINS_WHERE = {
         # What is only asked of CUDA moves nothing.
         "cuda": rf"""\.cuda\(|'cuda|"cuda|{at_word("cuda")}
             (?:\.(?!is_available|get_device_capability|is_bf16_supported)|\s*[=,)])""",
+        "Accelerator": r"\bAccelerator\(",
         "current_accelerator": r"\bcurrent_accelerator\(",
         "gpu": r"['\"]gpu['\"]",
         "dist": rf"(?<!\.){at_word('dist')}\.",

@@ -120,7 +120,8 @@ def came_round(machine: Machine, module: Object | Symbol, result: Value, node: c
         mark = (around.details.id, _outermost(machine, around, node))
         return _marked(machine, value, lambda tensor: replace(tensor, unsynced=tensor.unsynced | {mark}))
 
-    return machine.lift(mark, wrapper, result)
+    around = machine.filled(module.id, _WRAPPER, NONE) if machine.may_lack(module.id, _WRAPPER) else wrapper
+    return machine.lift(mark, around, result)
 
 
 def _outermost(machine: Machine, wrapper: Fact, node: cst.Call) -> cst.CSTNode:
@@ -184,9 +185,8 @@ def zeroed(machine: Machine, optimizer: Object) -> None:
 def stepped(machine: Machine, optimizer: Object) -> None:
     """``optimizer.step()``: each rank goes its own way where the gradients were its own."""
     for wrapper in _stepped_by(machine, optimizer):
-        fact = machine.read(wrapper.id, _UNREDUCED)
-        if fact is not None:
-            machine.lift(lambda option, wrapper=wrapper: _report_bypass(machine, wrapper, option), fact)
+        fact = machine.filled(wrapper.id, _UNREDUCED, NONE)
+        machine.lift(lambda option, wrapper=wrapper: _report_bypass(machine, wrapper, option), fact)
 
 
 def _stepped_by(machine: Machine, optimizer: Object) -> list[Object]:

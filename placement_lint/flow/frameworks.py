@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow import backward, choices, loaders, modules
+from placement_lint.flow import backward, choices, coverage, ddp, gradients, loaders, modules, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import has_base
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
@@ -45,9 +45,10 @@ def knows_its_device(module: Object) -> bool:
 
 ACCELERATOR = External("accelerate.Accelerator")
 
-_HANDED_BACK = {"unwrap_model", "gather", "gather_for_metrics", "reduce", "pad_across_processes"}
+_HANDED_BACK = {"gather", "gather_for_metrics", "reduce", "pad_across_processes"}
 _PREPARING = {"prepare_model", "prepare_data_loader", "prepare_optimizer"}
-METHODS = _HANDED_BACK | _PREPARING | {"prepare", "backward"}
+_CLIPPING = {"clip_grad_norm_", "clip_grad_value_"}
+METHODS = _HANDED_BACK | _PREPARING | _CLIPPING | {"prepare", "backward", "unwrap_model"}
 
 
 def chosen_device(machine: Machine) -> Value:
@@ -72,6 +73,9 @@ def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
         note = Note(node, "Accelerate chooses the device here")
         machine.chosen.append(choices.Chosen(machines(NO_GPU), machines(NO_GPU), note, "accelerator.device"))
         machine.write(result.id, "#places", TRUE)
+        if not arguments.spread and not any(name.endswith("_plugin") for name in arguments.keywords):
+            # DeepSpeed and FSDP wrap in another way.
+            machine.write(result.id, "#wraps", TRUE)
     return result
 
 
@@ -91,6 +95,10 @@ def call_accelerator(machine: Machine, target: Object, name: str, arguments: Arg
         return machine.lift(prepare, first)
     if name == "backward" and first is not None:
         machine.lift(lambda loss: _went_backward(machine, loss, node), first)
+    if name in _CLIPPING:
+        return gradients.clip(machine, name, arguments, node)
+    if name == "unwrap_model" and first is not None:
+        return machine.lift(lambda one: _unwrapped(machine, one), first)
     if name in _HANDED_BACK and first is not None:
         return first
     return machine.fresh(node)
@@ -102,16 +110,38 @@ def _went_backward(machine: Machine, loss: Value, node: cst.Call) -> Value:
 
 
 def _prepared(machine: Machine, target: Object, value: Value, node: cst.Call) -> Value:
-    """What ``prepare`` makes of one of its arguments; a module that may be wrapped is still the module itself."""
+    """What ``prepare`` makes of one of its arguments: a module is wrapped where there are several processes."""
     device = machine.read(target.id, "device") or machine.fresh()
     if machine.read(target.id, "#places") is None:
         device = machine.fresh()
     if isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
         modules.settle(machine, value, device, node)
-        return value
+        return _wrapped(machine, value, node) if _wraps(machine, target, value) else value
     if isinstance(value, Object) and value.kind is Kind.LOADER:
         return loaders.moving(machine, value, device, node)
     return value if isinstance(value, Object) else machine.fresh(node)
+
+
+def _wraps(machine: Machine, target: Object, module: Object | Symbol) -> bool:
+    """Whether ``prepare`` wraps a module: not what is wrapped already, nor what has nothing to train."""
+    if machine.read(target.id, "#wraps") is None or not isinstance(module, Object) or module.kind is not Kind.MODULE:
+        return False
+    return modules.has_parameters(machine, module) is True and not coverage.is_frozen(machine, module.id)
+
+
+def _wrapped(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value:
+    def wrap() -> Value:
+        wrapper = wrappers.around(machine, module, NONE, NONE, node, "torch.nn.parallel.DistributedDataParallel")
+        ddp.wrapped(machine, wrapper, module, Arguments())
+        return wrapper
+
+    return machine.fork(((machines(MANY_GPUS), wrap), (machines(NO_GPU | ONE_GPU), lambda: module)), asks=True)
+
+
+def _unwrapped(machine: Machine, value: Value) -> Value:
+    wraps = isinstance(value, Object) and value.kind is Kind.WRAPPER
+    inner = machine.read(value.id, modules.INNER) if wraps and isinstance(value, Object) else None
+    return inner if inner is not None else value
 
 
 # --- the Trainer of Hugging Face -------------------------------------------------------------------------------

@@ -402,7 +402,6 @@ MODULE_ATTRIBUTES = WRAPPER_FIELDS | MODULE_METHODS | {"module", "training"}
 MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
 
 
-
 def _within_one_edit(name: str) -> set[str]:
     """A name and those with one letter left out, put in, replaced, or exchanged for its neighbour."""
     cuts = [(name[:place], name[place:]) for place in range(len(name) + 1)]

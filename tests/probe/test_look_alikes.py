@@ -57,6 +57,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "when_alone": {"world_size": 1},
     },
     "ddp-forward-bypasses-wrapper": {
+        "accelerate_unwrapped": "there are no gradients",
         "adversary": "the gradients that are not averaged are thrown away",
         "both_ways": {"called": "both"},
         "evaluation": "there are no gradients",
@@ -518,6 +519,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "parameter_list": {"method": "ParameterList"},
     },
     "requires-grad-without-effect": {
+        "other_names": "none of them is the flag of a tensor",
         "parameters_and_modules": {"module": False},
         "method": REPAIRED,
         "other_objects": "its objects are neither modules nor tensors",
@@ -659,6 +661,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "accelerate_prepare": REPAIRED,
         "asks_for_its_class": {"wrapper": ""},
         "class_from_elsewhere": REPAIRED,
         "tried": REPAIRED,
