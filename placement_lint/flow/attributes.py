@@ -645,13 +645,14 @@ def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text
         machine.write(owner.id, held.attr.value, moved)
 
 
-def rebind_some(machine: Machine, owner: Value, value: Value) -> Value:
+def rebind_some(machine: Machine, owner: Value, name: cst.CSTNode, value: Value, node: cst.Call) -> Value:
     """Assign an attribute of unknown name: each attribute of the same kind as ``value`` may have been replaced."""
     forget_settings(machine, owner)
     if not isinstance(owner, Object) or machine.constructing(owner):
         return NONE
     options = [option for _, option in alternatives(value)]
     if owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options):
+        optimizers.replaced(machine, owner, f"[{source_text(name)}]", None, value, node)
         _replace_some_part(machine, owner, value)
     elif any(isinstance(option, (Tensor, Symbol)) for option in options):
         modules.misplace_some_tensor(machine, owner, value)

@@ -260,7 +260,8 @@ def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     if owner is not None and value is not None and isinstance(name, Const) and isinstance(name.value, str):
         attributes.write(machine, owner, name.value, value, node, f"{machine.text(node.args[0].value)}.{name.value}")
     elif owner is not None:
-        machine.lift(lambda option: attributes.rebind_some(machine, option, value or NONE), owner)
+        written = node.args[1].value if len(node.args) > 1 else node
+        machine.lift(lambda option: attributes.rebind_some(machine, option, written, value or NONE, node), owner)
     return NONE
 
 

@@ -424,7 +424,7 @@ def replaced(
 ) -> None:
     """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
     if (machine.optimizers or machine.in_ddp) and _brings_parameters(machine, after):
-        fresh = frozenset(_ids(machine, after))
+        fresh = _added(machine, owner, after) or frozenset(_ids(machine, after))
         part = name if name.startswith("[") else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
         ddp.replaced(machine, owner, label, node)
@@ -432,6 +432,18 @@ def replaced(
         made = creation.was_made_here(machine, after)
         how = "made in forward" if made is not None else "replaced"
         _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(made or node, label, how, fresh))
+
+
+def _added(machine: Machine, owner: Object | Symbol, after: Value) -> frozenset[int]:
+    """What an adapter around a part of its owner has to train besides that part; empty if that is nothing."""
+    if not isinstance(owner, Object) or not isinstance(after, Object):
+        return frozenset()
+    held, given = modules.registered_below(machine, owner), modules.registered_below(machine, after)
+    parts = modules.reachable(machine, after).values()
+    learns = any(
+        part.id not in held and isinstance(part, Object) and modules.learns_itself(machine, part) for part in parts
+    )
+    return given - held if learns and given & held else frozenset()
 
 
 def renewed(

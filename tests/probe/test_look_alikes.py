@@ -394,6 +394,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "used_up_on_another_path": {"how": "empty", "listed": True},
     },
     "optimizer-stale-after-replacement": {
+        "adapters": {"added": True},
         "add_param_group": {"added": True},
         "best_snapshot": {"how": "copied aside"},
         "ema_teacher": {"how": "copied aside"},
