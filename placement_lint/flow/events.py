@@ -746,6 +746,8 @@ class InvisibleDevice(Event):
     indices: tuple[int, ...]
     visible: tuple[str, ...]
     set_here: Note
+    # what the program gives both as the list and as the number; the others are an example of it
+    given: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,15 @@ from placement_lint.flow.condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.devices import current_is_chosen
 from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
 from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import ABSENT, Const, Device, Fact, Value, alternatives
+from placement_lint.flow.values import ABSENT, Const, Device, Fact, Symbol, Value, alternatives
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
 # Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
 _VISIBLE = "#visible devices"
 _TOUCHED = "#cuda touched"
+# Where a list that is no literal was set.
+_SET = "#visible devices set"
 # What touched it runs only where the file is the program.
 _AS_SCRIPT = "touched by the script"
 
@@ -47,6 +49,7 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
         machine.write(machine.module_frame, _VISIBLE, Fact(value.value, Note(node, "set here")))
     else:
         machine.write(machine.module_frame, _VISIBLE, value)
+        machine.write(machine.module_frame, _SET, Fact("set", Note(node, "set here")))
         machine.pinned = True
 
 
@@ -88,10 +91,23 @@ def name_device(
 
     Where the number is no literal, it is said once: the first use raises.
     """
+    if not isinstance(device, Device) or device.kind != "cuda":
+        return
+    if isinstance(device.index, Symbol):
+        _name_again(machine, device.index, how, node)
     known = visible(machine)
-    if known is None or not isinstance(device, Device) or device.kind != "cuda" or not isinstance(device.index, int):
+    if known is None or not isinstance(device.index, int):
         return
     entries, note = known
     if device.index >= len(entries) and (literal or machine.invisible.get(device.index, node) is node):
         machine.invisible.setdefault(device.index, node)
         machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (device.index,), entries, note))
+
+
+def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
+    """The number of a GPU is what alone is visible: whatever it is, it is numbered 0."""
+    where = machine.read(machine.module_frame, _SET)
+    note = where.details if isinstance(where, Fact) else None
+    if isinstance(note, Note) and machine.read(machine.module_frame, _VISIBLE) == number:
+        text = number.text or "the number"
+        machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (1,), ("1",), note, text))

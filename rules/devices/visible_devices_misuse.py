@@ -80,9 +80,11 @@ def check_late(event: VisibleDevicesLate) -> Iterator[Problem]:
 def check_number(event: InvisibleDevice) -> Iterator[Problem]:
     listed, count = ",".join(event.visible), len(event.visible)
     last = f"cuda:{count - 1} is the last" if count > 1 else "cuda:0 is the only one"
+    shown = f"`{event.given}`" if event.given else repr(listed)
+    when = f" where `{event.given}` is not 0" if event.given else ""
     yield Problem(
         event.node,
-        f"`{event.how}` names a GPU that is not there: with CUDA_VISIBLE_DEVICES={listed!r} {last}",
+        f"`{event.how}` names a GPU that is not there{when}: with CUDA_VISIBLE_DEVICES={shown} {last}",
         (event.set_here,),
         advice="visible GPUs are numbered from 0",
         facts={

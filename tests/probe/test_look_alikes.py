@@ -638,6 +638,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "replaced_in_first_call": {"stray": "cuda"},
     },
     "visible-devices-misuse": {
+        "number_of_command_line": {"device": "cuda:0"},
         "after_import": REPAIRED,
         "before_import": REPAIRED,
         "child_environment": "another process reads the variable",
