@@ -633,7 +633,7 @@ def absent(path: Any, asking: Any) -> bool:
     if asking.f_code.co_filename.startswith(LIBRARIES):
         return False
     if isinstance(path, (TextFile, ByteFile)):
-        return made_up(path.getvalue())  # else somebody has written into it
+        return not path.closed and made_up(path.getvalue())  # else somebody has written into it
     if isinstance(path, StandIn):
         return True
     return isinstance(path, (str, os.PathLike)) and (not exists(path) or os.path.abspath(path) in folders)

@@ -87,6 +87,10 @@ def test_files_have_what_their_reader_wants(tmp_path: Path) -> None:
     vectors = torch.from_numpy(np.load("gone/vectors.npy"))
     with open("gone/all.pkl", "rb") as file:
         table = pickle.load(file)
+    try:
+        json.load(open("gone/closed.json").close() or file)
+    except ValueError as error:
+        assert "closed file" in str(error)
     model = nn.Sequential(nn.Embedding(len(words), 4), nn.Linear(4, 2))
     before = model[1].weight.clone()
     model.load_state_dict(torch.load("gone/best.pt")["state_dict"])
