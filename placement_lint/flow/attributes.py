@@ -530,6 +530,7 @@ def _write_of_module(
     coverage.registered(machine, value)
     cuts.tied(machine, owner, value)
     ties.tied(machine, owner, name, value, node)
+    storage.kept(machine, owner, name, value)
     _report_lost_parameter(machine, owner, name, before, value, node)
     value = machine.lift(lambda option: _of_parameter_kept(machine, owner, name, option), value)
     optimizers.replaced(machine, owner, name, before, value, node)

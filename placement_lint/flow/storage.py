@@ -15,11 +15,13 @@ from placement_lint.flow.copying import replace
 from placement_lint.flow.events import ParameterShared
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import value_of
-from placement_lint.flow.values import Comparison, Const, Kind, Object, Role, Symbol, Tensor, Value, compare
+from placement_lint.flow.values import Comparison, Const, Fact, Kind, Object, Role, Symbol, Tensor, Value, compare
 from placement_lint.rule import Note
 
 # Of a Parameter: the id of the tensor that it was made of.
 _MEMORY = "#memory"
+# Of memory: the attribute by which it was last changed in place while its module was built, and where.
+_CHANGED = "#changed in place"
 # Methods with a final underscore that change no content.
 _NO_CHANGES = {"requires_grad_", "detach_", "share_memory_"}
 
@@ -70,15 +72,38 @@ def change(machine: Machine, tensor: Value, source: cst.BaseExpression, node: cs
 
 
 def _changed(machine: Machine, module: Object, tensor: Tensor | Symbol, name: str, node: cst.CSTNode) -> None:
+    changed = Note(node, f"`self.{name}` is changed in place here")
+    machine.write(_memory(machine, tensor), _CHANGED, Fact(f"{name} of {module.id}", (module, name, tensor, changed)))
     for other, value in _held(machine, module, _memory(machine, tensor)):
-        if _is_itself(value, tensor) or _are_apart(value, tensor):
-            continue
-        parameter, parted = _later((name, tensor), (other, value))
-        if isinstance(parameter, Tensor) and parameter.created is not None:
-            changed = Note(node, f"`self.{name}` is changed in place here")
-            both = all(isinstance(one, Tensor) and one.role is Role.PARAMETER for one in (tensor, value))
-            event = ParameterShared(parameter.created, machine.scene, parted, name, other, both, changed)
-            machine.shared_parameters.append((event, attributes.identity(module)))
+        _note_shared(machine, module, (name, tensor), (other, value), changed)
+
+
+def kept(machine: Machine, module: Object, name: str, value: Value) -> None:
+    """``module.name = value``, which was changed by way of another attribute before."""
+    if not machine.storages or not isinstance(value, (Tensor, Symbol)) or not machine.constructing(module):
+        return
+    fact = machine.read(_memory(machine, value), _CHANGED)
+    if isinstance(fact, Fact) and isinstance(fact.details, tuple) and fact.details[0] == module:
+        _, other, tensor, changed = fact.details
+        if other != name:
+            _note_shared(machine, module, (other, tensor), (name, value), changed)
+
+
+def _note_shared(
+    machine: Machine,
+    module: Object,
+    changed_by: tuple[str, Tensor | Symbol],
+    changed_with: tuple[str, Tensor | Symbol],
+    changed: Note,
+) -> None:
+    (name, tensor), (other, value) = changed_by, changed_with
+    if _is_itself(value, tensor) or _are_apart(value, tensor):
+        return
+    parameter, parted = _later(changed_by, changed_with)
+    if isinstance(parameter, Tensor) and parameter.created is not None:
+        both = all(isinstance(one, Tensor) and one.role is Role.PARAMETER for one in (tensor, value))
+        event = ParameterShared(parameter.created, machine.scene, parted, name, other, both, changed)
+        machine.shared_parameters.append((event, attributes.identity(module)))
 
 
 def _held(machine: Machine, module: Object, memory: int) -> Iterator[tuple[str, Tensor | Symbol]]:

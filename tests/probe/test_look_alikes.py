@@ -504,6 +504,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "shared": "one layer is meant, as the names around say",
     },
     "parameter-shares-storage": {
+        "kept_after_the_change": {"copied": True},
         "changed_before": "nothing changes the one or the other in place",
         "copied": {"copied": True},
         "local_name": "both names are meant to be changed",
