@@ -15,7 +15,6 @@ from placement_lint.flow.machine import Machine
 from placement_lint.flow.values import (
     TRUE,
     Class,
-    Fact,
     Kind,
     Object,
     Parameters,
@@ -50,7 +49,7 @@ _MOST_FLAGS = 3
 
 def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
     """What an optimizer's argument leaves out, or does not name, while it does not ask for gradients."""
-    return frozenset(part for part in _candidates(machine, value) if is_frozen(machine, part))
+    return frozenset(part for part in _candidates(machine, value) if ddp.is_frozen(machine, part))
 
 
 def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
@@ -61,11 +60,6 @@ def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
 def is_filtered(machine: Machine, value: Value | None) -> bool:
     """Whether an optimizer's argument takes only what asks for gradients."""
     return any(True for _ in _filtered(machine, value))
-
-
-def is_frozen(machine: Machine, part: int) -> bool:
-    flag = ddp.flag_of(machine, part)
-    return isinstance(flag, Fact) and flag.name == "frozen"
 
 
 def _filtered(machine: Machine, value: Value | None) -> Iterator[Parameters]:
@@ -177,12 +171,12 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
     label = machine.label(optimizer, "the optimizer")
     for module in machine.criteria.values():
         parts = modules.registered_below(machine, module)
-        if parts & reached and not any(is_frozen(machine, part) for part in parts):
+        if parts & reached and not any(ddp.is_frozen(machine, part) for part in parts):
             name, cls = machine.label(module, "the criterion"), module.cls.name.rpartition(".")[2]
             event = OptimizerMisses(optimizer.node, machine.scene, label, name, cls, module.node, note)
             machine.misses.append((event, parts))
     for uid, node in machine.loose.items():
-        if uid in reached and not is_frozen(machine, uid):
+        if uid in reached and not ddp.is_frozen(machine, uid):
             event = OptimizerMisses(optimizer.node, machine.scene, label, "", "Parameter", node, note)
             machine.misses.append((event, frozenset({uid})))
 

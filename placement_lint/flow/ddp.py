@@ -324,6 +324,11 @@ def flag_of(machine: Machine, part: int) -> Value | None:
     return machine.read(part, _FLAG)
 
 
+def is_frozen(machine: Machine, part: int) -> bool:
+    flag = flag_of(machine, part)
+    return isinstance(flag, Fact) and flag.name == "frozen"
+
+
 def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
     changes = machine.read(wrapper.id, _CHANGES)
     if changes is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow import backward, choices, coverage, ddp, gradients, loaders, modules, wrappers
+from placement_lint.flow import backward, choices, ddp, gradients, loaders, modules, wrappers
 from placement_lint.flow.arguments import Arguments
 from placement_lint.flow.classes import has_base
 from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
@@ -126,7 +126,7 @@ def _wraps(machine: Machine, target: Object, module: Object | Symbol) -> bool:
     """Whether ``prepare`` wraps a module: not what is wrapped already, nor what has nothing to train."""
     if machine.read(target.id, "#wraps") is None or not isinstance(module, Object) or module.kind is not Kind.MODULE:
         return False
-    return modules.has_parameters(machine, module) is True and not coverage.is_frozen(machine, module.id)
+    return modules.has_parameters(machine, module) is True and not ddp.is_frozen(machine, module.id)
 
 
 def _wrapped(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value:

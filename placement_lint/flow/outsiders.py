@@ -52,7 +52,7 @@ def _learning(machine: Machine, module: Object) -> frozenset[int]:
 
 
 def _is_apart(machine: Machine, part: Object | Symbol) -> bool:
-    return ddp.wrapper_of(machine, part) is not None or coverage.is_frozen(machine, part.id)
+    return ddp.wrapper_of(machine, part) is not None or ddp.is_frozen(machine, part.id)
 
 
 def zeroed(machine: Machine, optimizer: Object) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow import coverage, modules, optimizers
+from placement_lint.flow import ddp, modules, optimizers
 from placement_lint.flow.events import TieBroken
 from placement_lint.flow.machine import Machine
 from placement_lint.flow.names import value_of
@@ -133,7 +133,7 @@ def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> 
         # One that was built before has none of the new Parameters.
         return NONE
     tie = parted.tie
-    frozen = any(coverage.is_frozen(machine, part) for part in (*tie.layers, tie.uid))
+    frozen = any(ddp.is_frozen(machine, part) for part in (*tie.layers, tie.uid))
     if tie.layers <= optimizers.covered(machine, optimizer) and not frozen:
         label = machine.label(optimizer, "the optimizer")
         machine.emit(TieBroken(parted.node, machine.scene, parted.how, tie.node, label, stepped))
