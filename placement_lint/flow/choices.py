@@ -16,8 +16,10 @@ from placement_lint.flow import lightning, modules, numbering
 from placement_lint.flow.condition import (
     ALWAYS,
     ANY_MACHINE,
+    MANY_GPUS,
     NEVER,
     NO_GPU,
+    ONE_GPU,
     Answer,
     Condition,
     Cube,
@@ -231,7 +233,8 @@ def _device_flags(reach: Condition) -> Condition | None:
         return None
     (cube,) = reach.cubes
     answers = frozenset(answer for answer in cube.answers if _chooses(answer.question))
-    excludes_cpu = not cube.machines & NO_GPU
+    # That there are several GPUs says that something is spread over them, and not where it goes otherwise.
+    excludes_cpu = cube.machines == ONE_GPU | MANY_GPUS
     if not answers and not excludes_cpu:
         return None
     return of([Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)])

@@ -77,6 +77,7 @@ from placement_lint.flow.values import (
     Partial,
     Role,
     Sequence,
+    Source,
     StateDict,
     Symbol,
     Tensor,
@@ -610,9 +611,16 @@ def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | 
 def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
     given = arguments.values()
     for position, operand in operands:
+        if _may_be_no_tensor(operand.tensor):
+            continue
         if not reads_items_alone(name) or content(machine, given[position]) is not None:
             tensors.read_on_host(machine, operand, node)
     return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
+
+
+def _may_be_no_tensor(tensor: Tensor) -> bool:
+    """Whether an opaque module returned it, perhaps a number beside tensors, and no move has shown that it is one."""
+    return tensor.role is Role.BATCH and tensor.source is not Source.MOVE
 
 
 def _shape_as_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

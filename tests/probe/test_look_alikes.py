@@ -81,6 +81,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "device-choice-ignored": {
         "tried_in_helper": "the exception is dealt with",
         "literal_elsewhere": {"choice": "cuda"},
+        "several_gpus": "it uses a GPU either way",
         "one_of_several_cards": {"choice": "cuda"},
         "where_results_are_kept": "it uses a GPU either way",
         "nothing_to_move": "a module without parameters asks for no GPU",
@@ -303,6 +304,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "counts_of_unknown": "what the module returns is not known",
         "functions_of_arrays": {"place": "cpu"},
         "asks_for_the_type": "nothing is copied to the host",
         "type_of_tensor": "nothing is copied to the host",
