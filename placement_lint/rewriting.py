@@ -134,13 +134,17 @@ _TAKES_DEVICE = {
 }  # fmt: skip
 
 
+# Keyword arguments that say where a tensor is to be.
+_NAMING_DEVICE = {"device", "map_location"}
+
+
 def on_device(call: cst.CSTNode, device: str) -> Replacements:
     """A call that moves or makes a tensor does so on ``device``, instead of the one that it names, if any."""
     if not isinstance(call, cst.Call) or not device:
         return NOTHING
-    named = next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value == "device"), None)
-    if named is not None:
-        return ((named, f"device={device}"),)
+    named = next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value in _NAMING_DEVICE), None)
+    if named is not None and named.keyword is not None:
+        return ((named, f"{named.keyword.value}={device}"),)
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else source_text(call.func)
     if method in ("to", "cuda"):
         # What is where an input is, is not moved there: to leave the move out is no edit of its arguments.

@@ -7,9 +7,14 @@ from placement_lint.flow.values import CPU, Device, Place
 
 
 def place_fact(place: Place) -> str:
-    """``cpu``, ``cuda:1``, or ``cuda`` where only the analysis tells one GPU from another."""
+    """``cpu``, ``cuda:1``, or ``cuda`` where only the analysis tells one GPU from another.
+
+    The GPU of an unknown number is a single one as well: the first will do.
+    """
     if isinstance(place, Device) and (place == CPU or isinstance(place.index, int)):
         return str(place)
+    if isinstance(place, Device) and place.kind == "cuda" and place.index is not None:
+        return "cuda:0"
     return "cuda"
 
 

@@ -613,8 +613,10 @@ def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Po
     for position, operand in operands:
         if _may_be_no_tensor(operand.tensor):
             continue
-        if not reads_items_alone(name) or content(machine, given[position]) is not None:
-            tensors.read_on_host(machine, operand, node)
+        items = content(machine, given[position])
+        if not reads_items_alone(name) or items is not None:
+            several = items is not None and len(items.items) > 1
+            tensors.read_on_host(machine, replace(operand, inside=operand.inside or several), node)
     return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
 
 

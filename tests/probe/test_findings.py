@@ -8,7 +8,7 @@ import pytest
 
 from placement_lint.checker import Checker, Job
 from placement_lint.config import Settings
-from placement_lint.finding import Outcome
+from placement_lint.finding import Outcome, Severity
 from placement_lint.probe.prober import Prober
 from placement_lint.registry import find_rule
 
@@ -27,7 +27,10 @@ def test_patterns_are_reproduced(folder: Path, checker: Checker, prober: Prober)
     for path in sorted(folder.rglob("*.py")):
         for finding in checker.check_file(str(path)).findings:
             experiment = find_rule(finding.code).experiment
-            assert experiment is not None, finding.code
+            if experiment is None:
+                # It is no claim about PyTorch.
+                assert finding.severity is Severity.INFO, finding.code
+                continue
             verdict = prober.verdict(experiment, dict(finding.facts))
             if verdict.outcome is not Outcome.REPRODUCED:
                 place = f"{path}:{finding.range.line}: {finding.code}"
