@@ -8,8 +8,8 @@ from placement_lint.finding import Level, Outcome
 from placement_lint.registry import all_rules, family_name
 from placement_lint.rule import Rule
 
-LISTENING = [rule for rule in all_rules() if rule.listens]
-by_name = pytest.mark.parametrize("rule", LISTENING, ids=lambda rule: rule.name)
+PROVED = [rule for rule in all_rules() if rule.experiment is not None]
+by_name = pytest.mark.parametrize("rule", PROVED, ids=lambda rule: rule.name)
 
 
 @by_name
