@@ -1,7 +1,6 @@
 """Replays of the fixtures: nearly all show their findings, and the others say why they cannot.
 
-``unshown.txt`` lists the others. Another share of the fixtures runs each day; ``SHARE=all`` runs all of them (see
-``shares.py``).
+Another share of the fixtures runs each day; ``SHARE=all`` runs all of them (see ``shares.py``).
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from placement_lint.probe.replay import Replayer
 from placement_lint.probe.sandbox import Sandbox
 
 WORKERS = 2
-FEW = 2  # findings that a busy machine may leave without a verdict
-
-UNSHOWN = Path(__file__).with_name("unshown.txt").read_text(encoding="utf-8").splitlines()
+# Of all findings nine in ten are confirmed, each beside the same program without the fault; a share may have fewer.
+SHOWN = 0.8
 
 # What an inconclusive replay may say; anything else is a gap to be closed.
 REASONS = (
@@ -62,14 +60,13 @@ def test_nearly_all_fixtures_show_their_findings(capsys: pytest.CaptureFixture[s
     with ProcessPoolExecutor(WORKERS) as pool:
         parts = pool.map(replayed, [paths[number::WORKERS] for number in range(WORKERS)])
         told = [one for part in parts for one in part]
-    rest = {place: f"{place} {said.outcome.value}: {said.observed}" for place, said in told if not is_shown(said)}
+    rest = [f"{place} {said.outcome.value}: {said.observed}" for place, said in told if not is_shown(said)]
     with capsys.disabled():
         print(f"\n{shares.described()}: {len(told)} findings of fixtures, {len(told) - len(rest)} of them shown")
-    unexpected = [line for place, line in rest.items() if place not in UNSHOWN]
-    listed = "\n".join(unexpected)
-    assert len(unexpected) <= FEW, listed
-    assert not [line for line in unexpected if f" {Outcome.REFUTED.value}: " in line], listed
-    for line in rest.values():
+    listed = "\n".join(rest)
+    assert len(rest) <= (1 - SHOWN) * len(told), listed
+    assert not [line for line in rest if f" {Outcome.REFUTED.value}: " in line], listed
+    for line in rest:
         assert any(reason in line for reason in REASONS), line
 
 
