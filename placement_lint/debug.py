@@ -229,7 +229,7 @@ class Examination:
         assert hearing is not None
         entangled = [one for one in hearing.unsaid if one.rule == rule and self._at(one.problem.node)]
         for one in entangled:
-            yield f"the condition takes more than one decision of the program to state: {one.problem.message}"
+            yield f"the condition takes too many decisions of the program to state: {one.problem.message}"
             yield f"  {_shortened(one.condition)}"
         subsumed = [event for event in hearing.account.subsumed if type(event) in rule.listens and self._at(event.node)]
         for event in subsumed:

@@ -43,7 +43,7 @@ class Hearing:
 
 @dataclass(frozen=True)
 class Unsaid:
-    """A problem that is not reported, as its ``condition`` (in words) takes more than one decision of the program."""
+    """A problem that is not reported, as its ``condition`` (in words) takes too many decisions of the program."""
 
     rule: Rule
     problem: Problem

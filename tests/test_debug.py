@@ -140,7 +140,7 @@ def test_a_condition_of_several_decisions_is_named(
     monkeypatch.chdir(tmp_path)
     Path("two.py").write_text(TWO_DECISIONS, encoding="utf-8")
     text = said(capsys, "check", "--why-not", "DPL503", "two.py:13")
-    assert "the condition takes more than one decision of the program to state: `y` is on the CPU" in text
+    assert "the condition takes too many decisions of the program to state: `y` is on the CPU" in text
     assert "`one()` is true" in text
 
 
