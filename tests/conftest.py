@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 
 import libcst as cst
 import pytest
+import shares
 
 from placement_lint import registry
 from placement_lint.checker import Job, Reading
@@ -21,6 +22,7 @@ from placement_lint.own_rules import RULES as OWN_RULES
 from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Note, Page, Problem, Rewrite, Rule
 
+TESTS = Path(__file__).parent
 PAGE = Page(what="Reports a call. Always.", why="w", example="bad()\n", instead="good()\n", silent="s")
 
 
@@ -73,6 +75,16 @@ def _raised(error: Exception) -> Exception:
         raise error
     except Exception as caught:
         return caught
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what another day's share runs, unless a test is named."""
+    if any("::" in argument for argument in config.args):
+        return
+    rotating = {TESTS / name for name in shares.ROTATING}
+    left_out = {item for item in items if item.path in rotating and not shares.runs(item.nodeid, shares.PARTS)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture

@@ -12,6 +12,31 @@ from zlib import crc32
 VARIABLE, ALL = "SHARE", "all"
 SHARES = 14
 
+# Files of tests that start many programs: a third of their tests runs each day.
+ROTATING = {
+    "flow/test_prospects.py",
+    "flow/test_renewal.py",
+    "probe/test_escapes.py",
+    "probe/test_findings.py",
+    "probe/test_hostile.py",
+    "probe/test_replay.py",
+    "probe/test_sandbox.py",
+    "probe/test_saved.py",
+    "probe/test_standins.py",
+    "probe/test_trust.py",
+    "probe/test_whole_programs.py",
+    "server/test_latency.py",
+    "server/test_outcomes.py",
+    "server/test_server_robustness.py",
+    "server/test_server_settings.py",
+    "server/test_splicing.py",
+    "simulate/test_processes.py",
+    "test_bad_input.py",
+    "test_executors.py",
+    "test_fuzz.py",
+}
+PARTS = 3
+
 
 def chosen() -> int | None:
     """The share that runs, None for all of them."""
