@@ -62,7 +62,7 @@ class Reading:
 
     def may_tell(self, text: str, surroundings: Surroundings) -> bool:
         """Whether a text that speaks of tensors is to be read at all."""
-        from placement_lint.flow.glance import may_tell
+        from placement_lint.flow.triage.glance import may_tell
 
         return may_tell(text, surroundings)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from placement_lint.finding import Finding, Range
-    from placement_lint.flow.visits import Visit, VisitLog
+    from placement_lint.flow.observers.visits import Visit, VisitLog
     from placement_lint.listen import Hearing
     from placement_lint.project.finder import Surroundings
     from placement_lint.results import Checked, Job
@@ -72,7 +72,7 @@ class _Examining(Reading):
         return self.parse(text)
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
-        from placement_lint.flow.visits import VisitLog
+        from placement_lint.flow.observers.visits import VisitLog
         from placement_lint.listen import problems_in
 
         self.program = program

@@ -127,7 +127,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class When:
-    """When a finding holds: on which kinds of machine, as bits of ``flow/condition.py``, and how its message says so.
+    """When a finding holds: on which kinds of machine, as bits of a path condition, and how its message says so.
 
     ``where`` are the words for the machines, empty where the statement runs on no others; ``decision`` those for the
     answer that the program has to give, empty where none is needed.

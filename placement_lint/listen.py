@@ -17,16 +17,26 @@ from operator import or_
 import libcst as cst
 
 from placement_lint.finding import Severity, When
-from placement_lint.flow import condition
-from placement_lint.flow.condition import MACHINES, NEVER, NO_GPU, Answer, Condition, Cube, any_of, machines, of
-from placement_lint.flow.copying import replace
-from placement_lint.flow.describing import words
-from placement_lint.flow.events import Event
-from placement_lint.flow.options import is_flag, preferred_answer, switches
-from placement_lint.flow.outcomes import Outcomes
-from placement_lint.flow.placements import PlacementLog
-from placement_lint.flow.program import Account, analyse
-from placement_lint.flow.values import Class
+from placement_lint.flow.domain import path_condition
+from placement_lint.flow.domain.path_condition import (
+    MACHINES,
+    NEVER,
+    NO_GPU,
+    Answer,
+    Condition,
+    Cube,
+    any_of,
+    machines,
+    of,
+)
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import Class
+from placement_lint.flow.driver.analyse import Account, analyse
+from placement_lint.flow.events.schema import Event
+from placement_lint.flow.incremental.definition_memo import Outcomes
+from placement_lint.flow.models.describing import words
+from placement_lint.flow.observers.placements import PlacementLog
+from placement_lint.flow.state.options import is_flag, preferred_answer, switches
 from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Problem, Rule
 
@@ -69,7 +79,7 @@ def problems_in(
     thorough: bool = False,
 ) -> Hearing:
     """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
-    with condition.asking(outcomes.conditions if outcomes is not None else None):
+    with path_condition.asking(outcomes.conditions if outcomes is not None else None):
         return _hearing(module, rules, log, surroundings, outcomes, thorough)
 
 

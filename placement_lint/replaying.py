@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow.events import DevicesMixed, Operand, OptimizerStale, TieBroken
+from placement_lint.flow.events.schema import DevicesMixed, Operand, OptimizerStale, TieBroken
 from placement_lint.rewriting import argument_added, is_path, receiver
 from placement_lint.rule import Line, Note, Replay
 from placement_lint.source.wording import source_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import Revealed
+from placement_lint.flow.events.schema import Revealed
 from placement_lint.rule import Page, Problem, Rule
 
 

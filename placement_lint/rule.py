@@ -16,7 +16,7 @@ from placement_lint.probe.experiment import Experiment
 if TYPE_CHECKING:
     import libcst as cst
 
-    from placement_lint.flow.events import Scene
+    from placement_lint.flow.events.schema import Scene
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ Listener = Callable[[Any], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class Rule:
-    """``listens`` maps an event type of ``placement_lint.flow.events`` to the check for it."""
+    """``listens`` maps an event type of ``placement_lint.flow.events.schema`` to the check for it."""
 
     code: str
     name: str

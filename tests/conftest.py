@@ -17,7 +17,7 @@ from placement_lint import registry
 from placement_lint.checker import Job, Reading
 from placement_lint.config import Settings
 from placement_lint.finding import Applicability, Severity
-from placement_lint.flow.program import Account
+from placement_lint.flow.driver.analyse import Account
 from placement_lint.own_rules import RULES as OWN_RULES
 from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Note, Page, Problem, Rewrite, Rule

@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_written_is_said_once(
 def test_a_crash_is_not_kept(old: Write, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     old("a.py", BAD)
     with monkeypatch.context() as broken:
-        broken.setattr("placement_lint.flow.program.statements.execute_all", lambda *_: 1 / 0)
+        broken.setattr("placement_lint.flow.driver.analyse.statements.execute_all", lambda *_: 1 / 0)
         assert main(["check", "--jobs", "1"]) == 2
     assert codes(check()) == ["DPL501"]
 

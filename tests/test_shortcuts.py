@@ -14,7 +14,7 @@ from placement_lint.config import Settings
 from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Finding
-from placement_lint.flow import relevance, repetition, statements
+from placement_lint.flow.interpreter import inline_policy, memo, statements
 
 
 def findings(files: Sequence[Path], root: Path) -> Sequence[Finding]:
@@ -30,15 +30,15 @@ def run_each_time(*call: Any) -> Any:
 def test_a_forward_that_repeats_says_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
     files = SINGLE[::9]
     shortened = findings(files, FIXTURES)
-    monkeypatch.setattr(repetition, "once", run_each_time)
+    monkeypatch.setattr(memo, "once", run_each_time)
     assert findings(files, FIXTURES) == shortened
 
 
 def test_functions_that_did_nothing_would_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     files = SINGLE[2::9]
-    monkeypatch.setattr(repetition, "_ENOUGH", 10**9)
+    monkeypatch.setattr(memo, "_ENOUGH", 10**9)
     at_leisure = findings(files, FIXTURES)
-    monkeypatch.setattr(repetition, "_ENOUGH", 1)
+    monkeypatch.setattr(memo, "_ENOUGH", 1)
     assert findings(files, FIXTURES) == at_leisure
 
 
@@ -54,7 +54,7 @@ def test_code_without_tensors_says_nothing(project: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(project)
     files = sorted(Path(".").rglob("*.py"))
     shortened = findings(files, project)
-    monkeypatch.setattr(relevance, "is_plain", lambda *_: False)
+    monkeypatch.setattr(inline_policy, "is_plain", lambda *_: False)
     assert [*map(said, findings(files, project))] == [*map(said, shortened)]
 
 

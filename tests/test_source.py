@@ -13,7 +13,7 @@ import pytest
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from placement_lint.finding import Range
-from placement_lint.flow.texts import without_strings
+from placement_lint.flow.triage.lexical import without_strings
 from placement_lint.source.parsing import check_syntax, parse, read
 from placement_lint.source.positions import positions
 from placement_lint.source.scan import Scan
@@ -195,7 +195,9 @@ BLANKS = (cst.BaseParenthesizableWhitespace, cst.Newline, cst.Comment, cst.Empty
 
 
 def test_walking_leaves_out_nothing_but_blanks() -> None:
-    module = cst.parse_module((HERE.parent / "placement_lint" / "flow" / "library.py").read_text(encoding="utf-8"))
+    module = cst.parse_module(
+        (HERE.parent / "placement_lint" / "flow" / "interpreter" / "library.py").read_text(encoding="utf-8")
+    )
     walked = set(_below(module, children))
     everything = set(_below(module, lambda node: node.children))
     assert walked < everything

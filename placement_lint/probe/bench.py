@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from placement_lint.flow.vocabulary import OPTIMIZERS
+from placement_lint.flow.api.torch_names import OPTIMIZERS
 from placement_lint.probe.experiment import Facts, OutOfReach
 
 SIDE = 4  # rows and columns of everything: small, and the same for all so that operands fit

@@ -17,7 +17,7 @@ from typing import Any
 import libcst as cst
 
 from placement_lint.finding import Level, Outcome, Verdict
-from placement_lint.flow.condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Answer, Cube
+from placement_lint.flow.domain.path_condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Answer, Cube
 from placement_lint.probe import preludes, synthesis
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds
 from placement_lint.probe.experiment import Experiment, Raises

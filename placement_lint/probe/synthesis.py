@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 import libcst as cst
 
-from placement_lint.flow.condition import Answer
+from placement_lint.flow.domain.path_condition import Answer
 from placement_lint.probe.checkpoints import Checkpoints
 from placement_lint.probe.rendering import TRAINING
 from placement_lint.probe.units import Program, Unit, called

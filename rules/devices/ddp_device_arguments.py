@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import DistributedArgumentsInvalid
-from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import describe
+from placement_lint.flow.domain.values import describe
+from placement_lint.flow.events.facts import place_fact
+from placement_lint.flow.events.schema import DistributedArgumentsInvalid
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Raises
 from placement_lint.replaying import LOCAL_RANK, call_as, without_keywords
 from placement_lint.rule import TWO_RANKS, Page, Problem, Replay, Rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import GlobalRankUsed
+from placement_lint.flow.events.schema import GlobalRankUsed
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises
 from placement_lint.rewriting import first_argument, unsafe
 from placement_lint.rule import TWO_NODES, Page, Problem, Replay, Rule

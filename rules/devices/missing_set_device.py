@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import CurrentDeviceUnset
+from placement_lint.flow.events.schema import CurrentDeviceUnset
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import LOCAL_RANK, claimed
 from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import FirstDeviceMissed
-from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import Device, describe
+from placement_lint.flow.domain.values import Device, describe
+from placement_lint.flow.events.facts import place_fact
+from placement_lint.flow.events.schema import FirstDeviceMissed
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.replaying import moved_before
 from placement_lint.rewriting import appended

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import InvisibleDevice, VisibleDevicesLate
+from placement_lint.flow.events.schema import InvisibleDevice, VisibleDevicesLate
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rule import Line, Page, Problem, Replay, Rule

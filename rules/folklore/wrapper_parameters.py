@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Outcome, Severity
-from placement_lint.flow.events import Rumoured
+from placement_lint.flow.events.schema import Rumoured
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.rule import Page, Problem, Rule
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import CudaInWorker, LoaderMisplaced
-from placement_lint.flow.values import describe
+from placement_lint.flow.domain.values import describe
+from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.replaying import callee, given_keyword
 from placement_lint.rule import Line, Note, Page, Problem, Replay, Rule

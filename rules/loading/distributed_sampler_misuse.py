@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import SamplerMisused
+from placement_lint.flow.events.schema import SamplerMisused
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import argument_as, claimed, given_keyword
 from placement_lint.rule import Line, Page, Problem, Replay, Rule

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.condition import NO_GPU
-from placement_lint.flow.events import LoadedWhereSaved
+from placement_lint.flow.domain.path_condition import NO_GPU
+from placement_lint.flow.events.schema import LoadedWhereSaved
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import argument_added, safe, unsafe

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import CudaRequested
+from placement_lint.flow.events.schema import CudaRequested
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Raises
 from placement_lint.replaying import is_name
 from placement_lint.rewriting import Replacements, on_device, replaced_by, unsafe

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import MoveOnNonMovable
+from placement_lint.flow.events.schema import MoveOnNonMovable
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises
 from placement_lint.replaying import Replacements, arguments_text
 from placement_lint.rewriting import receiver, safe

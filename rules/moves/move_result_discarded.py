@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import MoveDiscarded
-from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import Device, Role
+from placement_lint.flow.domain.values import Device, Role
+from placement_lint.flow.events.facts import place_fact
+from placement_lint.flow.events.schema import MoveDiscarded
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import assigned_to_itself, is_path, receiver, safe, unsafe

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import DeviceNeverEqual, GradientOfCopyRead
-from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import describe
+from placement_lint.flow.domain.values import describe
+from placement_lint.flow.events.facts import place_fact
+from placement_lint.flow.events.schema import DeviceNeverEqual, GradientOfCopyRead
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import asks_for_difference, claimed
 from placement_lint.rewriting import appended, made_there, safe, type_of_device

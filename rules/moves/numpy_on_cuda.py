@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import HostRead
-from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import Role, describe
+from placement_lint.flow.domain.values import Role, describe
+from placement_lint.flow.events.facts import place_fact
+from placement_lint.flow.events.schema import HostRead
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import appended, safe
 from placement_lint.rule import Page, Problem, Replay, Rule

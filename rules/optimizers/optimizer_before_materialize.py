@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import OptimizerStale
+from placement_lint.flow.events.schema import OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import never_trained
 from placement_lint.rewriting import moved_below, safe

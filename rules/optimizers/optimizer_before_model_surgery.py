@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import OptimizerStale
-from placement_lint.flow.vocabulary import SURGERY
+from placement_lint.flow.api.torch_names import SURGERY
+from placement_lint.flow.events.schema import OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import named_argument, never_trained
 from placement_lint.rewriting import moved_below, safe

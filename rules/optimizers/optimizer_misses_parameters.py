@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import OptimizerMisses, OptimizerStale
+from placement_lint.flow.events.schema import OptimizerMisses, OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import remembered, trained_in_the_end, unfrozen
 from placement_lint.rule import Note, Page, Problem, Rule

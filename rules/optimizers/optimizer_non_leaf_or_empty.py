@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import GeneratorExhausted, NonLeafOptimized
+from placement_lint.flow.events.schema import GeneratorExhausted, NonLeafOptimized
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
 from placement_lint.replaying import argument_as, claimed
 from placement_lint.rewriting import appended, listed, safe

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import OptimizerStale
+from placement_lint.flow.events.schema import OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import never_trained
 from placement_lint.rule import Page, Problem, Rule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import OptimizerStateStranded
-from placement_lint.flow.facts import place_fact
-from placement_lint.flow.values import describe
+from placement_lint.flow.domain.values import describe
+from placement_lint.flow.events.facts import place_fact
+from placement_lint.flow.events.schema import OptimizerStateStranded
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
 from placement_lint.replaying import is_name
 from placement_lint.rule import Line, Page, Problem, Replay, Rule

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import SchedulerOutlived
+from placement_lint.flow.events.schema import SchedulerOutlived
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import callee, claimed, is_name, remembered
 from placement_lint.rule import Line, Page, Problem, Replay, Rule

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import MadeInForward, OptimizerStale
+from placement_lint.flow.events.schema import MadeInForward, OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import never_trained
 from placement_lint.rule import Line, Page, Problem, Replay, Rule

@@ -8,9 +8,9 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import ParameterLost
-from placement_lint.flow.facts import place_fact
-from placement_lint.flow.vocabulary import JOINS
+from placement_lint.flow.api.torch_names import JOINS
+from placement_lint.flow.events.facts import place_fact
+from placement_lint.flow.events.schema import ParameterLost
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import converted_inside, made_parameter, safe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import ParameterShared
+from placement_lint.flow.events.schema import ParameterShared
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import argument_copied, safe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import LayerRepeated
+from placement_lint.flow.events.schema import LayerRepeated
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import bare_text, each_made_anew, unsafe

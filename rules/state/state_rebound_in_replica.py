@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import AttributeRebound
-from placement_lint.flow.facts import replica_facts
+from placement_lint.flow.events.facts import replica_facts
+from placement_lint.flow.events.schema import AttributeRebound
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import callee, claimed, remembered
 from placement_lint.rule import Line, Page, Problem, Replay, Rule

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import AliasUsed
-from placement_lint.flow.facts import replica_facts
+from placement_lint.flow.events.facts import replica_facts
+from placement_lint.flow.events.schema import AliasUsed
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.rewriting import read_instead, safe, unsafe, wrapped_in
 from placement_lint.rule import Page, Problem, Rewrite, Rule

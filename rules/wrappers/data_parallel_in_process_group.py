@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import ParallelInGroup
+from placement_lint.flow.events.schema import ParallelInGroup
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import call_as, wrapped_module
 from placement_lint.rewriting import NOTHING, Replacements, called_with, unsafe

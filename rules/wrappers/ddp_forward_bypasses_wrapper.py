@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import DdpBypassed
+from placement_lint.flow.events.schema import DdpBypassed
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.rewriting import callee_replaced, unsafe
 from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import DdpModuleChanged
+from placement_lint.flow.events.schema import DdpModuleChanged
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
 from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import DevicesMixed
-from placement_lint.flow.facts import mixed_facts
-from placement_lint.flow.mixing import Cause, cause_of
+from placement_lint.flow.events.facts import mixed_facts
+from placement_lint.flow.events.mismatch_cause import Cause, cause_of
+from placement_lint.flow.events.schema import DevicesMixed
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
 from placement_lint.replaying import beside
 from placement_lint.rewriting import on_device, unsafe

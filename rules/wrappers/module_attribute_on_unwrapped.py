@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import BareModuleRead
+from placement_lint.flow.events.schema import BareModuleRead
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import module_or_itself, receiver, unsafe
 from placement_lint.rule import Page, Problem, Replay, Rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import NotBatched
+from placement_lint.flow.events.schema import NotBatched
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import like_its_module
 from placement_lint.rewriting import appended

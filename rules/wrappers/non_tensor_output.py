@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import NonTensorReturned, Returned
-from placement_lint.flow.facts import replica_facts
-from placement_lint.flow.vocabulary import NUMBER_TYPES
+from placement_lint.flow.api.torch_names import NUMBER_TYPES
+from placement_lint.flow.events.facts import replica_facts
+from placement_lint.flow.events.schema import NonTensorReturned, Returned
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import NOTHING, Replacements, called_instead, is_call_of, replaced_by, unsafe

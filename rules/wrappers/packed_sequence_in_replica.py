@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import PackingMisused
-from placement_lint.flow.facts import replica_facts
+from placement_lint.flow.events.facts import replica_facts
+from placement_lint.flow.events.schema import PackingMisused
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import appended, safe
 from placement_lint.rule import Page, Problem, Replay, Rule

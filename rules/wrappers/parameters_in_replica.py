@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import ParametersRead
-from placement_lint.flow.facts import replica_facts
+from placement_lint.flow.events.facts import replica_facts
+from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rule import Line, Page, Problem, Replay, Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import PrecisionLost
-from placement_lint.flow.facts import replica_facts
+from placement_lint.flow.events.facts import replica_facts
+from placement_lint.flow.events.schema import PrecisionLost
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rule import Line, Note, Page, Problem, Replay, Rule

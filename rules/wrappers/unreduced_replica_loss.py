@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import ReplicaLossUsed
+from placement_lint.flow.events.schema import ReplicaLossUsed
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import appended, is_path, safe
 from placement_lint.rule import Page, Problem, Replay, Rule

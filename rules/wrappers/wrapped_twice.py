@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import WrappedTwice
+from placement_lint.flow.events.schema import WrappedTwice
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed, first_argument
 from placement_lint.rewriting import replaced_by

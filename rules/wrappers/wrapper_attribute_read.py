@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events import WrapperAttributeRead
+from placement_lint.flow.events.schema import WrapperAttributeRead
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.rewriting import module_of, receiver, safe, unsafe
 from placement_lint.rule import Page, Problem, Replay, Rule

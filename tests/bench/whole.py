@@ -24,6 +24,6 @@ def findings_of_all(sources: Path) -> Set[Finding]:
     """The same where each file is parsed, and each definition looked at that nobody calls."""
     with (
         patch.object(Reading, "may_tell", lambda *_: True),
-        patch("placement_lint.flow.uncalled.Prospects.promising", lambda _, values: values),
+        patch("placement_lint.flow.driver.entry_points.Prospects.promising", lambda _, values: values),
     ):
         return findings(sources)

@@ -9,9 +9,9 @@ import pytest
 
 from placement_lint.checker import Checker, Job, Reading
 from placement_lint.config import Settings
-from placement_lint.flow import folding
-from placement_lint.flow.bounds import LONGEST_TEXT, WIDEST_INTEGER
-from placement_lint.flow.values import Const
+from placement_lint.flow.api.bounds import LONGEST_TEXT, WIDEST_INTEGER
+from placement_lint.flow.domain import folding
+from placement_lint.flow.domain.values import Const
 from placement_lint.source.parsing import parse
 
 BEFORE = """\

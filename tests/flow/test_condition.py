@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from placement_lint.flow import condition
-from placement_lint.flow.condition import (
+from placement_lint.flow.domain import path_condition
+from placement_lint.flow.domain.path_condition import (
     ALWAYS,
     MANY_GPUS,
     NEVER,
@@ -89,9 +89,9 @@ def test_what_is_said_again_can_be_said_without_the_first() -> None:
     with asking(Memory()):
         question = asked(source="step > 3")
         question.say(passing=True)
-        begun = len(condition.said)
+        begun = len(path_condition.said)
         question.say(passing=True)
-        again = condition.said[begun:]
+        again = path_condition.said[begun:]
         question.forget_the_rest()
         for say in again:
             say()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from growth import grows_faster_than_its_size
 
-from placement_lint.flow.glance import may_tell
+from placement_lint.flow.triage.glance import may_tell
 from placement_lint.project.finder import Surroundings
 from placement_lint.project.index import read_imports, read_index
 

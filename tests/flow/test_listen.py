@@ -10,8 +10,8 @@ import placement_lint.rules
 import pytest
 
 from placement_lint.finding import Severity, When
-from placement_lint.flow.condition import MANY_GPUS, ONE_GPU
-from placement_lint.flow.events import DevicesMixed
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU
+from placement_lint.flow.events.schema import DevicesMixed
 from placement_lint.listen import problems_in
 from placement_lint.rule import Page, Problem, Rule
 

@@ -16,11 +16,11 @@ from placement_lint.config import Settings
 from placement_lint.engine import check_files
 from placement_lint.files import Selection
 from placement_lint.finding import Finding
-from placement_lint.flow import uncalled
-from placement_lint.flow.beginnings import read
-from placement_lint.flow.machine import Machine
-from placement_lint.flow.prospects import Prospects
-from placement_lint.flow.values import Class, Function
+from placement_lint.flow.domain.values import Class, Function
+from placement_lint.flow.driver import entry_points
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.triage.definition_facts import read
+from placement_lint.flow.triage.entry_filter import Prospects
 from placement_lint.results import Job
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
@@ -530,13 +530,13 @@ def test_a_class_keeps_what_it_makes(methods: str) -> None:
 def looked_at(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The methods of each class that are looked at."""
     looked: dict[str, list[str]] = {}
-    look_at_class = uncalled._look_at_class
+    look_at_class = entry_points._look_at_class
 
     def note(machine: Machine, cls: Class, *methods: Function) -> None:
         looked[cls.name] = [method.name for method in methods]
         look_at_class(machine, cls, *methods)
 
-    monkeypatch.setattr(uncalled, "_look_at_class", note)
+    monkeypatch.setattr(entry_points, "_look_at_class", note)
     (folder / "model.py").write_text(dedent(text))
     findings(folder)
     return looked

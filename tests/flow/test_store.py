@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placement_lint.flow.store import Store
-from placement_lint.flow.values import Const
+from placement_lint.flow.domain.values import Const
+from placement_lint.flow.state.heap import Store
 
 ONE, TWO, THREE = Const(1), Const(2), Const(3)
 

@@ -10,8 +10,8 @@ import libcst as cst
 from placement_lint.checker import Checker
 from placement_lint.config import Settings
 from placement_lint.finding import Finding
-from placement_lint.flow.condition import ALWAYS
-from placement_lint.flow.events import Scene
+from placement_lint.flow.domain.path_condition import ALWAYS
+from placement_lint.flow.events.schema import Scene
 from placement_lint.probe.cases import cases
 from placement_lint.probe.replay import Case, Piece
 from placement_lint.probe.units import Program

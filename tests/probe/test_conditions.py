@@ -17,7 +17,7 @@ import shares
 from replaying import FIXTURES, cases_in, roots_of
 
 from placement_lint.finding import Finding, When
-from placement_lint.flow.condition import MANY_GPUS, NO_GPU, ONE_GPU
+from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU
 from placement_lint.probe.devices import Ground, simulated_name
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Piece, Played, Replayer, _failure, _shows

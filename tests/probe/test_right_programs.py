@@ -10,8 +10,10 @@ import pytest
 from replaying import FIXTURES, cases_in
 
 from placement_lint.finding import Outcome
-from placement_lint.flow import loaders, module_hooks, modules, optimizers, statements
-from placement_lint.flow.values import NONE
+from placement_lint.flow.domain.values import NONE
+from placement_lint.flow.interpreter import statements
+from placement_lint.flow.models import loaders, module_hooks, optimizers
+from placement_lint.flow.state import modules
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Replayer
 

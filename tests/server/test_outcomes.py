@@ -13,10 +13,13 @@ from training_file import training_file
 
 from placement_lint.checker import Job
 from placement_lint.config import Settings
-from placement_lint.flow import condition, program, prospects, recollection, uncalled
-from placement_lint.flow.machine import Machine
-from placement_lint.flow.outcomes import Outcomes
-from placement_lint.flow.values import Class, Function
+from placement_lint.flow.domain import path_condition
+from placement_lint.flow.domain.values import Class, Function
+from placement_lint.flow.driver import analyse, entry_points
+from placement_lint.flow.incremental import effect_memo
+from placement_lint.flow.incremental.definition_memo import Outcomes
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.triage import entry_filter
 from placement_lint.project.unit import digest
 from placement_lint.server.analysis import Analyse, Analysis, Locate
 from placement_lint.server.worker import Worker
@@ -61,7 +64,7 @@ def analysed(worker: Worker, path: Path, text: str) -> tuple[Analysis, object]:
 def from_scratch(path: Path, text: str) -> tuple[Analysis, object]:
     """With nothing kept, as on the command line."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "look_at_the_uncalled", lambda machine, *_: uncalled.look_at_the_uncalled(machine))
+        patch.setattr(analyse, "look_at_the_uncalled", lambda machine, *_: entry_points.look_at_the_uncalled(machine))
         return analysed(Worker(), path, text)
 
 
@@ -70,11 +73,11 @@ def without_reads(analysed: tuple[Analysis, object]) -> tuple[Analysis, object]:
     return replace(analysis, checked=replace(analysis.checked, reads=(), absent=())), placed
 
 
-@pytest.mark.parametrize("worth", [recollection._WORTH, 0])
+@pytest.mark.parametrize("worth", [effect_memo._WORTH, 0])
 @pytest.mark.parametrize("path", SAMPLE, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_what_is_kept_says_the_same(path: Path, worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another text looked for may be looked for once more: that is all that may differ."""
-    monkeypatch.setattr(recollection, "_WORTH", worth)
+    monkeypatch.setattr(effect_memo, "_WORTH", worth)
     rng = random.Random(path.name)
     first = text = path.read_text(encoding="utf-8")
     worker = Worker()
@@ -90,7 +93,7 @@ class Looks:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.names: set[str] = set()
-        look_at_class, look_at_function = uncalled._look_at_class, uncalled._look_at_function
+        look_at_class, look_at_function = entry_points._look_at_class, entry_points._look_at_function
 
         def at_class(machine: Machine, cls: Class, *methods: Function) -> None:
             self.names.add(cls.name)
@@ -100,13 +103,13 @@ class Looks:
             self.names.add(function.name)
             look_at_function(machine, function)
 
-        patch.setattr(uncalled, "_look_at_class", at_class)
-        patch.setattr(uncalled, "_look_at_function", at_function)
+        patch.setattr(entry_points, "_look_at_class", at_class)
+        patch.setattr(entry_points, "_look_at_function", at_function)
 
 
 def looked_at(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> set[str]:
     """The definitions that are looked at when a text, seen twice before, has changed."""
-    patch.setattr(prospects.Prospects, "promising", lambda _, values: values)
+    patch.setattr(entry_filter.Prospects, "promising", lambda _, values: values)
     worker = Worker()
     for _ in range(2):
         analysed(worker, tmp_path / "train.py", text)
@@ -186,7 +189,7 @@ def test_a_keystroke_in_main_looks_at_no_definition_again(tmp_path: Path, monkey
 
 
 def test_only_definitions_of_the_last_text_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prospects.Prospects, "promising", lambda _, values: values)
+    monkeypatch.setattr(entry_filter.Prospects, "promising", lambda _, values: values)
     worker = Worker()
     path = tmp_path / "train.py"
     for text in (MODEL, MODEL, "import torch\n", MODEL.partition("class Net")[0]):
@@ -197,7 +200,7 @@ def test_only_definitions_of_the_last_text_are_kept(tmp_path: Path, monkeypatch:
 
 
 def test_questions_that_no_text_asks_any_more_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(condition, "_FEW", 32)
+    monkeypatch.setattr(path_condition, "_FEW", 32)
     worker, path = Worker(), tmp_path / "train.py"
     for number in range(100):
         text = f"import sys\n\nimport torch\n\nx = torch.zeros(3)\nif sys.argv[{number}]:\n    x.cuda()\n"

@@ -13,9 +13,10 @@ from training_file import training_file
 
 from placement_lint.checker import Job
 from placement_lint.config import Settings
-from placement_lint.flow import calls, recollection
-from placement_lint.flow.machine import Machine
-from placement_lint.flow.values import Value
+from placement_lint.flow.domain.values import Value
+from placement_lint.flow.incremental import effect_memo
+from placement_lint.flow.interpreter import calls
+from placement_lint.flow.state.machine import Machine
 from placement_lint.server.analysis import Analyse, Analysis
 from placement_lint.server.worker import Worker
 
@@ -100,7 +101,7 @@ class Calls:
             return outcome(machine, function, node)
 
         patch.setattr(calls, "_outcome", noting)
-        patch.setattr(recollection, "_WORTH", 0)
+        patch.setattr(effect_memo, "_WORTH", 0)
 
 
 def functions_run(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch, helpers: str = HELPERS) -> str:
@@ -169,7 +170,7 @@ print(model(packed))
 
 
 def test_a_sequence_stays_packed_where_another_line_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recollection, "_WORTH", 0)
+    monkeypatch.setattr(effect_memo, "_WORTH", 0)
     worker, job = Worker(), Job(Settings(root=tmp_path))
     for device in ('"cpu"', '"cpu".upper()'):
         text = PACKED.replace('"cpu"', device)

@@ -1,0 +1,1 @@
+"""Abstract values, path conditions and the operations on them."""

@@ -1,0 +1,89 @@
+"""How far a value extends: what lists, tuples and dicts hold is given up where a walk over it would not end soon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from operator import is_
+from typing import TYPE_CHECKING
+
+from placement_lint.flow.api.bounds import MOST_ITEMS, MOST_NESTED, MOST_REPEATED
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import Choice, Kind, Mapping, Object, Sequence, Value
+
+if TYPE_CHECKING:
+    from placement_lint.flow.state.machine import Machine
+
+# The cells that hold what a list, a dict or a container of modules contains.
+CONTENT_CELLS = ("#items", "#map")
+
+
+def within_reach(machine: Machine, owner: int, value: Value) -> Value:
+    """What a container is to hold: an item that holds the container itself, or too much, becomes unknown."""
+    if isinstance(value, Sequence):
+        items = tuple([reached(machine, item, owner) for item in value.items])
+        return value if all(map(is_, items, value.items)) else replace(value, items=items)
+    if isinstance(value, Mapping):
+        changed = [(key, kept) for key, item in value.items if (kept := reached(machine, item, owner)) is not item]
+        return value.with_items(changed) if changed else value
+    return value
+
+
+def reached(machine: Machine, item: Value, owner: int | None = None) -> Value:
+    """An item of a container or tuple, or an unknown value in its place."""
+    return machine.fresh() if type(item) in _HOLDING and _is_endless(machine, item, owner) else item
+
+
+def joined(*parts: Sequence) -> Sequence:
+    """The concatenation of several sequences; inexact if it has more items than are kept."""
+    items = tuple(item for part in parts for item in part.items[:MOST_ITEMS])
+    return Sequence(items[:MOST_ITEMS], len(items) <= MOST_ITEMS and all(_is_whole(part) for part in parts))
+
+
+def _is_whole(part: Sequence) -> bool:
+    return part.exact and len(part.items) <= MOST_ITEMS
+
+
+# The kinds of values that may hold others.
+_HOLDING = frozenset({Sequence, Mapping, Choice, Object})
+
+
+def _is_endless(machine: Machine, value: Value, owner: int | None) -> bool:
+    """Whether a value holds ``owner``, or is nested too deeply, or leads too often to what it led to before."""
+    seen: set[int] = set()
+    repeated = 0
+    level: list[Value] = [value]
+    for _ in range(MOST_NESTED):
+        below: list[Value] = []
+        for each in level:
+            if isinstance(each, Object) and each.id == owner:
+                return True
+            inside = _inside(machine, each)
+            if inside is None:
+                continue
+            if any(type(item) in _HOLDING for item in inside):
+                identity = each.id if isinstance(each, Object) else -id(each)
+                repeated += identity in seen
+                seen.add(identity)
+            below.extend(inside)
+        if repeated > MOST_REPEATED:
+            return True
+        if not below:
+            return False
+        level = below
+    return True
+
+
+def _inside(machine: Machine, value: Value) -> Many[Value] | None:
+    """What a list, tuple or dict holds, or what a choice may be; None of what is none of them."""
+    if isinstance(value, Choice):
+        return [option for _, option in value.alternatives]
+    if isinstance(value, Object):
+        if value.kind not in (Kind.LIST, Kind.DICT):
+            return None
+        held = [machine.store.read(value.id, name) for name in CONTENT_CELLS]
+        return [content for content in held if content is not None]
+    if isinstance(value, Sequence):
+        return value.items
+    if isinstance(value, Mapping):
+        return [item for _, item in value.items] + ([value.rest] if value.rest is not None else [])
+    return None

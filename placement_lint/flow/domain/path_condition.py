@@ -1,0 +1,585 @@
+"""Conditions under which something holds: which machine, and which way each branch went.
+
+A condition is a disjunction of *cubes*. A cube says how many GPUs the machine may have (none, one, or
+several: three cases are all that decides placement) and how a few questions of the program, such as
+``args.cuda`` or ``rank == 0``, were answered. There are many of them, so they are computed with as *cases*: pairs of
+whole numbers, whose bits are the kinds of machine and the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial, reduce
+from itertools import takewhile
+from operator import and_, or_
+from typing import NamedTuple
+
+import libcst as cst
+
+from placement_lint.flow.domain.structural_eq import Likeness
+from placement_lint.source.wording import source_text
+
+# A set of machines as bits, so that conjunction is ``&`` and disjunction is ``|``.
+NO_GPU, ONE_GPU, MANY_GPUS = 1, 2, 4
+ANY_MACHINE = NO_GPU | ONE_GPU | MANY_GPUS
+
+MACHINES = {
+    NO_GPU: "without a GPU",
+    ONE_GPU: "with exactly one GPU",
+    MANY_GPUS: "when two or more GPUs are visible",
+    NO_GPU | ONE_GPU: "with fewer than two GPUs",
+    ONE_GPU | MANY_GPUS: "on a machine with a GPU",
+    NO_GPU | MANY_GPUS: "unless there is exactly one GPU",
+}
+
+# So many answers are kept whoever asked, and so many times what a text asks.
+_FEW, _OLD = 4_096, 8
+
+# So many answers hardly show in what it costs to go on.
+_EASY = 20
+
+# Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
+MAX_CUBES = 8
+
+
+# A place between numbers: (2, 0) is just below 2, (2, 1) just above.
+Cut = tuple[float, int]
+_NO_BEGINNING, _NO_END = (float("-inf"), 0), (float("inf"), 0)
+
+
+class Range(NamedTuple):
+    """Between which cuts a number lies; ``subject`` says which number."""
+
+    subject: Hashable
+    above: Cut
+    below: Cut
+
+    def excludes(self, other: Range) -> bool:
+        return self.subject == other.subject and (self.above >= other.below or other.above >= self.below)
+
+
+class Asked(NamedTuple):
+    """What a question asks: the same for two questions only if they are the same."""
+
+    subject: Hashable
+    rivals: Hashable
+    source: str | cst.CSTNode
+    usual: bool | None
+
+    def is_same(self, other: Asked) -> bool:
+        """Whether two texts ask this; of ``x is not None`` the source is made anew each time."""
+        if not _likeness.same((self.subject, self.rivals, self.usual), (other.subject, other.rivals, other.usual)):
+            return False
+        return self.source is other.source or source_text(self.source) == source_text(other.source)
+
+
+class Question:
+    """Something the program asks and the analysis cannot answer.
+
+    Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
+    ``Machine.question``); :func:`asked` makes them. ``subject`` is what is asked about. ``rivals`` groups questions of
+    which at most one is answered yes: ``mode == "dp"``, ``mode == "ddp"``. ``usual`` is the answer that goes without
+    saying. ``source`` is how the program words it. ``number`` is higher the later it was first asked, and ``last`` the
+    highest so far. One that is ``passing`` is answered yes on some pass of a loop. What an answer tells of a number's
+    size is its ``range``.
+    """
+
+    last = 0
+
+    def __init__(self, number: int, asked: Asked, answers: Answers) -> None:
+        self.number = number
+        self.asked = asked
+        self.subject, self.rivals, _, self.usual = asked
+        self.answers = answers
+        self.no, self.yes = answers.of(self)
+        self.forget_the_rest()
+
+    def forget_the_rest(self) -> None:
+        """Of all that is said of a question, only what it asks is known."""
+        self.source = self.asked.source
+        self.passing = False
+        # it tells one of the names that a module exports from the others, of which not all are meant
+        self.by_name = False
+        # the answers without which the program raises, each with the condition under which it does
+        self.required: tuple[tuple[bool, Condition], ...] = ()
+        # the answer that makes the program choose the CPU, once a device was seen to depend on it
+        self.chooses_cpu: bool | None = None
+        self.no.range = self.yes.range = None
+        if self.rivals is not None:
+            self.answers.compete(self.yes)
+
+    def say(self, **known: object) -> None:
+        """Say of the question what is known only now: ``passing``, ``by_name`` or ``chooses_cpu``.
+
+        Whoever repeats it says it too: what said it first may be gone in the next text.
+        """
+        vars(self).update(known)
+        said.append(partial(self.say, **known))
+
+    def require(self, given: bool, under: Condition) -> None:
+        """Where a condition holds, the program raises or ends unless this is the answer."""
+        if (given, under) not in self.required:
+            self.required = (*self.required, (given, under))
+            said.append(partial(self.require, given, under))
+
+    def word(self, source: cst.CSTNode) -> None:
+        """Word a question that has no wording yet."""
+        self.source = self.source or source
+        said.append(partial(self.word, source))
+
+    def measure(self, subject: Hashable, above: Cut, below: Cut = _NO_END) -> None:
+        """Yes says that a number lies between two cuts; no, where there is only one, that it lies before it."""
+        self.yes.range = Range(subject, above, below)
+        self.answers.compete(self.yes)
+        if below == _NO_END:
+            self.no.range = Range(subject, _NO_BEGINNING, above)
+            self.answers.compete(self.no)
+        said.append(partial(self.measure, subject, above, below))
+
+    @property
+    def text(self) -> str:
+        return source_text(self.source)
+
+    def untie(self) -> None:
+        """Nobody asks any more: its answers tell what was asked, and it does not know them."""
+        del self.no, self.yes, self.answers
+
+
+@dataclass(eq=False)
+class Answer:
+    """A question together with yes or no; ``bit`` stands for it in a case."""
+
+    question: Question
+    given: bool
+    bit: int
+    range: Range | None = None
+
+    def __hash__(self) -> int:
+        """The same in every run, and of a question's two answers the lower where it is no."""
+        return 2 * self.question.number + self.given
+
+
+class Answers:
+    """Those to all questions of a program, in the order in which these came up: of each no, and then yes.
+
+    ``noes`` are the bits of the first, and ``competing`` those that others than their opposites may exclude.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[Answer] = []
+        self.noes = 0
+        self.competing = 0
+
+    def of(self, question: Question) -> tuple[Answer, Answer]:
+        """The answers to one more question."""
+        bit = 1 << len(self._all)
+        no, yes = Answer(question, False, bit), Answer(question, True, 2 * bit)
+        self._all += no, yes
+        self.noes |= bit
+        return no, yes
+
+    def compete(self, answer: Answer) -> None:
+        """That answer may exclude others."""
+        self.competing |= answer.bit
+
+    def among(self, bits: int) -> list[Answer]:
+        """The answers that are meant by bits."""
+        found = []
+        while bits:
+            lowest = bits & -bits
+            found.append(self._all[lowest.bit_length() - 1])
+            bits ^= lowest
+        return found
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
+# The kinds of machine and the answers, as bits, of one case: so many are computed with.
+Case = tuple[int, int]
+
+# How many conjunctions, disjunctions and the like are remembered: what is asked for again is asked for soon.
+_REMEMBERED = 4_096
+
+
+class Cube(NamedTuple):
+    """One case, with its answers."""
+
+    machines: int
+    answers: frozenset[Answer]
+
+
+@lru_cache(_REMEMBERED)
+def _bear(some: int, others: int) -> bool:
+    """Whether, of competing answers, none gives a number another size, or says yes where a rival does."""
+    theirs = _answers.among(others)
+    for answer in _answers.among(some):
+        extent = answer.range
+        if extent is not None and any(other.range and extent.excludes(other.range) for other in theirs):
+            return False
+        rivals = answer.question.rivals
+        if answer.given and rivals is not None:
+            for other in theirs:
+                if other.given and other is not answer and other.question.rivals == rivals:
+                    return False
+    return True
+
+
+@dataclass(eq=False)
+class Condition:
+    """A disjunction of cases; no case at all is the condition that never holds.
+
+    ``widened`` where it was made of too many cases and says less than it should: what holds under it is not certain.
+    Equal ones are the same object, which makes comparing and remembering them cheap: :func:`of` makes them. Which
+    answers its bits mean, the ``answers`` of the program tell.
+    """
+
+    cases: frozenset[Case]
+    widened: bool
+    answers: Answers = field(repr=False)
+
+    @cached_property
+    def cubes(self) -> frozenset[Cube]:
+        """Its cases, with their answers."""
+        return frozenset(Cube(bits, frozenset(self.answers.among(answers))) for bits, answers in self.cases)
+
+    def __and__(self, other: Condition) -> Condition:
+        if self is ALWAYS or self is other:
+            return other
+        if other is ALWAYS:
+            return self
+        return _both(self, other) if other.cases else other
+
+    def __or__(self, other: Condition) -> Condition:
+        if self is ALWAYS or self is other or not other.cases:
+            return self
+        if other is ALWAYS or not self.cases:
+            return other
+        return _either(self, other)
+
+    @property
+    def possible(self) -> bool:
+        return bool(self.cases)
+
+    @property
+    def machines(self) -> int:
+        """The kinds of machine on which it may hold."""
+        return reduce(or_, (bits for bits, _ in self.cases), 0)
+
+    def excludes(self, other: Condition) -> bool:
+        if self is ALWAYS or other is ALWAYS:
+            return not (self.cases and other.cases)
+        return _exclude(self, other)
+
+    def implies(self, other: Condition) -> bool:
+        """Whether every case here lies inside ``other`` (sound; may miss a cover by several cases)."""
+        if other is ALWAYS:
+            return True
+        return all(any(_covers(theirs, mine) for theirs in other.cases) for mine in self.cases)
+
+    def given(self, known: Condition) -> Condition:
+        """This condition without what ``known`` says already, in each of its cases."""
+        return self if known is ALWAYS or not known.possible else _without(self, known)
+
+    def known_before(self, question: Question) -> Condition:
+        """What remains where every later question is answered in this condition's favour."""
+        older = [
+            (cube.machines, _bits(answer for answer in cube.answers if answer.question.number < question.number))
+            for cube in self.cubes
+        ]
+        return _simplified(frozenset(older), self.widened)
+
+    def asks_after(self, question: Question) -> bool:
+        """Whether it hangs on what was asked later than this question."""
+        return any(answer.question.number > question.number for cube in self.cubes for answer in cube.answers)
+
+    @cached_property
+    def effort(self) -> int:
+        """What it costs to go on under this condition, where a plain one costs 1."""
+        return 1 + sum(map(_count, self.cases)) // _EASY
+
+    @property
+    def negation(self) -> Condition:
+        return _negation(self)
+
+
+# The answers of the program that is looked at.
+_answers = Answers()
+# Conditions by what they are made of, and all questions by their numbers; those of the last text of a document as well.
+_made: dict[tuple[frozenset[Case], bool], Condition] = {}
+_asked: dict[int, Question] = {}
+_asked_before: dict[int, Question] = {}
+# What was said of questions after they had been asked, in order: it can be said again.
+said: list[Callable[[], None]] = []
+_likeness = Likeness()
+
+
+def asked(
+    subject: Hashable = None, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None
+) -> Question:
+    """The next question; where the last text of the document asked the same here, the same object as then."""
+    Question.last = number = Question.last + 1
+    this, known = Asked(subject, rivals, source, usual), _asked_before.get(number)
+    if known is not None and known.asked.is_same(this):
+        known.forget_the_rest()
+        question = known
+    else:
+        question = Question(number, this, _answers)
+    _asked[number] = question
+    return question
+
+
+def asked_since(number: int) -> list[Question]:
+    """The questions that were asked since one had this number, or none had a higher one, the last first."""
+    return list(takewhile(lambda question: question.number > number, reversed(_asked.values())))
+
+
+def ask_again(questions: Sequence[Question], last: int) -> None:
+    """These questions of the last text are asked again, with the same numbers; ``last`` is the last number after it."""
+    _asked.update((question.number, question) for question in reversed(questions))
+    Question.last = last
+
+
+def of(cubes: Iterable[Cube]) -> Condition:
+    """The condition of these cubes."""
+    return _of(frozenset((cube.machines, _bits(cube.answers)) for cube in cubes))
+
+
+def _bits(answers: Iterable[Answer]) -> int:
+    return reduce(or_, (answer.bit for answer in answers), 0)
+
+
+def _of(cases: frozenset[Case], widened: bool = False) -> Condition:
+    key = (cases, widened)
+    known = _made.get(key)
+    if known is None:
+        known = _made[key] = Condition(cases, widened, _answers)
+    return known
+
+
+@lru_cache(_REMEMBERED)
+def _both(one: Condition, other: Condition) -> Condition:
+    """The same few conditions meet again and again while a block is looked at."""
+    met = frozenset(_meeting(one.cases, other.cases))
+    return one if met == one.cases and one.widened >= other.widened else _simplified(met, one.widened or other.widened)
+
+
+def _meeting(some: Iterable[Case], others: Iterable[Case]) -> Iterator[Case]:
+    """Each of some cases together with each of others, where they do not exclude each other."""
+    noes, competing = _answers.noes, _answers.competing
+    for bits, mine in some:
+        rivals = mine & competing
+        for others_bits, theirs in others:
+            common, both = bits & others_bits, mine | theirs
+            # Where no question is answered in two ways, no answer that is no stands beside its yes.
+            if (
+                common
+                and not both & both >> 1 & noes
+                and not (rivals and theirs & competing and not _bear(rivals, theirs & competing))
+            ):
+                yield common, both
+
+
+@lru_cache(_REMEMBERED)
+def _exclude(one: Condition, other: Condition) -> bool:
+    return next(_meeting(one.cases, other.cases), None) is None
+
+
+@lru_cache(_REMEMBERED)
+def _either(one: Condition, other: Condition) -> Condition:
+    return _simplified(one.cases | other.cases, one.widened or other.widened)
+
+
+@lru_cache(_REMEMBERED)
+def _negation(condition: Condition) -> Condition:
+    result = ALWAYS
+    for case in sorted(condition.cases, key=_narrowness):
+        result = result & _negated(case)
+    return result
+
+
+@lru_cache(_REMEMBERED)
+def _without(condition: Condition, known: Condition) -> Condition:
+    base, common = known.machines, reduce(and_, (answers for _, answers in known.cases))
+    rest = [(ANY_MACHINE if base & ~bits == 0 else bits, answers & ~common) for bits, answers in condition.cases]
+    return _simplified(frozenset(rest), condition.widened)
+
+
+class Memory:
+    """The questions and conditions of one text of a document: the next one asks the same, but for a few."""
+
+    def __init__(self) -> None:
+        self.answers = Answers()
+        self.questions: dict[int, Question] = {}
+        self.conditions: dict[tuple[frozenset[Case], bool], Condition] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether most of the answers are to questions that no text asks any more."""
+        return len(self.answers) > max(_FEW, _OLD * len(self.questions))
+
+
+@contextmanager
+def asking(memory: Memory | None) -> Iterator[None]:
+    """While a program is analysed; questions and conditions of the document's last text are in its ``memory``."""
+    global _answers
+    _forget()
+    around, _answers = _answers, memory.answers if memory is not None else Answers()
+    if memory is not None:
+        _asked_before.update(memory.questions)
+        _made.update(memory.conditions)
+    try:
+        yield
+    finally:
+        if memory is not None:
+            memory.questions = {**_asked}
+            memory.conditions = {key: made for key, made in _made.items() if _is_current(made)}
+        else:
+            _untie()
+        _answers = around
+        _forget()
+
+
+def _is_current(condition: Condition) -> bool:
+    """Whether it hangs on questions, and only on such as were asked in this text."""
+    answers = [answer for cube in condition.cubes for answer in cube.answers]
+    return bool(answers) and all(_asked.get(answer.question.number) is answer.question for answer in answers)
+
+
+def _untie() -> None:
+    """Leave no circles, in which all that a program asked about would wait for the collector."""
+    for question in _asked.values():
+        question.untie()
+
+
+def _forget() -> None:
+    """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
+    Question.last = 0
+    for remembered in (_bear, _in_order, _both, _exclude, _either, _without, _negation):
+        remembered.cache_clear()
+    for each in (_asked, _asked_before, said):
+        each.clear()
+    _likeness.forget()
+    _made.clear()
+    _made.update(_lasting)
+
+
+def any_of(conditions: Iterable[Condition]) -> Condition:
+    """The disjunction of all of them at once: cases that only together say little are not too many."""
+    several = list(conditions)
+    if ALWAYS in several:
+        return ALWAYS
+    cases = frozenset[Case]().union(*(condition.cases for condition in several))
+    return _simplified(cases, any(condition.widened for condition in several))
+
+
+def machines(bits: int) -> Condition:
+    return _of(frozenset({(bits, 0)})) if bits != ANY_MACHINE else ALWAYS
+
+
+def answered(question: Question, answer: bool) -> Condition:
+    return _of(frozenset({(ANY_MACHINE, question.yes.bit if answer else question.no.bit)}))
+
+
+def _negated(case: Case) -> Condition:
+    """That another answer is given to one of its questions, or the machine is another."""
+    bits, answers = case
+    noes = answers & _answers.noes
+    turned = noes << 1 | (answers ^ noes) >> 1
+    others = [(ANY_MACHINE, answer.bit) for answer in _answers.among(turned)]
+    if bits != ANY_MACHINE:
+        others.append((ANY_MACHINE & ~bits, 0))
+    return _simplified(frozenset(others))
+
+
+def _simplified(cases: frozenset[Case], widened: bool = False) -> Condition:
+    """Merge what differs in one respect only and drop what another case covers, until nothing changes."""
+    if len(cases) < 2:
+        return _of(cases, widened)
+    kept, alike = _widest(cases)
+    if alike:
+        kept = _merged(kept)
+    if len(kept) > MAX_CUBES:
+        kept, widened = [_widened(kept)], True
+    return _of(frozenset(kept), widened)
+
+
+def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
+    """Those that no other one covers, the widest first, and whether some of them can be merged."""
+    kept: list[tuple[int, int, int]] = []
+    noes, alike = _answers.noes, False
+    for count, bits, answers in sorted([(answers.bit_count(), bits, answers) for bits, answers in cases]):
+        for others_count, others_bits, others in kept:
+            if others & answers == others and bits & others_bits == bits:
+                break
+            if count == others_count and not alike:
+                # As in _union, which is only asked what comes of it.
+                different = answers ^ others
+                no = different & -different
+                alike = not different or (bits == others_bits and different == 3 * no and no & noes != 0)
+        else:
+            kept.append((count, bits, answers))
+    return [(bits, answers) for _, bits, answers in kept], alike
+
+
+def _covers(one: Case, other: Case) -> bool:
+    return one[0] & other[0] == other[0] and one[1] & other[1] == one[1]
+
+
+def _count(case: Case) -> int:
+    """How many answers it has."""
+    return case[1].bit_count()
+
+
+def _merged(cases: list[Case]) -> list[Case]:
+    """The same where some can be merged: in the same order whatever numbers their questions have."""
+    kept: list[Case] = []
+    # The widest first, so that only what was merged can cover any before it.
+    waiting = sorted(cases, key=_narrowness, reverse=True)
+    while waiting:
+        case = waiting.pop()
+        if any(_covers(other, case) for other in kept):
+            continue
+        partner = next((other for other in kept if _union(case, other) is not None), None)
+        if partner is not None and (union := _union(case, partner)) is not None:
+            kept.remove(partner)
+            waiting.append(union)
+        else:
+            kept = [*(other for other in kept if not _covers(case, other)), case]
+    return kept
+
+
+def _narrowness(case: Case) -> tuple[int, tuple[int, ...], int]:
+    """Which is narrower; of two that are as narrow, the same one first whatever numbers their questions have."""
+    bits, answers = case
+    return answers.bit_count(), _in_order(answers), bits
+
+
+@lru_cache(_REMEMBERED)
+def _in_order(answers: int) -> tuple[int, ...]:
+    return tuple(sorted(map(hash, _answers.among(answers))))
+
+
+def _union(one: Case, other: Case) -> Case | None:
+    """The single case equal to both together, where there is one: they differ in their machines, or in one answer."""
+    bits, answers = one
+    others_bits, others = other
+    if bits != others_bits:
+        return (bits | others_bits, answers) if answers == others else None
+    different = answers ^ others
+    no = different & -different
+    return (bits, answers & others) if different == 3 * no and no & _answers.noes else None
+
+
+def _widened(cases: list[Case]) -> Case:
+    return reduce(or_, (bits for bits, _ in cases)), reduce(and_, (answers for _, answers in cases))
+
+
+ALWAYS = _of(frozenset({(ANY_MACHINE, 0)}))
+NEVER = _of(frozenset())
+# Those that ask nothing are the same for all programs.
+for _bits_of_some in MACHINES:
+    machines(_bits_of_some)
+_lasting = dict(_made)

@@ -1,0 +1,1 @@
+"""One program analysed: its own statements first, then what nobody calls."""

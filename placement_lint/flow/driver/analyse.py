@@ -1,0 +1,226 @@
+"""A whole program: the module's own statements first, then whatever nobody called, by itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Sequence as Many
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from placement_lint.flow.domain.path_condition import Answer
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import Const, Symbol
+from placement_lint.flow.driver.entry_points import look_at_the_uncalled
+from placement_lint.flow.events.schema import (
+    CudaInWorker,
+    CudaRequested,
+    DeviceNeverEqual,
+    DevicesMixed,
+    Event,
+    FirstDeviceMissed,
+    LoadedWhereSaved,
+    SharedTensorChanged,
+    WrapperAttributeRead,
+)
+from placement_lint.flow.incremental.definition_memo import Outcomes
+from placement_lint.flow.interpreter import attributes, imports, statements
+from placement_lint.flow.models import (
+    checkpoints,
+    lengths,
+    loaders,
+    processes,
+    ranks,
+    schedulers,
+    wrapper_attributes,
+    wrappers,
+)
+from placement_lint.flow.observers import (
+    device_choice,
+    gradient_flow,
+    model_copies,
+    repeated_reference,
+    replicas,
+    revealing,
+    shared_storage,
+    uncovered_parameters,
+    unsynced_parameters,
+)
+from placement_lint.flow.observers.placements import PlacementLog
+from placement_lint.flow.state import summaries
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import bind
+from placement_lint.project.finder import Surroundings
+from placement_lint.rule import Note
+
+# Nested expressions and calls of the program nest calls here, several to one.
+_RECURSION_LIMIT = 12_000
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that happens in a program, as far as it can be known.
+
+    ``sites`` are, for calls in plain functions of other files, the calls that led there; ``uses`` the same for those
+    functions, by file, class and name; ``module_classes`` the definitions of classes that are modules, of whichever
+    file; ``called_on`` the parameters of the functions that are called, with the kinds of machine on which they are;
+    ``tended`` the attributes of module classes that code outside the class moves or registers; ``subsumed`` the events
+    that only follow from others.
+    """
+
+    events: Many[Event] = ()
+    sites: Mapping[cst.CSTNode, Collection[cst.CSTNode]] = field(default_factory=dict)
+    uses: Mapping[tuple[str, str, str], Collection[cst.CSTNode]] = field(default_factory=dict)
+    module_classes: Collection[cst.CSTNode] = ()
+    called_on: Collection[tuple[cst.CSTNode, int]] = ()
+    tended: Collection[tuple[str, str, str]] = ()
+    subsumed: Many[Event] = ()
+
+
+def analyse(
+    module: cst.Module,
+    log: PlacementLog | None = None,
+    surroundings: Surroundings | None = None,
+    outcomes: Outcomes | None = None,
+    thorough: bool = False,
+) -> Account:
+    """Look at a program; ``log`` is told of every assignment, ``outcomes`` are those of the document's last text.
+
+    A ``thorough`` analysis skips no definition, however little it promises.
+
+    Of other files it knows what the program imports from its ``surroundings``, if it has any.
+    Raises RecursionError where expressions nest too deep.
+    """
+    machine = Machine(log)
+    machine.summarise = summaries.summary
+    if surroundings is not None:
+        imports.begin(machine, surroundings, statements.execute_all)
+    if outcomes is not None:
+        outcomes.forwards.begin(module)
+        machine.recollection = outcomes.forwards
+    with _deep_recursion():
+        bind(machine, "__name__", Const("__main__"))
+        machine.scope("module", lambda: statements.execute_all(machine, module.body))
+        look_at_the_uncalled(machine, outcomes, thorough)
+    _resolve_rebinds(machine)
+    wrapper_attributes.resolve(machine)
+    shared_storage.resolve(machine)
+    repeated_reference.resolve(machine)
+    replicas.resolve(machine)
+    revealing.resolve(machine)
+    uncovered_parameters.resolve(machine)
+    schedulers.resolve(machine)
+    gradient_flow.resolve(machine)
+    unsynced_parameters.resolve(machine)
+    model_copies.resolve(machine)
+    machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
+    machine.events.extend(event for _, event in machine.pending)
+    machine.events.extend(machine.late_restrictions)
+    ranks.resolve(machine)
+    ignoring = device_choice.resolve(machine)
+    wrappers.resolve_loads(machine)
+    checkpoints.resolve(machine)
+    loaders.report_epochs(machine)
+    on_cpu = lengths.resolve(machine)
+    elsewhere = processes.resolve(machine)
+    elsewhere.update(
+        event.node for event in machine.events if isinstance(event, SharedTensorChanged) and not event.buffer
+    )
+    subsumed = [
+        event
+        for event in machine.events
+        if _follows_from(machine, event, ignoring, elsewhere)
+        or _takes_a_turned_flag(machine, event)
+        or (isinstance(event, DevicesMixed) and event.home.tensor.granted in on_cpu)
+        or (isinstance(event, CudaInWorker) and not machine.forks)
+    ]
+    left_out = set(map(id, subsumed))
+    events = [_settled(machine, event) for event in machine.events if id(event) not in left_out]
+    if log is not None:
+        log.ended(machine, events)
+    return Account(
+        events,
+        machine.sites,
+        machine.uses,
+        machine.module_classes,
+        machine.called_on,
+        machine.tended,
+        subsumed,
+    )
+
+
+def _settled(machine: Machine, event: Event) -> Event:
+    if isinstance(event, CudaInWorker):
+        return replace(event, initialised=machine.uses_cuda)
+    if isinstance(event, WrapperAttributeRead):
+        return replace(event, always=event.node not in machine.read_of_others)
+    if isinstance(event, DevicesMixed) and replicas.accumulates(machine, event.stray.tensor.holder):
+        return replace(event, stray=event.stray.not_registrable)
+    return event
+
+
+def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], elsewhere: set[cst.CSTNode]) -> bool:
+    """Whether what happens only follows from something that is reported by itself.
+
+    Tensors meet because one of them ignored the choice of device, or is shared by replicas; a rank's module is not on
+    the first of all GPUs.
+    """
+    if isinstance(event, FirstDeviceMissed):
+        return event.node in elsewhere
+    if isinstance(event, DeviceNeverEqual):
+        return event.node in machine.moving_tests
+    if not isinstance(event, DevicesMixed):
+        return False
+    if event.node in elsewhere or _may_be_replaced(machine, event):
+        return True
+    histories = (event.stray.tensor.history, event.home.tensor.history)
+    return any(note.node in ignoring for history in histories for note in history)
+
+
+def _takes_a_turned_flag(machine: Machine, event: Event) -> bool:
+    """Whether it only happens where another file's flag is not as it is written there: nobody was seen to turn it.
+
+    Of a choice of device that is what is said: it may fall elsewhere.
+    """
+    if not machine.flags or isinstance(event, (CudaRequested, LoadedWhereSaved)):
+        return False
+    return all(any(_is_turned(machine, answer) for answer in cube.answers) for cube in event.scene.when.cubes)
+
+
+def _is_turned(machine: Machine, answer: Answer) -> bool:
+    flag = answer.question.subject
+    return isinstance(flag, Symbol) and machine.flags.get(flag.id, answer.given) is not answer.given
+
+
+def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
+    """Whether a forward assigns the attribute anew, and uses what ``__init__`` put there under a condition only."""
+    holder = event.stray.tensor.holder
+    if holder is None or event.stray.tensor.left or not all(cube.answers for cube in event.scene.when.cubes):
+        return False
+    return (attributes.identity(holder.owner), holder.name) in machine.changed
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+# --- what only the end of the program tells ----------------------------------------------------------------------
+
+
+def _resolve_rebinds(machine: Machine) -> None:
+    """What replicas assigned matters where somebody reads it later."""
+    for event, identity in machine.rebinds:
+        readers = machine.reads.get((identity, event.name), {})
+        reads = tuple(
+            Note(node, "only updated here" if updating else "read here") for node, updating in readers.items()
+        )
+        if reads:
+            machine.emit(replace(event, reads=reads))

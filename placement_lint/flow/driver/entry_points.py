@@ -1,0 +1,177 @@
+"""What nobody calls: each class and function by itself, given arguments of which nothing is known.
+
+Unless it is plain beforehand that nothing can come of it: of most definitions of a library of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+from contextlib import contextmanager
+from functools import partial
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import OWN, Class, Function, Object, Placed, Role, Tensor, Value, alternatives
+from placement_lint.flow.incremental.definition_memo import Definition, Outcomes
+from placement_lint.flow.interpreter import calls
+from placement_lint.flow.models import frameworks, lightning, visible_devices
+from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.classes import find
+from placement_lint.flow.state.machine import ABROAD_FOR_UNCALLED, Machine
+from placement_lint.flow.triage.entry_filter import Prospects
+from placement_lint.rule import Note
+
+# Calls that one function or class looked at by itself may cost.
+_FUEL_EACH = 2_000
+
+
+def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None, thorough: bool = False) -> None:
+    """Look at what the program defines and never calls; of an editor's text there are ``outcomes`` of the last one.
+
+    A ``thorough`` look skips nothing, however little it promises.
+    """
+    machine.standalone = True
+    machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
+    visible_devices.forget_script(machine)
+    look = outcomes.begin() if outcomes is not None else _look
+    prospects = Prospects(machine)
+    for definition, values, work in _uncalled(machine):
+        promising = values if thorough else prospects.promising(values)
+        if promising:
+            look(machine, definition, promising, partial(work, machine, *promising))
+        elif outcomes is not None:
+            outcomes.pass_over(definition)
+    if outcomes is not None:
+        outcomes.end()
+
+
+def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Function], Callable[..., None]]]:
+    """The definitions, with what each consists of and how to look at that: of classes their methods that nobody calls.
+
+    Looking at one may call others, which then are none of them.
+    """
+    for cls in list(machine.classes):
+        methods = _uncalled_methods(machine, cls)
+        if methods:
+            yield machine.definition(cls), (cls, *methods), _look_at_class
+    for node, function in list(machine.functions.items()):
+        if node not in machine.called and isinstance(node, cst.FunctionDef):
+            yield node, (function,), _look_at_function
+
+
+def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look: Callable[[], None]) -> None:
+    look()
+
+
+@contextmanager
+def _by_itself(machine: Machine) -> Iterator[None]:
+    """From the state that the module's own statements left; what happens here does not last."""
+    machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
+    machine.fuel = _FUEL_EACH
+    machine.store.begin()
+    try:
+        yield
+    finally:
+        machine.store.roll_back()
+        machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
+
+
+def _look_at_function(machine: Machine, function: Function) -> None:
+    with _by_itself(machine):
+        arguments = calls.unknown_arguments(machine, function, skip_first=False)
+        calls.call_function(machine, function, arguments, _name(function))
+
+
+def _name(function: Function) -> cst.CSTNode:
+    """Where a function is taken to be called that nobody calls: an edit of its body does not make another of it."""
+    return function.node.name if isinstance(function.node, cst.FunctionDef) else function.node
+
+
+def _uncalled_methods(machine: Machine, cls: Class) -> list[Function]:
+    """Those to look at: where all others are called, nobody needs ``__init__`` to have run."""
+    values = [machine.read(cls.id, name) for name in machine.store.names(cls.id)]
+    methods = [value for value in values if isinstance(value, Function) and value.owner == cls]
+    return [method for method in methods if method.node not in machine.called]
+
+
+def _look_at_class(machine: Machine, cls: Class, *methods: Function) -> None:
+    with _by_itself(machine):
+        instance = _bare_instance(machine, cls)
+        for method in methods:
+            if method.node not in machine.called and method.name != "__init__":
+                _look_at_method(machine, instance, method)
+
+
+def _bare_instance(machine: Machine, cls: Class) -> Object:
+    """An instance as its ``__init__`` leaves it, given arguments of which nothing is known."""
+    initialiser, node = find(machine, cls, "__init__"), machine.definition(cls).name
+    arguments = Arguments(spread=True)
+    if isinstance(initialiser, Function):
+        arguments = calls.unknown_arguments(machine, initialiser, skip_first=True)
+    instance = calls.instantiate(machine, cls, arguments, node)
+    assert isinstance(instance, Object)
+    machine.dead = False
+    machine.labels[instance.id] = "self"
+    lightning.takes_over(machine, cls)
+    if cls.module:
+        note = Note(node, "wherever the module is")
+        for part in modules.reachable(machine, instance).values():
+            machine.write(part.id, modules.PLACE, Placed(OWN, note))
+        modules.settle_tensors(machine, instance, OWN)
+    else:
+        _forget_unmoved(machine, instance)
+    return instance
+
+
+def _forget_unmoved(machine: Machine, instance: Object) -> None:
+    """Between ``__init__`` and a method that nobody calls here, whatever was not placed yet may be moved."""
+    for name in machine.store.names(instance.id):
+        value = machine.read(instance.id, name)
+        for _, held in alternatives(value) if value is not None else ():
+            if isinstance(held, Object) and modules.is_module(machine, held) and held.id not in machine.moved:
+                for part in modules.reachable(machine, held).values():
+                    machine.write(part.id, modules.PLACE, machine.fresh())
+                modules.settle_tensors(machine, held, machine.fresh())
+
+
+def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
+    machine.store.begin()
+    bound = "staticmethod" not in method.decorators
+    arguments = calls.unknown_arguments(machine, method, skip_first=bound)
+    is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module
+    is_step = lightning.is_step(machine, instance, method)
+    if is_step:
+        arguments = lightning.step_arguments(arguments)
+    elif frameworks.trains_model(instance, method):
+        arguments = frameworks.trainer_arguments(machine, arguments, _name(method))
+    if is_forward:
+        taken = calls.takes_tensors(machine, method)
+        inputs = tuple(
+            Tensor(OWN, None, Role.INPUT, entered=parameter, assumed=True, uid=machine.new_id()) if tensor else unknown
+            for tensor, parameter, unknown in zip(
+                taken[bound:], method.parameters[bound:], arguments.positional, strict=True
+            )
+        )
+        arguments = replace(arguments, positional=inputs, spread=False)
+    if is_forward or is_step:
+        machine.in_forward.append(instance)
+        machine.written = set()
+    receiver: Value = instance.cls if "classmethod" in method.decorators else instance
+
+    def run() -> Value:
+        return calls.call_function(machine, method, arguments, _name(method), receiver if bound else None)
+
+    if is_forward or is_step:
+        call = partial(stale_forward_state.keeping, machine, run)
+        alloc_in_forward.run_forward(machine, call)
+        stale_forward_state.call_again(machine, instance, call)
+        machine.in_forward.pop()
+    else:
+        run()
+    machine.store.roll_back()
+    machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS

@@ -1,0 +1,102 @@
+"""Why the operands of an operation are on different devices: each cause has a rule of its own."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import NUMBER_TYPES
+from placement_lint.flow.domain.values import ACCELERATORS, Const, Device, Source, Symbol, Tensor
+from placement_lint.flow.events.schema import DevicesMixed
+
+
+class Cause(Enum):
+    """In the order of precedence: the first that holds is the one to report."""
+
+    LEFT = auto()  # an earlier call of forward left it on the module
+    UNREGISTERED = auto()  # the module sits in a plain list
+    PLAIN_ATTRIBUTE = auto()
+    FIXED_IN_REPLICA = auto()
+    MADE_IN_FORWARD = auto()
+    NOT_MOVED = auto()
+    ASSUMED = auto()  # one of the places was only taken for granted
+
+
+def cause_of(event: DevicesMixed) -> Cause:
+    """What is to blame for the stray operand."""
+    stray = event.stray.tensor
+    if event.in_forward and stray.left:
+        return Cause.LEFT if _asks_for_sizes(event) else Cause.ASSUMED
+    if _on_some_paths_only(event):
+        return Cause.ASSUMED
+    if event.stray.unregistered:
+        return Cause.UNREGISTERED
+    if event.in_forward and stray.holder is not None:
+        return Cause.PLAIN_ATTRIBUTE
+    if event.scene.replica and _names_a_card(stray) and stray.history:
+        return Cause.FIXED_IN_REPLICA
+    if stray.source is Source.FACTORY_IN_FORWARD and stray.created is not None:
+        return Cause.MADE_IN_FORWARD
+    if event.home.tensor.assumed or _wherever(event):
+        return Cause.ASSUMED
+    return Cause.NOT_MOVED
+
+
+def _on_some_paths_only(event: DevicesMixed) -> bool:
+    """A flag of a module that is looked at by itself may well say whether it is on a GPU; a mode says no such thing."""
+    if not _wherever(event) or event.scene.reach.implies(event.scene.when):
+        return False
+    asked = _asked_about(event)
+    return not asked or not all(map(_is_mode, asked))
+
+
+def _asks_for_sizes(event: DevicesMixed) -> bool:
+    """Whether the program comes here under tests that no move changes: of numbers, of flags, of what is there."""
+    return all(_is_size_or_flag(subject) for subject in _asked_about(event))
+
+
+def _asked_about(event: DevicesMixed) -> list[object]:
+    """What the program asks about where the operands meet on different devices, and not wherever it runs the line."""
+    known = {answer for cube in event.scene.reach.cubes for answer in cube.answers}
+    asked = {answer for cube in event.scene.when.cubes for answer in cube.answers} - known
+    return [answer.question.subject for answer in asked]
+
+
+def _is_mode(subject: object) -> bool:
+    """Whether a question compares something with a text that names no device."""
+    operator, *operands = subject if isinstance(subject, tuple) else ("",)
+    texts = [one.value for one in operands if isinstance(one, Const) and isinstance(one.value, str)]
+    return operator == "Equal" and bool(texts) and not any(word in text.lower() for text in texts for word in _PLACES)
+
+
+# How the texts with which programs say where something runs begin, or what is in them.
+_PLACES = (*ACCELERATORS, "cpu", "gpu", "device", "host")
+
+
+def _is_size_or_flag(subject: object) -> bool:
+    """Whether a question is one of numbers or flags; an unknown key, or the result of a call, may hang on a device."""
+    if isinstance(subject, Symbol):
+        return subject.type in NUMBER_TYPES or not isinstance(subject.source, cst.Call)
+    operator, *operands = subject if isinstance(subject, tuple) else ("",)
+    if operator in ("Equal", "Is"):
+        return any(_is_size(operand) for operand in operands)
+    return operator in ("GreaterThan", "GreaterThanEqual", "left out", "hasattr")
+
+
+def _is_size(value: object) -> bool:
+    number = isinstance(value, Const) and isinstance(value.value, (int, float))
+    return number or (isinstance(value, Symbol) and value.type in _SIZES)
+
+
+_SIZES = {*NUMBER_TYPES, "torch.Size"}
+
+
+def _names_a_card(tensor: Tensor) -> bool:
+    return isinstance(tensor.place, Device) and tensor.place.kind == "cuda"
+
+
+def _wherever(event: DevicesMixed) -> bool:
+    """A class looked at by itself: its module may well be on the CPU, like the stray."""
+    place = event.home.tensor.place
+    return not event.by_option if isinstance(place, Symbol) else place.kind == "own"

@@ -1,0 +1,870 @@
+"""What the flow analysis tells the rules: things that happen in the program, with the values concerned.
+
+An event carries concrete values, never a choice: where a value has alternatives, each gives an event of its
+own, and the scene says under which condition. Labels are how the program itself names a thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.domain.path_condition import ANY_MACHINE, Condition
+from placement_lint.flow.domain.record import record, replace
+from placement_lint.flow.domain.values import Holder, Place, StateDict, Tensor
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+
+@record(frozen=True)
+class Scene:
+    """Where and when an event happens.
+
+    ``reach`` is the condition under which the statement is executed at all, ``when`` the one under which it is
+    executed with these very values. ``visit`` is the same for all alternatives of one execution.
+    """
+
+    reach: Condition
+    when: Condition
+    visit: int
+    # for code of another file that is no module class: the call, in one or in the program's own file, that led there
+    site: cst.CSTNode | None = None
+    # notes on the DataParallel wrapper in whose replica this runs, and on the call that started it
+    replica: tuple[Note, ...] = ()
+    # a class or function looked at by itself, without a caller
+    standalone: bool = False
+    # the literal ``device_ids`` of that wrapper, empty where they are not given or not known
+    replica_ids: tuple[object, ...] = ()
+    # the calls that are running, outermost first
+    calls: tuple[cst.CSTNode, ...] = ()
+    # the parameters of the function that the innermost of them runs, and the kinds of machine on which it was called;
+    # a scene outlives an edit of the function's body, which makes another node of the function
+    function: cst.CSTNode | None = None
+    called_on: int = ANY_MACHINE
+
+
+@dataclass(frozen=True)
+class Event:
+    node: cst.CSTNode
+    scene: Scene
+
+    @property
+    def holder(self) -> Holder | None:
+        """The attribute of a module that it is about, if it is about one."""
+        return None
+
+
+@dataclass(frozen=True)
+class MoveDiscarded(Event):
+    """A statement moves a tensor and drops the moved copy."""
+
+    label: str
+    method: str
+    tensor: Tensor
+    target: Place
+    # an assignment to the receiver, at this statement, would be seen by whoever reads it afterwards
+    assignable: bool
+    # whether what is moved is more than the result of another call
+    named: bool = True
+
+
+@record(frozen=True)
+class Operand:
+    """One side of an operation: a tensor as the program names it, or the parameters of a module."""
+
+    source: str | cst.CSTNode
+    tensor: Tensor
+    # the attribute of an unregistered list or dict through which the module was reached
+    unregistered: bool = False
+    # the parameters of the module that ``source`` names, rather than a tensor of that name
+    whole: bool = False
+    # the class of that module, where it is one of a library
+    layer: str = ""
+    # an item of the list or tuple that ``source`` names
+    inside: bool = False
+
+    @property
+    def not_registrable(self) -> Operand:
+        """The same, where a buffer in the place of the attribute that holds it would be wrong as well."""
+        holder = replace(self.tensor.holder, registrable=False) if self.tensor.holder else None
+        return replace(self, tensor=replace(self.tensor, holder=holder))
+
+    @property
+    def named(self) -> str:
+        """The operand in a sentence."""
+        text = f"`{source_text(self.source)}`"
+        return f"the parameters of {text}" if self.whole else text
+
+    @property
+    def verb(self) -> str:
+        return "are" if self.whole else "is"
+
+    @property
+    def pronoun(self) -> str:
+        return "them" if self.whole else "it"
+
+
+@dataclass(frozen=True)
+class DevicesMixed(Event):
+    """An operation takes tensors of provably different devices: ``stray`` is the one out of place."""
+
+    operation: str
+    stray: Operand
+    home: Operand
+    # whether a module's forward is running, and where that module was moved or wrapped, if that was seen
+    in_forward: bool
+    moved: Note | None
+    # the program's own name, valid here, for the device of ``home``; empty where it has none
+    home_name: str = ""
+    # arguments that were surely tensors where ``stray`` was made or moved: those of the function that did so
+    inputs: tuple[str, ...] = ()
+    # whether ``home`` is where an option of the command line says
+    by_option: bool = False
+    # no forward made or moved ``stray``: it was brought in
+    brought: bool = False
+
+    @property
+    def holder(self) -> Holder | None:
+        return self.stray.tensor.holder
+
+    @property
+    def moves(self) -> tuple[Note, ...]:
+        return (self.moved,) if self.moved else ()
+
+    @property
+    def seen_moving(self) -> bool:
+        """Whether the program was seen to run this on a GPU, or to move the module there."""
+        return not self.scene.standalone or self.moved is not None
+
+
+@dataclass(frozen=True)
+class FirstDeviceMissed(Event):
+    """A DataParallel over several devices is called while its module is not on the first of them.
+
+    ``node`` is the call that constructed the wrapper.
+    """
+
+    label: str
+    wrapper: str
+    # the literal ``device_ids``, empty where they are not given or not known
+    ids: tuple[object, ...]
+    first: Place
+    place: Place
+    placed: Note | None
+    called: Note
+
+
+@dataclass(frozen=True)
+class WrapperAttributeRead(Event):
+    """A name that the wrapper does not have is read from it (``subscript``: the wrapper is indexed)."""
+
+    label: str
+    wrapper: str
+    name: str
+    wrapped: Note
+    # a wrapper is all that is ever read from here
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class WrapperAttributeWritten(Event):
+    """An attribute is assigned on a wrapper whose module reads its own of that name, another one.
+
+    ``part`` says that it is a layer or a Parameter; ``reads`` are where the module's own is read.
+    """
+
+    label: str
+    wrapper: str
+    name: str
+    wrapped: Note
+    part: bool
+    reads: tuple[Note, ...] = ()
+    # a wrapper is all that it is ever assigned on here
+    always: bool = False
+
+    @property
+    def owner(self) -> str:
+        return self.label.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class WrappedTwice(Event):
+    """What is wrapped is a wrapper already: ``node`` is the second wrapping, or the one that a loop repeats."""
+
+    label: str
+    wrapper: str
+    already: str
+    first: Note
+    repeated: bool
+
+
+@dataclass(frozen=True)
+class DdpModuleChanged(Event):
+    """A module in DDP trains after something was done to it that DDP does not know of. ``node`` is what was done.
+
+    ``how`` is ``moved``, ``converted``, ``assigned`` (by ``load_state_dict``), ``replaced``, ``frozen``,
+    ``trainable``, or the name of the operation; ``what`` says from where to where, or of what.
+    """
+
+    label: str
+    how: str
+    what: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class DdpBypassed(Event):
+    """A training step calls a module that is in DDP, or a part of it, and not the wrapper. ``node`` is the call.
+
+    ``instead`` is what to call, where all of the module was called.
+    """
+
+    label: str
+    trace: tuple[Note, ...]
+    instead: str
+
+
+@dataclass(frozen=True)
+class TrainedOutsideDdp(Event):
+    """An optimizer trains what takes part in the backward of a DDP, and is in none itself. ``node`` calls the module.
+
+    ``kind`` is its class; of a Parameter by itself ``label`` is empty, and ``node`` makes it.
+    """
+
+    label: str
+    kind: str
+    wrapper: str
+    optimizer: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class ParallelInGroup(Event):
+    """A DataParallel over several GPUs is built in a process that is one of several.
+
+    ``ddp`` is how this file writes DistributedDataParallel, ``rank`` the variable with the index of the GPU; each
+    empty where there is none.
+    """
+
+    label: str
+    started: Note
+    ddp: str
+    rank: str
+
+
+@dataclass(frozen=True)
+class BareModuleRead(Event):
+    """``.module`` is read from a module that is not wrapped and has no such attribute."""
+
+    label: str
+    cls: str
+    wrapped: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class StateLoaded(Event):
+    """A state dict that this program saved or took is loaded into a module."""
+
+    label: str
+    state: StateDict
+    into_wrapper: bool
+    strict: bool
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class ReplicaLossUsed(Event):
+    """The vector of per-replica losses is used as if it were one number.
+
+    ``use`` is the method or builtin that wants a number, or ``format``; ``source`` the expression of the loss.
+    """
+
+    source: cst.CSTNode
+    how: str
+    use: str
+    tensor: Tensor
+
+    @property
+    def label(self) -> str:
+        return source_text(self.source)
+
+
+@dataclass(frozen=True)
+class ReplicaLossReduced(Event):
+    """The vector of per-replica losses is reduced: ``how`` is ``sum`` or ``mean``."""
+
+    label: str
+    how: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class Returned:
+    """An expression in a ``return`` statement, or all of it, and the type of its value, which is no tensor."""
+
+    node: cst.BaseExpression
+    type: str
+
+
+@dataclass(frozen=True)
+class PrecisionLost(Event):
+    """Autocast around a DataParallel call, at ``node``, asks for a ``dtype`` that its replicas do not compute in.
+
+    ``layer`` is the call of one that does not.
+    """
+
+    dtype: str
+    layer: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class NonTensorReturned(Event):
+    """The forward of a DataParallel model returns something that its outputs cannot be gathered from."""
+
+    returned: tuple[Returned, ...]
+    # arguments of the forward that are surely tensors, and how this file writes ``torch.tensor``
+    inputs: tuple[str, ...]
+    maker: str
+
+
+@dataclass(frozen=True)
+class BatchMisplaced(Event):
+    """In a replica the batch is not in the dimension in which something takes it to be.
+
+    ``what`` is ``input`` of a layer (``node`` wraps the model), ``state``, which came in as an argument of the call
+    (``node``), or ``output`` (``node`` is what forward returns). ``layer`` is the class of the layer, if there is one.
+    """
+
+    what: str
+    label: str
+    layer: str
+    # the dimension along which DataParallel splits and gathers, and the one that counts here
+    split: int
+    dim: int
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class NotBatched(Event):
+    """An argument of a DataParallel call is split although its first dimension is not the batch's, or it has none.
+
+    ``rows`` is its first size, None where it is 0-dim; ``batch`` the number of rows of the others, where it is known.
+    """
+
+    call: cst.CSTNode
+    label: str
+    rows: int | None
+    batch: int | None
+    keyword: bool
+    history: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class KeywordAlone(Event):
+    """A DataParallel call whose keyword arguments make replicas for which there are no rows. ``node`` is the call.
+
+    ``keyword`` is one of them, none of which is a tensor; ``label`` is a batch of ``rows`` rows, if it is the ``last``
+    of a loader. ``names`` are what the forward calls the arguments that are given by position.
+    """
+
+    label: str
+    rows: int
+    last: bool
+    keyword: str
+    names: tuple[str, ...]
+    # the literal ``device_ids`` of the wrapper, empty where they are not given or not known
+    ids: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class PackingMisused(Event):
+    """DataParallel and a packed sequence do not go together.
+
+    ``what`` is ``argument`` (``node`` is a PackedSequence that a wrapper is called with), ``lengths`` (it is on a GPU)
+    or ``output`` (``node`` pads to what is the longest in one replica, and ``label`` is returned).
+    """
+
+    what: str
+    label: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class ChunkUsed(Event):
+    """What a hook keeps in a replica is used as if it came of all of the batch. ``node`` registers the hook.
+
+    ``ids`` are the literal ``device_ids`` of the wrapper, empty where they are not given or not known.
+    """
+
+    label: str
+    ids: tuple[object, ...]
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class AliasUsed(Event):
+    """A replica computes with the original's weights, which an attribute led it to. ``node`` assigned the attribute.
+
+    ``how`` is what the attribute holds, ``read`` where the replica read it, ``method`` the name of a bound method;
+    ``registering`` as in UnregisteredUsed.
+    """
+
+    owner: str
+    name: str
+    how: str
+    read: cst.CSTNode
+    method: str
+    used: Note
+    registering: str
+
+
+@dataclass(frozen=True)
+class ParametersRead(Event):
+    """``parameters()`` or its kind is called on a module while a replica runs."""
+
+    label: str
+    method: str
+
+
+@dataclass(frozen=True)
+class AttributeRebound(Event):
+    """A replica assigns to an attribute of its module: the assignment is lost with the replica."""
+
+    label: str
+    name: str
+    # where the attribute is read later on: the value that the program misses
+    reads: tuple[Note, ...]
+    buffer: bool
+
+
+@dataclass(frozen=True)
+class SharedTensorChanged(Event):
+    """A replica changes, in place, a buffer of its module or a tensor that is a plain attribute of it."""
+
+    label: str
+    name: str
+    buffer: bool
+    # what it is changed by depends on the rows of the replica
+    from_batch: bool
+
+
+@dataclass(frozen=True)
+class SharedContainerChanged(Event):
+    """A replica puts tensors into a list, set or dict of its module; ``how`` is the method, or ``[]=``."""
+
+    label: str
+    name: str
+    container: str
+    how: str
+
+
+@dataclass(frozen=True)
+class ParameterLost(Event):
+    """A tensor computed from a Parameter is stored where the Parameter was meant to be."""
+
+    label: str
+    name: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class ParameterShared(Event):
+    """Two attributes of a module are in the same memory, and one of them is changed. ``node`` made the Parameter.
+
+    ``name`` is the Parameter's attribute, ``changed_name`` the one that is changed, and ``other`` the one that changes
+    with it, which is read at ``reads``; ``both`` says that they are Parameters both.
+    """
+
+    name: str
+    changed_name: str
+    other: str
+    both: bool
+    changed: Note
+    reads: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class LayerRepeated(Event):
+    """A container of torch.nn gets one layer or Parameter many times. ``node`` multiplies the list that has it.
+
+    ``items`` is that list or tuple, ``times`` by what it is multiplied; ``kind`` is the class of the layer.
+    """
+
+    items: cst.List | cst.Tuple
+    times: cst.BaseExpression
+    kind: str
+
+
+@dataclass(frozen=True)
+class TieBroken(Event):
+    """An optimizer trains apart what was one Parameter under several names. ``node`` gave each name a new one.
+
+    ``how`` is ``materialized``, ``converted``, ``moved to XLA`` or ``assigned`` (by ``load_state_dict``); ``tied`` is
+    the statement that tied them.
+    """
+
+    how: str
+    tied: cst.CSTNode
+    optimizer: str
+    stepped: Note
+
+
+@dataclass(frozen=True)
+class UnregisteredUsed(Event):
+    """A module or Parameter that only a plain list or dict of its owner holds takes part in forward.
+
+    ``node`` is the statement that stored the container.
+    """
+
+    owner: str
+    name: str
+    container: str
+    content: str
+    used: Note
+    # where the owner was moved or wrapped; None where it never was
+    moved: Note | None
+    # the container of torch.nn, as this file names it, that could take the place; empty where none could
+    registering: str = ""
+    held_by: Holder | None = None
+
+    @property
+    def holder(self) -> Holder | None:
+        return self.held_by
+
+
+@dataclass(frozen=True)
+class MadeInForward(Event):
+    """Each call of a forward makes a new module or Parameter and computes with it. ``kept``: and stores it."""
+
+    cls: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class OptimizerStale(Event):
+    """An optimizer steps whose parameters were replaced. ``node`` is the replacement.
+
+    ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``;
+    or what was done to the model as a whole: the name of a function of torch, ``materialized`` where it had no
+    data before, ``converted`` where conversions are asked to make new Parameters, ``made in forward`` where the first
+    call adds to the model, ``unfrozen`` where parameters that it left out as frozen ask for gradients again.
+    """
+
+    optimizer: str
+    cls: str
+    replaced: str
+    how: str
+    built: Note
+    stepped: Note
+    # from the statement that builds the optimizer to the last replacement, where they follow each other in a block
+    statements: tuple[cst.CSTNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class SchedulerOutlived(Event):
+    """A scheduler steps whose optimizer no longer trains. ``node`` is the statement by which another took its place."""
+
+    scheduler: str
+    optimizer: str
+    built: Note
+    stepped: Note
+
+
+@dataclass(frozen=True)
+class OptimizerMisses(Event):
+    """A loss depends on trainable parameters that no optimizer ever holds. ``node`` builds the one that steps.
+
+    ``what`` is the class of the module that has them, or ``Parameter``.
+    """
+
+    optimizer: str
+    missed: str
+    what: str
+    made: cst.CSTNode
+    stepped: Note
+
+
+@dataclass(frozen=True)
+class GradientLost(Event):
+    """A forward cuts a value off, and what lies before is held by an optimizer and reached by no backward at all.
+
+    ``node`` is the cut, ``how`` what cuts.
+    """
+
+    text: str
+    how: str
+    optimizer: str
+    backward: Note
+    stepped: Note
+
+
+@dataclass(frozen=True)
+class GradientsOfCopyClipped(Event):
+    """Of a model and its copy one gets gradients, and those of the other are clipped by ``node``.
+
+    ``how`` is the function, ``label`` what it is given, ``trained`` the other, and ``name`` a variable that holds that.
+    """
+
+    label: str
+    trained: str
+    how: str
+    name: str
+    copied: Note
+
+
+@dataclass(frozen=True)
+class NonLeafOptimized(Event):
+    """An optimizer is given a tensor that was computed from the leaf that was meant; ``made`` is where."""
+
+    label: str
+    how: str
+    made: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class GeneratorExhausted(Event):
+    """``use`` takes the parameters out of a generator that has none left; ``maker`` made it."""
+
+    label: str
+    use: str
+    maker: cst.CSTNode
+    consumed: Note
+
+
+@dataclass(frozen=True)
+class OptimizerStateStranded(Event):
+    """An optimizer's state stays where its parameters were. ``node`` is the statement out of order."""
+
+    optimizer: str
+    cls: str
+    reason: str  # "built", "stepped" or "loaded"
+    module: str
+    source: Place
+    target: Place
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class CudaRequested(Event):
+    """CUDA is asked for in so many words by a program that elsewhere chooses its device.
+
+    ``node`` asks for it, or is the literal that does so by way of a variable or an argument, which is ``used`` there.
+    """
+
+    how: str
+    choice: Note
+    choice_text: str
+    used: Note | None = None
+    # ``choice_text``, where that is a device that has this name also here
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class HostRead(Event):
+    """The memory of a tensor on another device is asked for on the host."""
+
+    source: str | cst.CSTNode
+    how: str
+    tensor: Tensor
+    # the tensor is an item of what ``source`` names
+    inside: bool
+
+    @property
+    def label(self) -> str:
+        return source_text(self.source)
+
+
+@dataclass(frozen=True)
+class GradFlagAssigned(Event):
+    """``requires_grad``, or a name meant to be it, is assigned on a tensor, or on a module that has no such thing."""
+
+    label: str
+    owner: str
+    name: str
+    value: str
+    on_module: bool
+    # a tensor whose flag may be assigned: it was not computed from others
+    leaf: bool
+
+
+@dataclass(frozen=True)
+class Rumoured(Event):
+    """Something that is right and often said to be wrong; ``claim`` is which of the things in rumours.py."""
+
+    claim: str
+    label: str
+    optimizer: str = ""
+    wrapper: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceIdsInvalid(Event):
+    """DataParallel is given ``device_ids`` or an ``output_device`` that it cannot use, or not as meant.
+
+    ``fault`` is ``empty``, ``number``, ``text``, ``device``, ``no device``, ``cpu``, ``cpu output``, ``repeated``,
+    ``invisible`` or ``output elsewhere``.
+    """
+
+    fault: str
+    # as plain data, for those who show or try them
+    ids: object
+    output: object
+    # the list of visible devices, where the program sets it
+    visible: tuple[str, ...] = ()
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class DistributedArgumentsInvalid(Event):
+    """DistributedDataParallel is given devices that do not fit its module.
+
+    ``fault`` is ``number``, ``several``, ``module on the CPU``, ``another GPU``, ``current device`` or
+    ``output alone``.
+    """
+
+    fault: str
+    label: str
+    ids: object
+    output: object
+    place: Place | None = None
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class VisibleDevicesLate(Event):
+    """``CUDA_VISIBLE_DEVICES`` is set after the driver has read it."""
+
+    touched: Note
+
+
+@dataclass(frozen=True)
+class InvisibleDevice(Event):
+    """GPUs are named by numbers that ``CUDA_VISIBLE_DEVICES`` does not leave visible."""
+
+    how: str
+    indices: tuple[int, ...]
+    visible: tuple[str, ...]
+    set_here: Note
+    # what the program gives both as the list and as the number; the others are an example of it
+    given: str = ""
+
+
+@dataclass(frozen=True)
+class CurrentDeviceUnset(Event):
+    """The ranks of a process group all use the current device, which nobody set: the first GPU."""
+
+    how: str
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class MoveOnNonMovable(Event):
+    """``to`` or ``cuda`` is called on something that has no such method."""
+
+    label: str
+    method: str
+    kind: str
+    # the device as the program writes it, and how this file names torch.is_tensor; empty where it cannot
+    device: str
+    is_tensor: str
+    # the call is a statement of its own
+    dropped: bool
+
+
+@dataclass(frozen=True)
+class CudaInWorker(Event):
+    """A worker process of a DataLoader, forked from this one, uses CUDA.
+
+    ``loader`` is where the workers come from; ``initialised`` whether the program uses CUDA itself.
+    """
+
+    how: str
+    loader: Note
+    initialised: bool = False
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoaderMisplaced(Event):
+    """A DataLoader or a split cannot do its work where the tensors or generators are.
+
+    ``fault`` is ``pinned``, ``default device`` or ``generator``.
+    """
+
+    fault: str
+    place: Place
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoadedWhereSaved(Event):
+    """``torch.load`` puts a checkpoint's tensors back where they were saved, in a program that runs elsewhere too.
+
+    ``why`` is ``choice`` (the program chooses its device) or ``ranks`` (every process loads it).
+    """
+
+    file: str
+    why: str
+    reason: Note
+    choice_text: str
+    # the value goes into ``load_state_dict`` and nowhere else
+    only_state: bool
+
+
+@dataclass(frozen=True)
+class GlobalRankUsed(Event):
+    """The rank among all processes names a GPU, in a program made for several nodes."""
+
+    label: str
+    # how this file names os.environ; empty where it does not
+    environ: str
+    trace: tuple[Note, ...]
+    # the program computes it from the number of the node, and has that from somewhere
+    computed: bool = False
+
+
+@dataclass(frozen=True)
+class SamplerMisused(Event):
+    """``fault`` is ``no epoch`` (the same order each time), ``class`` (for a dataset) or ``shuffled`` (twice)."""
+
+    fault: str
+    trace: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class GradientOfCopyRead(Event):
+    """``.grad`` is read of a tensor that was moved away from the leaf that has the gradient."""
+
+    label: str
+    place: Place
+    moved: cst.CSTNode
+    trace: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class UnfinishedCopyRead(Event):
+    """A copy to the host is read that was asked not to wait, and nothing has waited for it since."""
+
+    label: str
+    how: str
+    copied: Note
+
+
+@dataclass(frozen=True)
+class DeviceNeverEqual(Event):
+    """The device of a tensor is compared with what no tensor's device equals."""
+
+    tested: cst.CSTNode
+    other: cst.CSTNode
+    # the other is a text, not a device
+    text: bool
+    identity: bool
+
+
+@dataclass(frozen=True)
+class Revealed(Event):
+    """``reveal_placement(label)``, and what is ``known`` of the value, in words."""
+
+    label: str
+    known: str

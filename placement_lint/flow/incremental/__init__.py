@@ -1,0 +1,1 @@
+"""What is known from an earlier analysis, and holds still."""

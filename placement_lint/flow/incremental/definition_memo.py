@@ -1,0 +1,263 @@
+"""What came of looking at definitions that nobody calls, kept from one text of a document to the next.
+
+Most of a text is what it was a keystroke ago. The outcome of a look is what it noted in the machine's registries; it is
+used again where all that the look saw from outside is as it was. It is kept only where that was nothing but names of
+libraries, constants, functions and classes, and where nothing that it noted is weighed against what others note.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Mapping as Table
+from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import libcst as cst
+
+from placement_lint.flow.domain.path_condition import Memory, Question
+from placement_lint.flow.domain.values import (
+    Choice,
+    Class,
+    Const,
+    Device,
+    External,
+    Fact,
+    Function,
+    Imported,
+    Mapping,
+    Pending,
+    Sequence,
+    Value,
+)
+from placement_lint.flow.incremental.effect_memo import Recollection
+from placement_lint.flow.observers.placements import PlacementLog
+from placement_lint.flow.state.heap import Cell
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.registries import REGISTRIES, added, copied, empty_registries, with_entries
+from placement_lint.rule import Note
+
+Definition: TypeAlias = "cst.ClassDef | cst.FunctionDef"
+Look: TypeAlias = Callable[[Machine, Definition, "Many[Value]", Callable[[], None]], None]
+"""Looks at a definition, given what it consists of and how to do so."""
+
+# Each definition has numbers of its own, beyond all that the program's own statements are given.
+_NUMBERS = 2**60
+
+# Where an entry means something only beside those of others, or only if it is the first.
+_WEIGHED = frozenset(
+    {
+        "chosen",
+        "classes",
+        "files",
+        "functions",
+        "global_ranks",
+        "groups",
+        "handled",
+        "in_workers",
+        "invisible",
+        "late_restrictions",
+        "loads",
+        "parallels",
+        "requests",
+        "sharing",
+        "unfinished_reads",
+        "unmapped",
+        "uses_of_current",
+    }
+)
+
+
+# What a look is to see of what others noted; all else is about things that it cannot get hold of.
+_SHARED = ("gradients_by_hand", "in_ddp", "moved", "optimizers", "trains_on_gpu")
+
+
+class _Unsettled(Exception):
+    """Something was seen, or noted, that another run may have otherwise."""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a look depends on, and what it noted: by registry, and of the placements."""
+
+    about: object
+    surroundings: object
+    seen: Table[Cell, object]
+    names: Table[int, tuple[str, ...]]
+    # where each of the classes that it saw was first moved
+    moved: Table[int, Note | None]
+    noted: Table[str, Any]
+    log: PlacementLog | None
+    # what it cost
+    spent: int
+
+    def holds(self, machine: Machine, about: object) -> bool:
+        if self.about != about or self.surroundings != _surroundings(machine):
+            return False
+        if any(machine.moved.get(identity) != note for identity, note in self.moved.items()):
+            return False
+        store = machine.store
+        try:
+            return all(_settled(machine, store.read(*cell)) == seen for cell, seen in self.seen.items()) and all(
+                tuple(store.names(owner)) == names for owner, names in self.names.items()
+            )
+        except _Unsettled:
+            return False
+
+    def tell(self, machine: Machine) -> None:
+        """Note what was noted."""
+        machine.spent += self.spent
+        for name, entries in self.noted.items():
+            setattr(machine, name, with_entries(getattr(machine, name), entries))
+        if machine.log is not None and self.log is not None:
+            machine.log.take(self.log)
+
+
+@dataclass
+class Outcomes:
+    """Those of one document, by the definition that was looked at; None for one that was not, or cannot be, kept.
+
+    And the ``forwards`` of the modules that it calls.
+    """
+
+    forwards: Recollection = field(default_factory=Recollection)
+    conditions: Memory = field(default_factory=Memory)
+    _known: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
+    _again: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
+    # definitions of which it is known that nothing can be kept
+    _open: set[cst.CSTNode] = field(default_factory=set)
+    # how many definitions of a name there were so far, and what their numbers begin with
+    _named: Counter[str] = field(default_factory=Counter)
+    _first: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def begin(self) -> Look:
+        """How to look at one definition after the other."""
+        self._again = {}
+        self._named.clear()
+        return self._look
+
+    def pass_over(self, definition: Definition) -> None:
+        """One that is not looked at this time."""
+        self._number(definition.name.value)
+
+    def end(self) -> None:
+        self._known = self._again
+        self._open &= self._known.keys()
+
+    def _look(self, machine: Machine, definition: Definition, values: Many[Value], look: Callable[[], None]) -> None:
+        number = self._number(definition.name.value)
+        machine.number(number, number)
+        Question.last = number
+        about = _about(machine, values)
+        outcome = self._known.get(definition)
+        if outcome is not None and outcome.holds(machine, about):
+            outcome.tell(machine)
+        elif definition not in self._known or definition in self._open:
+            # It may be what is being written: there will be another in the next text.
+            look()
+            outcome = None
+        else:
+            with machine.without_recollection():
+                outcome = _outcome(machine, about, values, look)
+            if outcome is None:
+                self._open.add(definition)
+        self._again[definition] = outcome
+
+    def _number(self, name: str) -> int:
+        """The same in each text, so that much of what is looked at again is as it was."""
+        self._named[name] += 1
+        return self._first.setdefault((name, self._named[name]), (len(self._first) + 1) * _NUMBERS)
+
+
+def _outcome(machine: Machine, about: object, values: Many[Value], look: Callable[[], None]) -> _Outcome | None:
+    """Look, and say what came of it; None where that cannot be kept."""
+    surroundings, abroad, moved = _surroundings(machine), _abroad(machine), {**machine.moved}
+    spent, lasting = machine.spent, machine.namespaces - machine.store.passing
+    with machine.store.watched(machine.newest) as watch:
+        look()
+    cells = [(cell, value) for cell, value in watch.seen.items() if cell[0] in lasting]
+    names = {owner: names for owner, names in watch.names.items() if owner in lasting}
+    try:
+        seen = {cell: _settled(machine, value) for cell, value in cells}
+    except _Unsettled:
+        return None
+    if about is None or watch.asked or abroad != _abroad(machine):
+        return None
+    spent = machine.spent - spent
+    noted, log = _noted(machine, look)
+    if not _WEIGHED.isdisjoint(noted):
+        return None
+    moves = {one: moved.get(one) for one in _classes((*values, *watch.seen.values()))}
+    return _Outcome(about, surroundings, seen, names, moves, noted, log, spent)
+
+
+def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[str, Any], PlacementLog | None]:
+    """All that a look notes, what others have noted as well included."""
+    registries = empty_registries() | {name: copied(getattr(machine, name)) for name in _SHARED}
+    before = {name: copied(registry) for name, registry in registries.items()}
+    log, spent, questions = machine.log, machine.spent, Question.last
+    machine.log = own = PlacementLog() if log is not None else None
+    try:
+        with machine.noting(registries):
+            look()
+    finally:
+        machine.log, machine.spent, Question.last = log, spent, questions
+    return {name: entries for name in REGISTRIES if (entries := added(before[name], registries[name]))}, own
+
+
+# --- what is seen --------------------------------------------------------------------------------------------------
+
+
+def _surroundings(machine: Machine) -> object:
+    """What a look is told of what others noted, as a whole: whether there is any of it."""
+    return bool(machine.optimizers), bool(machine.in_ddp), machine.gradients_by_hand, machine.trains_on_gpu
+
+
+def _classes(values: Iterable[Value | None]) -> Iterator[int]:
+    """The ids of the classes among values, and of their bases."""
+    for value in values:
+        if isinstance(value, Class):
+            yield value.id
+            yield from _classes(value.bases)
+
+
+def _abroad(machine: Machine) -> object:
+    """How often other files had to do with it: what they are, and what may be spent there, nobody remembers."""
+    return machine.ventures, machine.project.asked if machine.project is not None else 0
+
+
+def _about(machine: Machine, values: Many[Value]) -> object:
+    """All that there is to know of the definitions that are looked at; None where it may be another each time."""
+    try:
+        return tuple(_settled(machine, value) for value in values)
+    except _Unsettled:
+        return None
+
+
+def _settled(machine: Machine, value: Value | None) -> object:
+    """All that there is to know of a value that is the same in another run.
+
+    Raises _Unsettled of one whose state the store keeps, or that stands for something unknown.
+    """
+    if value is None or isinstance(value, (External, Const, Device)):
+        return value
+    if isinstance(value, Function) and machine.root(value.frame) == value.frame:
+        return Function, value.node, value.frame
+    if isinstance(value, Class):
+        definition = machine.definitions[value.id]
+        return Class, value.id, definition, *(_settled(machine, base) for base in value.bases)
+    if isinstance(value, Fact):
+        return Fact, value.name, value.details
+    if isinstance(value, Imported):
+        return Imported, value.frame
+    if isinstance(value, Pending):
+        return Pending, value.module.frame, value.name
+    if isinstance(value, Sequence):
+        return Sequence, value.exact, *(_settled(machine, item) for item in value.items)
+    if isinstance(value, Mapping):
+        items = ((key, _settled(machine, item)) for key, item in value.items)
+        return Mapping, *items, _settled(machine, value.rest)
+    if isinstance(value, Choice) and not any(cube.answers for guard, _ in value.alternatives for cube in guard.cubes):
+        return Choice, *((guard, _settled(machine, option)) for guard, option in value.alternatives)
+    raise _Unsettled

@@ -1,0 +1,560 @@
+"""What ran in one text of a document, kept for the next: few edits concern it.
+
+A statement that costs something, a forward, or another method of a model that is called from outside of it does what it
+did where all that it saw is as it was. Then it does not run: what it left behind is put in its place. Ids, visits and
+questions are numbered as they were, so that what two runs have in common is equal in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Mapping as Table
+from collections.abc import Sequence as Many
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import libcst as cst
+
+from placement_lint.flow.domain import path_condition
+from placement_lint.flow.domain.path_condition import Question
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.structural_eq import Likeness
+from placement_lint.flow.domain.values import NONE, Symbol, Value
+from placement_lint.flow.incremental.stable_ids import CIRCLE, Slots
+from placement_lint.flow.state.heap import Cell, Delta, Watch
+from placement_lint.flow.state.machine import Exit, Machine
+from placement_lint.flow.state.registries import REGISTRIES, copied, empty_registries, with_entries
+
+if TYPE_CHECKING:
+    from placement_lint.flow.observers.placements import PlacementLog
+    from placement_lint.project.unit import Seen
+
+Run: TypeAlias = "Callable[[], Value]"
+Key = TypeVar("Key")
+Thing = TypeVar("Thing")
+
+# A statement that does less than this is run again in less time than it takes to see that it need not.
+_WORTH = 12
+
+# What is noted by node, or by a number of its own, and asked for where it was noted or not before the end.
+_NOTED = (
+    "called",
+    "called_on",
+    "devices_read",
+    "functions",
+    "given_gradients",
+    "groups_read",
+    "handed_on",
+    "kept_repeated",
+    "learned",
+    "lengths",
+    "module_classes",
+    "moving_tests",
+    "optimizers_out",
+    "read_of_others",
+    "reads",
+    "refilled",
+    "scheduled",
+    "sites",
+    "tended",
+    "uses",
+    "uses_of_own",
+    "wrapper_fields",
+)
+# What is noted one after the other, and not asked for before the end.
+_LISTED = (
+    "chosen",
+    "classes",
+    "clipped",
+    "cut_off",
+    "events",
+    "fetched",
+    "loads",
+    "misses",
+    "outlived",
+    "outsiders",
+    "rebinds",
+    "reduced",
+    "requests",
+    "revealed",
+    "shared_changes",
+    "shared_parameters",
+    "uses_of_current",
+    "wrapper_writes",
+)
+# What is noted of each thing by itself, which the watch sees.
+_WATCHED = ("idle", "labels", "outer")
+_ASKED = (
+    *(name for name in REGISTRIES if name not in {*_NOTED, *_LISTED, *_WATCHED}),
+    "default_was_set",
+    "homes",
+    "mode",
+    "stars",
+    "written",
+)
+# Of the moment: what is told otherwise, or asked only by the statement that set it.
+_ELSEWHERE = frozenset({"block", "loops", "running", "scopes", "statement", "written"})
+
+
+class _UnkeptError(Exception):
+    """Something was taken back, or done, that cannot be done again."""
+
+
+class _Numbers(NamedTuple):
+    """The last ones that were given."""
+
+    ids: int
+    visits: int
+    questions: int
+
+
+class _Cost(NamedTuple):
+    """What was spent."""
+
+    fuel: int
+    spent: int
+    abroad: int
+    ventures: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What a run is told when it begins, besides what it sees in the store, and in other files if it asks for them."""
+
+    numbers: _Numbers
+    scene: object
+    around: Many[object]
+    registries: Table[str, Any]
+    cost: _Cost
+    functions: Many[cst.CSTNode]
+    imported: Table[str, Any]
+
+    def is_now(self, machine: Machine, seen: Watch, likeness: Likeness) -> bool:
+        """Whether a run that saw this would be told the same now."""
+        same = likeness.same
+        return (
+            self.numbers == _numbers(machine)
+            and same(self.scene, _scene(machine))
+            and (same(self.around, _around(machine)) or not _asked_around(self.around, seen))
+            and all(same(registry, getattr(machine, name)) for name, registry in self.registries.items())
+        )
+
+
+class _Marks(NamedTuple):
+    """How much there was when a run began: in lists, of frames that something closes over, and what was said.
+
+    And of each scope how many ways out there were, and what had been written in it.
+    """
+
+    listed: Table[str, int]
+    enclosing: set[int]
+    said: int
+    exits: Many[tuple[int, Delta]]
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What a run left behind."""
+
+    numbers: _Numbers
+    value: Value
+    # where the program is, as far as that is another place; the running statement, and the ways out that were taken
+    moment: Table[str, Any]
+    line: cst.CSTNode | None
+    exits: Many[tuple[int, Exit]]
+    # the store, and what the machine knows beside it
+    named: Many[Cell]
+    cells: Table[Cell, Value | None]
+    lasting: Table[Cell, Value | None]
+    came: Table[str, Any]
+    parts: Table[tuple[int, object], Symbol]
+    things: Table[tuple[str, Hashable], Any]
+    # the questions that it asked, the last first, and by what they are about; what it said of them and of others
+    questions: Many[Question]
+    subjects: Table[Hashable, Question]
+    said: Many[Callable[[], None]]
+    # what the rooms noted: in registries that it saw nothing of, and in the others
+    noted: Table[str, Any]
+    registries: Table[str, Any]
+    log: PlacementLog | None
+    imported: Table[str, Any]
+    cost: _Cost
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A run: what it was told, what it saw, what it left, and the runs that are kept of those within it."""
+
+    what: Hashable
+    before: _Before
+    seen: Watch
+    # the files that had been looked at when it had asked for some
+    files: Table[str, Seen | None]
+    left: _Left
+    inner: Many[tuple[Hashable, _Kept]]
+
+    def would_be(self, machine: Machine, what: Hashable, likeness: Likeness) -> bool:
+        """Whether it would run now as it did."""
+        return (
+            likeness.same(self.what, what)
+            and _affords(_cost(machine), self.before.cost, self.left.cost)
+            and self.before.is_now(machine, self.seen, likeness)
+            and (machine.project is None or machine.project.around.are_as_before(self.files))
+            and (not self.left.imported or likeness.same(self.before.imported, _imported(machine)))
+            and self._knows_the_same_modules(machine)
+            and _sees_the_same(machine, self.seen, likeness)
+        )
+
+    def _knows_the_same_modules(self, machine: Machine) -> bool:
+        """Whether the modules of other files that there were then are the same now: what it left may be of one."""
+        project = machine.project
+        return project is None or self.before.imported["modules"].items() <= project.modules.items()
+
+
+@dataclass
+class Recollection:
+    """The runs of one document's last text, and of the one that is looked at now."""
+
+    _known: Table[Hashable, _Kept] = field(default_factory=dict)
+    _again: dict[Hashable, _Kept] = field(default_factory=dict)
+    _order: list[tuple[Hashable, _Kept]] = field(default_factory=list)
+    # statements that cost something in the last text, those of them that cannot be kept, and the same in this one
+    _costly: set[cst.CSTNode] = field(default_factory=set)
+    _futile: set[cst.CSTNode] = field(default_factory=set)
+    _costly_again: set[cst.CSTNode] = field(default_factory=set)
+    _futile_again: set[cst.CSTNode] = field(default_factory=set)
+    _slots: Slots = field(default_factory=Slots)
+    _likeness: Likeness = field(default_factory=Likeness)
+
+    def begin(self, module: cst.Module) -> None:
+        """The next text is looked at: of those before, what came up in the last one is known."""
+        self._slots.assign(module)
+        self._known, self._again, self._order = self._again, {}, []
+        self._costly, self._costly_again = self._costly_again, set()
+        self._futile, self._futile_again = self._futile_again, set()
+        self._likeness = Likeness()
+
+    def execute(self, machine: Machine, statement: cst.CSTNode, run: Callable[[], None]) -> None:
+        """Execute a statement of the program's own file."""
+        machine.align(self._slots[statement], CIRCLE)
+        spent = machine.spent
+        if statement in self._costly and statement not in self._futile:
+            _, kept = self._run(machine, statement, lambda: _nothing(run))
+        else:
+            run()
+            kept = statement not in self._futile
+        if machine.spent - spent >= _WORTH:
+            self._costly_again.add(statement)
+        if not kept:
+            self._futile_again.add(statement)
+
+    def run(self, machine: Machine, what: Hashable, run: Run) -> Value:
+        """The value of what runs."""
+        machine.align()
+        value, _ = self._run(machine, what, run)
+        return value
+
+    def _run(self, machine: Machine, what: Hashable, run: Run) -> tuple[Value, bool]:
+        """And whether what it did is kept."""
+        key = what, machine.newest
+        known = self._known.get(key)
+        if known is not None and known.would_be(machine, what, self._likeness):
+            self._keep(key, known)
+            return _again(machine, known), True
+        begun = len(self._order)
+        asked = machine.project.asked if machine.project is not None else 0
+        value, before, seen, left = _watched(machine, run)
+        if left is None:
+            return value, False
+        kept = _Kept(what, before, seen, _files(machine, asked), left, self._order[begun:])
+        self._again[key] = kept
+        self._order[begun:] = [(key, kept)]
+        return value, True
+
+    def _keep(self, key: Hashable, kept: _Kept) -> None:
+        self._order.append((key, kept))
+        waiting = [(key, kept)]
+        while waiting:
+            key, kept = waiting.pop()
+            self._again[key] = kept
+            waiting.extend(kept.inner)
+
+
+def _nothing(run: Callable[[], None]) -> Value:
+    run()
+    return NONE
+
+
+# --- what runs is told --------------------------------------------------------------------------------------------
+
+
+def _numbers(machine: Machine) -> _Numbers:
+    return _Numbers(machine.newest, machine.visits, Question.last)
+
+
+def _cost(machine: Machine) -> _Cost:
+    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.ventures, machine.refused)
+
+
+def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
+    """Whether as little would be refused now for want of time as was then."""
+    if cost.refused:
+        return now == then
+    spent, fuel = min(now.spent, then.spent), min(now.fuel, then.fuel)
+    return fuel + cost.fuel > 0 and (not cost.ventures or now.abroad + cost.abroad + spent // 3 > 0)
+
+
+def _moment(machine: Machine) -> dict[str, Any]:
+    return {name: value for name, value in machine.moment().items() if name not in _ELSEWHERE}
+
+
+def _scene(machine: Machine) -> object:
+    """Where the program is. Of the functions and loops that are running only what one can see from inside."""
+    moment = {name: copied(value) for name, value in _moment(machine).items()}
+    functions = [
+        (frame.id, frame.receiver, frame.function and (frame.function.name, frame.function.owner))
+        for frame in machine.frames
+    ]
+    loops = [(loop.target, loop.iter) if isinstance(loop, cst.For) else loop.test for loop in machine.loops]
+    scopes = [scope.kind for scope in machine.scopes]
+    return moment, functions, loops, scopes, machine.abroad
+
+
+def _around(machine: Machine) -> Many[object]:
+    return (machine.block, *machine.loops)
+
+
+def _asked_around(around: Many[object], seen: Watch) -> bool:
+    """Whether some of what was around was asked for, and not only what is around statements of functions it called."""
+    return any(one == other for one in seen.around for other in around)
+
+
+def _before(machine: Machine) -> _Before:
+    return _Before(
+        _numbers(machine),
+        _scene(machine),
+        _around(machine),
+        {name: _copied(getattr(machine, name)) for name in _ASKED},
+        _cost(machine),
+        _functions(machine),
+        _imported(machine),
+    )
+
+
+def _functions(machine: Machine) -> list[cst.CSTNode]:
+    return [frame.function.node for frame in machine.frames if frame.function is not None]
+
+
+def _imported(machine: Machine) -> dict[str, Any]:
+    known = machine.project.imported if machine.project is not None else {}
+    return {name: copied(registry) for name, registry in known.items()}
+
+
+def _copied(registry: Any) -> Any:
+    """What a registry has now, entry by entry."""
+    now = copied(registry)
+    if isinstance(now, dict):
+        now.update((key, entry.copy()) for key, entry in now.items() if isinstance(entry, (dict, list, set)))
+    return now
+
+
+def _sees_the_same(machine: Machine, seen: Watch, likeness: Likeness) -> bool:
+    store, same = machine.store, likeness.same
+    return (
+        all(same(store.read(*cell), value) for cell, value in seen.seen.items())
+        and all(tuple(store.names(owner)) == names for owner, names in seen.names.items())
+        and all(same(machine.known_part(*part), symbol) for part, symbol in seen.parts.items())
+        and all(same(machine.parts(owner), parts) for owner, parts in seen.all_parts.items())
+        and all(machine.known_question(subject) is question for subject, question in seen.questions.items())
+        and all(same(machine.noted(*what), entry) for what, entry in seen.noted.items())
+        and all(machine.definitions.get(identity) is node for identity, node in seen.definitions.items())
+    )
+
+
+# --- what it left -------------------------------------------------------------------------------------------------
+
+
+def _watched(machine: Machine, run: Run) -> tuple[Value, _Before, Watch, _Left | None]:
+    """Run, and say what it was told, saw, and what is left of it; None where that cannot be put in its place."""
+    before, marks, store = _before(machine), _marks(machine), machine.store
+    with store.watched(machine.newest) as seen, _noting_apart(machine) as (entries, log):
+        store.begin()
+        value = run()
+        cells = store.changes(store.depth - 1)
+        store.commit()
+    try:
+        return value, before, seen, _left(machine, before, marks, seen, value, cells, entries, log)
+    except _UnkeptError:
+        return value, before, seen, None
+
+
+def _marks(machine: Machine) -> _Marks:
+    return _Marks(
+        {name: len(getattr(machine, name)) for name in _LISTED},
+        {*machine.enclosing},
+        len(path_condition.said),
+        [(len(scope.exits), machine.store.changes(scope.depth)) for scope in machine.scopes],
+    )
+
+
+def _left(
+    machine: Machine,
+    before: _Before,
+    marks: _Marks,
+    seen: Watch,
+    value: Value,
+    cells: Delta,
+    entries: Table[str, Any],
+    log: PlacementLog | None,
+) -> _Left:
+    """What there is that was not. Raises _UnkeptError where it cannot be put in its place."""
+    imported = _added(before.imported, machine.project.imported) if machine.project is not None else {}
+    came = {*(owner for owner, _ in (*cells, *seen.lasting)), *machine.definitions, *imported.get("places", ())}
+    came = {identity for identity in came if identity > before.numbers.ids} | (machine.enclosing - marks.enclosing)
+    return _Left(
+        numbers=_numbers(machine),
+        value=value,
+        moment=_changed(before, machine),
+        line=machine.frame.line,
+        exits=[exit for place, known in enumerate(marks.exits) for exit in _new_exits(machine, place, known)],
+        named=tuple(seen.named),
+        cells=cells,
+        lasting={cell: machine.store.read(*cell) for cell in seen.lasting},
+        came=machine.known_of(came),
+        parts=_come_up(seen.parts, lambda part: machine.known_part(*part)),
+        things={what: now for what, entry in seen.noted.items() if (now := machine.noted(*what)) is not entry},
+        questions=path_condition.asked_since(before.numbers.questions),
+        subjects=_come_up(seen.questions, machine.known_question),
+        said=path_condition.said[marks.said :],
+        noted={**entries, **{name: getattr(machine, name)[length:] for name, length in marks.listed.items()}},
+        registries=_added(before.registries, {name: getattr(machine, name) for name in _ASKED}),
+        log=log,
+        imported=imported,
+        cost=_Cost(*(now - then for now, then in zip(_cost(machine), before.cost, strict=True))),
+    )
+
+
+def _come_up(seen: Table[Key, Thing | None], known: Callable[[Key], Thing | None]) -> dict[Key, Thing]:
+    """What was not there when it was first asked for, and is now."""
+    now = ((key, known(key)) for key, before in seen.items() if before is None)
+    return {key: thing for key, thing in now if thing is not None}
+
+
+def _files(machine: Machine, asked: int) -> dict[str, Seen | None]:
+    """What was looked at of other files, if somebody asked for any since."""
+    project = machine.project
+    return {**project.around.looked_at} if project is not None and project.asked != asked else {}
+
+
+def _new_exits(machine: Machine, place: int, before: tuple[int, Delta]) -> Iterator[tuple[int, Exit]]:
+    """The ways out of a scope that were taken, each with what was written on the way that had not been before."""
+    count, written = before
+    for exit in machine.scopes[place].exits[count:]:
+        new = {cell: value for cell, value in exit.changes.items() if cell not in written or written[cell] is not value}
+        yield place, replace(exit, changes=new)
+
+
+@contextmanager
+def _noting_apart(machine: Machine) -> Iterator[tuple[dict[str, Any], PlacementLog | None]]:
+    """Have what is noted by node by itself; afterwards it is where it belongs as well."""
+    empty = empty_registries()
+    entries = {name: empty[name] for name in _NOTED}
+    outer = machine.log
+    machine.log = log = outer.another() if outer is not None else None
+    try:
+        with machine.noting(entries):
+            yield entries, log
+    finally:
+        machine.log = outer
+        for name in _NOTED:
+            with_entries(getattr(machine, name), entries[name])
+        if outer is not None and log is not None:
+            outer.take(log)
+
+
+def _with(registry: Any, entries: Any) -> Any:
+    """The same registry, with what is new in it, or is another now."""
+    if not isinstance(registry, dict):
+        return with_entries(registry, entries)
+    for key, entry in entries.items():
+        known = registry.get(key)
+        registry[key] = _with(known, entry) if isinstance(known, (list, set, dict)) else copied(entry)
+    return registry
+
+
+def _changed(before: _Before, machine: Machine) -> dict[str, Any]:
+    """What of the moment is another one now. Raises _UnkeptError where something is running that was not."""
+    assert isinstance(before.scene, tuple)
+    then = before.scene[0]
+    changed = {name: value for name, value in _moment(machine).items() if value != then[name]}
+    if any(isinstance(value, (list, set, dict)) for value in changed.values()):
+        raise _UnkeptError
+    return changed
+
+
+def _added(before: Table[str, Any], after: Table[str, Any]) -> dict[str, Any]:
+    """What there is that was not, or is another. Raises _UnkeptError where something has gone."""
+    new = {name: _new(before[name], now) for name, now in after.items() if now is not before[name]}
+    return {name: entries for name, entries in new.items() if entries is not None}
+
+
+def _new(before: Any, after: Any) -> Any:
+    """What is new in a registry; None where nothing is."""
+    if isinstance(after, list):
+        if len(after) < len(before) or any(one is not other for one, other in zip(before, after, strict=False)):
+            raise _UnkeptError
+        return after[len(before) :] or None
+    if isinstance(after, set):
+        if not before <= after:
+            raise _UnkeptError
+        return after - before or None
+    if isinstance(after, dict):
+        if not before.keys() <= after.keys():
+            raise _UnkeptError
+        entries = {
+            key: _new(before[key], entry) if key in before else copied(entry)
+            for key, entry in after.items()
+            if key not in before or before[key] is not entry
+        }
+        return {key: entry for key, entry in entries.items() if entry is not None} or None
+    return None if isinstance(after, int) and after == before else after
+
+
+def _again(machine: Machine, kept: _Kept) -> Value:
+    """Leave behind what was left."""
+    left = kept.left
+    store = machine.store
+    for place, exit in left.exits:
+        scope = machine.scopes[place]
+        scope.exits.append(replace(exit, changes={**store.changes(scope.depth), **exit.changes}))
+    store.name_again(left.named)
+    with store.lasting():
+        for cell, value in left.lasting.items():
+            store.write(*cell, value)
+    if machine.project is not None:
+        machine.project.imports_again(left.imported)
+    for cell, value in left.cells.items():
+        store.write(*cell, value)
+    machine.know(left.came)
+    machine.know_parts(left.parts)
+    machine.know_questions(left.subjects)
+    for (registry, key), entry in left.things.items():
+        getattr(machine, registry)[key] = entry
+    path_condition.ask_again(left.questions, left.numbers.questions)
+    for say in left.said:
+        say()
+    vars(machine).update(left.moment)
+    machine.frame.line = left.line
+    for name, entries in left.noted.items():
+        with_entries(getattr(machine, name), entries)
+    for name, entries in left.registries.items():
+        setattr(machine, name, _with(getattr(machine, name), entries))
+    if machine.log is not None and left.log is not None:
+        functions = zip(kept.before.functions, _functions(machine), strict=True)
+        machine.log.take(left.log, {then: now for then, now in functions if then is not now})
+    machine.number(left.numbers.ids, left.numbers.visits)
+    for name, cost in left.cost._asdict().items():
+        setattr(machine, name, getattr(machine, name) + cost)
+    return left.value

@@ -1,0 +1,1 @@
+"""Python's statements, expressions, calls and attributes on abstract values."""

@@ -1,0 +1,893 @@
+"""Attributes and items: reading, writing, and looking them up along classes."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeGuard
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import (
+    CONTAINER_METHODS,
+    CONTAINERS,
+    GRAD_FLAGS,
+    ITEM_TYPES,
+    METHODS_OF_TENSORS,
+    MODEL_OUTPUTS,
+    MODULE_METHODS,
+    PARTS_OF_MODELS,
+    VIEWS,
+    WRAPPER_FIELDS,
+)
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import answered
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ACCELERATORS,
+    NONE,
+    REPLICA,
+    SLICE,
+    TRUE,
+    Bound,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Holder,
+    Imported,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Partial,
+    Role,
+    Sequence,
+    StateDict,
+    Super,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import (
+    AttributeRebound,
+    BareModuleRead,
+    GradFlagAssigned,
+    ParameterLost,
+    WrapperAttributeRead,
+)
+from placement_lint.flow.interpreter import builtins, calls, imports, iteration, library, methods
+from placement_lint.flow.models import (
+    checkpoints,
+    environment,
+    frameworks,
+    gradients,
+    loaders,
+    non_movable,
+    optimizers,
+    ranks,
+    schedulers,
+    tensors,
+    wrapper_attributes,
+    wrappers,
+)
+from placement_lint.flow.observers import (
+    alloc_in_forward,
+    gradient_flow,
+    repeated_reference,
+    replica_escape,
+    replicas,
+    shared_storage,
+    stale_forward_state,
+    tied_weights,
+    uncovered_parameters,
+)
+from placement_lint.flow.state import devices, modules, options
+from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
+from placement_lint.flow.state.containers import perhaps_replaced
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import bind, christen, value_of
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
+    """``owner.name``"""
+    place = owner.place if isinstance(owner, Tensor) and name == "is_cuda" else owner if name == "type" else None
+    if isinstance(place, Device) and place.kind in ("cuda", "replica"):
+        machine.saw_gpu = True
+    if name == "dtype":
+        # wherever a tensor is, its type is the same
+        owner = next((option for _, option in alternatives(owner) if isinstance(option, Tensor)), owner)
+    value = machine.lift(lambda option: _read(machine, option, name, node), owner)
+    ranks.notice_attribute(machine, name, value)
+    return value
+
+
+def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Value:
+    _note_other(machine, owner, node)
+    if name == "set_epoch":
+        loaders.note_set_epoch(machine, owner)
+    if name == "__name__" and isinstance(owner, (Class, External)):
+        return Const(owner.name.rpartition(".")[2])
+    if isinstance(owner, External):
+        return imports.library(f"{owner.name}.{name}")
+    if isinstance(owner, Imported):
+        return _read_of_imported(machine, owner, name)
+    if isinstance(owner, Tensor):
+        return _read_of_tensor(machine, owner, name, node)
+    if isinstance(owner, Object):
+        return _read_of_object(machine, owner, name, node)
+    if isinstance(owner, Symbol):
+        return _read_of_symbol(machine, owner, name, node)
+    if isinstance(owner, Class):
+        return _read_of_class(machine, owner, name, node)
+    if isinstance(owner, Super):
+        return Bound(owner, name, node=node)
+    if isinstance(owner, Loaded) and name in _OF_A_MODEL:
+        checkpoints.used_as_model(machine, owner)
+    if isinstance(owner, Device) and name in non_movable.MOVES:
+        return Bound(owner, name, node=node)
+    if isinstance(owner, Device):
+        return _read_of_device(machine, owner, name)
+    if isinstance(owner, Partial):
+        return owner.function if name == "func" else machine.fresh(name)
+    return Bound(owner, name, node=node)
+
+
+# A loaded value of which these are read is a whole model.
+_OF_A_MODEL = {"eval", "train", "parameters", "named_parameters", "state_dict", "load_state_dict", "modules", "half"}
+
+
+def _read_of_imported(machine: Machine, module: Imported, name: str) -> Value:
+    if name == "__dict__":
+        return module
+    value = imports.attribute(machine, module, name)
+    return value if value is not None else imports.library(f"{module.name}.{name}")
+
+
+def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
+    if not isinstance(owner, Object) or owner.kind is not Kind.WRAPPER:
+        machine.read_of_others.add(node)
+
+
+def _read_of_device(machine: Machine, device: Device, name: str) -> Value:
+    if name == "type" and device.kind in _TYPES:
+        return Const(_TYPES[device.kind])
+    known = name == "index" and device.kind in ("cpu", "cuda") and not isinstance(device.index, Symbol)
+    return Const(device.index) if known else machine.fresh(name)
+
+
+# What ``device.type`` is.
+_TYPES = {"cpu": "cpu", "replica": "cuda", **{kind: kind for kind in ACCELERATORS}}
+
+
+def _read_of_tensor(machine: Machine, tensor: Tensor, name: str, node: cst.Attribute) -> Value:
+    if tensor.role is Role.BATCH and name in MODEL_OUTPUTS:
+        return replace(tensor, role=Role.PLAIN, scalar=name == "loss", uid=0)
+    if tensor.role is Role.BATCH and name not in _TENSOR_ATTRIBUTES:
+        # A batch may be any structure of tensors: its fields are tensors of the same batch, its methods are calls.
+        return Bound(tensor, name, node=node)
+    return tensors.attribute(machine, tensor, name, node)
+
+
+_TENSOR_ATTRIBUTES = {"device", "is_cuda", "shape", "dtype", "data", "grad", "T", "ndim", "requires_grad"}
+
+
+def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attribute) -> Value:
+    if name == "__class__":
+        return owner.cls
+    if owner.kind is Kind.WRAPPER:
+        return _read_of_wrapper(machine, owner, name, node)
+    if name in ("weight", "bias"):
+        alloc_in_forward.forget(machine, owner.id)
+    if name == "__dict__":
+        forget_settings(machine, owner)
+    value = machine.read(owner.id, name)
+    if value is not None:
+        _note_read(machine, owner, name, node)
+        return _as_replicated(machine, owner, name, value, node)
+    if isinstance(owner.cls, Class):
+        found = find(machine, owner.cls, name)
+        if found is not None and not isinstance(found, Function):
+            _note_read(machine, owner, name, node)
+        if found is not None:
+            return bound(machine, owner, found, node)
+    if owner.kind is Kind.MODULE:
+        return _read_of_module(machine, owner, name, node)
+    if owner.kind is Kind.DATASET and name == "tensors":
+        return loaders.stored(machine, owner) or machine.part(owner.id, name, node, owner)
+    if owner.kind is Kind.OPTIMIZER and name == "state":
+        optimizers.state_taken(machine, owner)
+    if owner.kind is Kind.OPTIMIZER:
+        return schedulers.groups(machine, owner, name, node)
+    if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
+        if owner.cls == frameworks.ACCELERATOR and name in frameworks.METHODS:
+            return Bound(owner, name, node=node)
+        if (name in _CONTAINER_METHODS and owner.kind is Kind.OTHER) or name in non_movable.MOVES:
+            return Bound(owner, name, node=node)
+        return machine.part(owner.id, name, node, owner)
+    if owner.kind in (Kind.LIST, Kind.DICT) and name in _ONLY_OF_TENSORS and not machine.expects("AttributeError"):
+        machine.dead = True  # where it goes on, it was no list
+    return Bound(owner, name, node=node)
+
+
+# No layer has these.
+_OF_NO_LAYER = VIEWS | METHODS_OF_TENSORS
+# Neither a list nor a dict has these.
+_ONLY_OF_TENSORS = {"shape", "dtype", "device", "ndim", "grad", "requires_grad"}
+_CONTAINER_METHODS = {"step", "scale", "update", "unscale_", "backward"}
+
+
+def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Attribute) -> Value:
+    wrapper_attributes.read(machine, wrapper, name)
+    if name == "module" or not wrappers.has_attribute(wrapper, name):
+        found = wrappers.read_attribute(machine, wrapper, name, node, machine.text(node.value))
+        return found if found is not None else machine.fresh(name)
+    if name == "training":
+        return _mode(machine, node)
+    if name == "device":
+        # ``next(iter(self._module_parameters)).device`` (DistributedDataParallel.__init__)
+        return modules.place_of(machine, wrapper)
+    if name in WRAPPER_FIELDS:
+        return machine.part(wrapper.id, name, node, wrapper)
+    return Bound(wrapper, name, node=node)
+
+
+def _mode(machine: Machine, node: cst.Attribute) -> Value:
+    machine.mode = machine.mode or machine.fresh(node, "bool")
+    return machine.mode
+
+
+def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attribute) -> Value:
+    if name == "module" and _surely_lacks(module, name):
+        wrapped = machine.wraps_here(module.id)
+        cls = module.cls.name.rpartition(".")[2]
+        if wrapped and not machine.expecting_attribute_errors:
+            machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
+            return machine.fresh(name)
+    if name in _OF_NO_LAYER and _is_layer(module) and not machine.expects("AttributeError"):
+        machine.dead = True  # where it goes on, it was no layer: with ``act = nn.ReLU``, ``act(x)`` is one
+        return machine.fresh(name)
+    if name == "training":
+        return TRUE if _is_as_built(machine, module) else _mode(machine, node)
+    if name in MODULE_METHODS or name in CONTAINER_METHODS:
+        return Bound(module, name, node=node)
+    if isinstance(module.cls, External) and name in ("weight", "bias"):
+        return _weight(machine, module, name)
+    if name == "device" and frameworks.knows_its_device(module):
+        return modules.place_of(machine, module)
+    part = machine.part(module.id, name, node, module)
+    if isinstance(module.cls, External):
+        modules.treat_as_module(machine, part, surely=name in PARTS_OF_MODELS)
+    return part
+
+
+def _is_as_built(machine: Machine, module: Object) -> bool:
+    """Whether what runs has itself built a module, and shown it to nobody else who might have called ``eval()``."""
+    beginning = machine.frames[: 1 + machine.standalone][-1]
+    return module.id > beginning.id and module.id not in machine.given_away
+
+
+def _weight(machine: Machine, module: Object, name: str) -> Value:
+    """``layer.weight``: one Parameter, wherever the layer is."""
+    uid = machine.part(module.id, name, name).id
+    place = modules.place_of(machine, module)
+    return machine.lift(
+        lambda where: (
+            Tensor(where, False, Role.PARAMETER, modules=frozenset({module.id}), uid=uid)
+            if isinstance(where, (Device, Symbol))
+            else machine.fresh(name)
+        ),
+        place,
+    )
+
+
+def _surely_lacks(module: Object, name: str) -> bool:
+    """Whether a module's class is known well enough to say that it has no such attribute."""
+    return isinstance(module.cls, External) or not any(isinstance(base, Symbol) for base in foreign_bases(module.cls))
+
+
+def _is_layer(module: Object) -> bool:
+    return isinstance(module.cls, External) and module.cls.name.startswith("torch.nn.")
+
+
+def bound(machine: Machine, owner: Object, found: Value, node: cst.CSTNode) -> Value:
+    """What an instance gets that its class has: a method, the value of a property, whatever ``__get__`` returns."""
+    if isinstance(found, Function):
+        return _method(machine, owner, found, node)
+    getter = find(machine, found.cls, "__get__") if isinstance(found, Object) and isinstance(found.cls, Class) else None
+    if isinstance(getter, Function) and isinstance(found, Object):
+        return calls.call_function(machine, getter, Arguments((owner, owner.cls)), node, found)
+    return found
+
+
+def _method(machine: Machine, owner: Object, function: Function, node: cst.CSTNode) -> Value:
+    if "property" in function.decorators or any(d.endswith("cached_property") for d in function.decorators):
+        return calls.call_function(machine, function, Arguments(), node, owner)
+    if "staticmethod" in function.decorators:
+        return function
+    if "classmethod" in function.decorators:
+        return Bound(owner.cls, function.name, function, node)
+    return Bound(owner, function.name, function, node)
+
+
+def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode) -> Value:
+    found = find(machine, owner, name)
+    if isinstance(found, Function) and "classmethod" in found.decorators:
+        return Bound(owner, name, found, node)
+    if found is None and name == "__call__" and owner.module:
+        return External("torch.nn.Module.__call__")
+    return found if found is not None else machine.part(owner.id, name, f"{owner.name}.{name}")
+
+
+def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
+    """Parameters and buffers of a replica are on its own GPU; what is changed in place, others may see."""
+    if not machine.replica or owner.id not in machine.replicated:
+        return value
+
+    def there(option: Value) -> Value:
+        if not isinstance(option, Tensor):
+            return replica_escape.escaping(machine, owner, name, option, node, alone=option is value)
+        own = (owner.id, name) in machine.written
+        shared = replace(option, memory=None if own else Holder(owner, name, node), alias=owner.alias)
+        if option.role in (Role.PARAMETER, Role.BUFFER):
+            return replace(shared, place=REPLICA, assumed=False)
+        return shared
+
+    return machine.lift(there, value)
+
+
+def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attribute) -> Value:
+    value = machine.read(owner.id, name)
+    if value is not None and machine.may_lack(owner.id, name):
+        # Where the program has not assigned it, it is what it was.
+        before = machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
+        return machine.filled(owner.id, name, before)
+    if value is not None:
+        return value
+    if owner.type == options.NAMESPACE:
+        # An option may be called like a method: ``args.cuda``.
+        return machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
+    if modules.is_module(machine, owner):
+        if name == "module" and machine.wraps_here(owner.id) and not machine.expecting_attribute_errors:
+            # The program wraps this very value: unwrapped, it has no ``module`` of its own.
+            wrapped = machine.wraps_here(owner.id)
+            machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped))
+            return machine.fresh(name)
+        if name in MODULE_METHODS:
+            return Bound(owner, name, node=node)
+    if name in _MODULE_EVIDENCE:
+        modules.treat_as_module(machine, owner)
+        return Bound(owner, name, node=node)
+    if name in _METHODS_OF_UNKNOWN:
+        return Bound(owner, name, node=node)
+    if name == "is_cuda" and machine.looks_at_forward:
+        return machine.ask(machine.own_on_gpu)
+    if name == "type":
+        devices.used_as_device(machine, owner)
+    part = machine.part(owner.id, name, node, owner, "torch.dtype" if name == "dtype" else "")
+    if modules.is_module(machine, owner):
+        modules.treat_as_module(machine, part)
+    return part
+
+
+# Only modules have these.
+_MODULE_EVIDENCE = {"named_parameters", "named_modules", "named_children"}
+_METHODS_OF_UNKNOWN = {
+    "to", "cuda", "cpu", "parameters", "state_dict", "load_state_dict", "train", "eval", "step", "backward",
+    "items", "keys", "values", "append", "get", "numpy", "item", "format", "split", "copy",
+}  # fmt: skip
+
+
+# --- what a replica's writes lose ----------------------------------------------------------------------------
+
+
+def _note_read(machine: Machine, owner: Object, name: str, node: cst.CSTNode) -> None:
+    """Remember who reads an attribute of a module that was not written in the same forward."""
+    if owner.kind is not Kind.MODULE or machine.constructing(owner) or machine.testing:
+        return
+    if machine.in_forward and (owner.id, name) in machine.written:
+        return
+    machine.reads.setdefault((identity(owner), name), {}).setdefault(node, machine.updating)
+
+
+def identity(owner: Object) -> int:
+    return owner.cls.id if isinstance(owner.cls, Class) else owner.id
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
+def write(machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
+    """``owner.name = value``; ``node`` is the statement."""
+    machine.lift(lambda option: _write(machine, option, name, value, node, text), owner)
+
+
+def _write(
+    machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> Value:
+    _note_other(machine, owner, node)
+    if name == "grad":
+        machine.gradients_by_hand = True
+    if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
+        uncovered_parameters.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
+    if name == "data" and isinstance(owner, Tensor):
+        shared_storage.replaced(machine, owner)
+        gradient_flow.changed(machine, owner)
+        tied_weights.mend(machine, owner.uid)
+        _fill(machine, owner, value, node, text)
+    if name == "requires_grad" and isinstance(owner, Tensor):
+        gradients.ask(machine, owner, value)
+    if name in GRAD_FLAGS:
+        _check_grad_flag(machine, owner, name, node, text)
+    if isinstance(owner, Object):
+        if not machine.constructing(owner):
+            alloc_in_forward.forget(machine, owner.id)
+        alloc_in_forward.note_keeping(machine, value)
+    if isinstance(owner, Object):
+        if owner.kind in (Kind.MODULE, Kind.WRAPPER):
+            _write_of_module(machine, owner, name, value, node, text)
+        elif owner.kind is Kind.DATASET and name == "tensors":
+            loaders.refill(machine, owner, value)
+        else:
+            before = machine.read(owner.id, name)
+            if before is not None:
+                optimizers.replaced(machine, owner, name, before, value, node)
+            if owner.kind is Kind.OPTIMIZER and name == schedulers.GROUPS:
+                optimizers.regrouped(machine, owner, value)
+            machine.write(owner.id, name, value)
+            christen(machine, value, text)
+            schedulers.succeeded(machine, text, before, value, node)
+    elif isinstance(owner, Symbol):
+        if modules.is_module(machine, owner):
+            optimizers.replaced(machine, owner, name, machine.read(owner.id, name), value, node)
+        machine.write(owner.id, name, value)
+        christen(machine, value, text)
+    elif isinstance(owner, Class):
+        machine.write(owner.id, name, value)
+    elif isinstance(owner, Imported):
+        imports.assign(machine, owner, name, value)
+    return NONE
+
+
+def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
+    """Assigning ``requires_grad`` is right for tensors; a module that does not define it just gets an attribute."""
+    on_module = _is_surely_module(machine, owner)
+    if not on_module and not isinstance(owner, Tensor):
+        return
+    if isinstance(owner, Object) and (_is_option(machine, owner) or _defines(machine, owner, name)):
+        return
+    label = source_text(text)
+    leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
+    written = _written(node)
+    machine.emit(
+        GradFlagAssigned(
+            node, machine.scene, label, label.removesuffix(f".{name}"), name, source_text(written), on_module, leaf
+        )
+    )
+
+
+def _written(node: cst.CSTNode) -> cst.CSTNode:
+    """What a statement assigns, or ``setattr`` is given."""
+    if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and node.value is not None:
+        return node.value
+    return node.args[2].value if isinstance(node, cst.Call) and len(node.args) > 2 else node
+
+
+def _is_surely_module(machine: Machine, value: Value) -> bool:
+    if isinstance(value, Symbol):
+        classes = machine.modules_by_test.get(value.id, ())
+        tests = (builtins.class_question(machine, value, cls) for cls in classes)
+        return value.id in machine.modules_by_name or any(machine.path.implies(answered(test, True)) for test in tests)
+    return isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.WRAPPER)
+
+
+def _is_option(machine: Machine, owner: Object) -> bool:
+    """Whether an ``__init__`` may only note down what it was asked for: there is nothing of its own to freeze."""
+    return machine.constructing(owner) and not (isinstance(owner.cls, Class) and modules.extends_layer(owner.cls))
+
+
+def _defines(machine: Machine, owner: Object, name: str) -> bool:
+    if machine.read(owner.id, name) is not None:
+        return True
+    return isinstance(owner.cls, Class) and (
+        find(machine, owner.cls, name) is not None or _reads(machine, owner.cls, name)
+    )
+
+
+def _reads(machine: Machine, cls: Class, name: str) -> bool:
+    """Whether the methods of a class ask for an attribute: then it is a flag of its own."""
+    read = re.compile(rf"\bself\.{name}\b(?!\s*=[^=])")
+    return any(read.search(source_text(machine.definition(one))) for one in resolution_order(cls))
+
+
+def _write_of_module(
+    machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> None:
+    before = machine.read(owner.id, name)
+    if owner.kind is Kind.WRAPPER:
+        wrapper_attributes.written(machine, owner, name, value, node, text)
+    else:
+        wrapper_attributes.written_inside(machine, owner, name)
+    modules.tended(machine, owner, name)
+    if machine.in_forward:
+        if machine.replica and owner.id in machine.replicated and not replicas.is_memory_of(value, owner, name):
+            buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
+            machine.rebinds.append(
+                (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), identity(owner))
+            )
+        machine.written.add((owner.id, name))
+        machine.changed.add((identity(owner), name))
+    uncovered_parameters.registered(machine, value)
+    gradient_flow.tied(machine, owner, value)
+    tied_weights.tied(machine, owner, name, value, node)
+    shared_storage.kept(machine, owner, name, value)
+    _report_lost_parameter(machine, owner, name, before, value, node)
+    value = machine.lift(lambda option: _of_parameter_kept(machine, owner, name, option), value)
+    optimizers.replaced(machine, owner, name, before, value, node)
+    note_container(machine, owner, name, value, node)
+    replica_escape.kept(machine, owner, name, value, node)
+    modules.given_weight(machine, owner, value, node)
+    if isinstance(owner.cls, Class) and find(machine, owner.cls, "__setattr__") is not None:
+        # An own __setattr__ may register the value, move it, or do neither.
+        value = machine.lift(lambda option: machine.fresh() if isinstance(option, Tensor) else option, value)
+    registrable = before is None and _could_register(machine, owner, name, value)
+    stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
+    machine.write(owner.id, name, stored)
+    if machine.in_forward:
+        stale_forward_state.note(machine, owner, name, stored, node)
+    christen(machine, value, text)
+    schedulers.succeeded(machine, text, before, value, node)
+
+
+def _could_register(machine: Machine, owner: Object, name: str, value: Value) -> bool:
+    """Whether ``register_buffer`` would do in the place of the first assignment to an attribute."""
+    inherited = find(machine, owner.cls, name) if isinstance(owner.cls, Class) else None
+    ready = machine.constructing(owner) and machine.read(owner.id, modules.INITIALISED) is not None
+    return ready and inherited is None and all(isinstance(option, Tensor) for _, option in alternatives(value))
+
+
+def _report_lost_parameter(
+    machine: Machine, owner: Object, name: str, before: Value | None, value: Value, node: cst.CSTNode
+) -> None:
+    def report(option: Value) -> Value:
+        if _is_lost(option) and not _registered_elsewhere(machine, owner, name, option):
+            machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option))
+        return NONE
+
+    if any(_is_lost(option) for _, option in alternatives(value)) and machine.constructing(owner):
+        machine.lift(report, value)
+
+
+def _is_lost(option: Value) -> TypeGuard[Tensor]:
+    return isinstance(option, Tensor) and option.lost is not None and option.role is not Role.PARAMETER
+
+
+def _of_parameter_kept(machine: Machine, owner: Object, name: str, option: Value) -> Value:
+    """What an ``__init__`` computes from a Parameter that the module keeps as well is no Parameter on purpose."""
+    if not _is_lost(option) or machine.standalone or not machine.constructing(owner):
+        return option
+    return replace(option, lost=None) if _registered_elsewhere(machine, owner, name, option) else option
+
+
+def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: Tensor) -> bool:
+    """Whether the Parameter that a tensor was computed from is one of a module, this one under another name or any."""
+    assert computed.lost is not None
+    if computed.modules:
+        return True
+    return any(
+        isinstance(child, Tensor) and child.uid == computed.lost.uid and (part, attribute) != (owner, name)
+        for part in modules.reachable(machine, owner).values()
+        if isinstance(part, Object)
+        for attribute, child in modules.children(machine, part)
+    )
+
+
+def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
+    """A plain list or dict is stored on a module: what it holds is registered nowhere by that."""
+    initialised = machine.read(owner.id, modules.INITIALISED) is not None
+    for _, option in alternatives(value):
+        held: tuple[Value, ...] = ()
+        container = "tuple"
+        if isinstance(option, Object) and option.kind is Kind.DICT:
+            container = "dict"
+            mapping = machine.read(option.id, "#map")
+            held = tuple(item for _, item in mapping.items) if isinstance(mapping, Mapping) else ()
+            machine.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
+        elif isinstance(option, Object) and option.kind is Kind.LIST:
+            container = "list"
+            machine.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
+            held = _items(machine, option)
+        elif isinstance(option, Sequence):
+            held = option.items
+        for item in held:
+            if isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT):
+                machine.holders.setdefault(item.id, Holder(owner, name, node, container, registrable=initialised))
+            hold(machine, item, Holder(owner, name, node, container, registrable=initialised))
+
+
+def hold(machine: Machine, item: Value, holder: Holder) -> None:
+    for _, option in alternatives(item):
+        if modules.is_module(machine, option) and isinstance(option, Object):
+            for part in modules.reachable(machine, option):
+                machine.unregistered.setdefault(part, replace(holder, content="module"))
+        elif isinstance(option, Tensor) and option.role is Role.PARAMETER and option.uid:
+            machine.unregistered.setdefault(option.uid, replace(holder, content="parameter"))
+        elif isinstance(option, Sequence):
+            for inner in option.items:
+                hold(machine, inner, holder)
+
+
+def _items(machine: Machine, value: Object) -> tuple[Value, ...]:
+    items = machine.read(value.id, "#items")
+    return items.items if isinstance(items, Sequence) else ()
+
+
+def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
+    """``tensor.data = data``: the same tensor, where the data is."""
+    if tensor.modules:
+        machine.lift(lambda option: modules.filled(machine, tensor, option, node), data)
+        return
+    moved = machine.lift(lambda option: modules.with_data(machine, tensor, option, node), data)
+    held = text.value if isinstance(text, cst.Attribute) else None
+    if isinstance(held, cst.Name) and value_of(machine, held) == tensor:
+        bind(machine, held.value, moved)
+    owner = value_of(machine, held.value) if isinstance(held, cst.Attribute) else None
+    if isinstance(held, cst.Attribute) and isinstance(owner, Object) and value_of(machine, held) == tensor:
+        machine.write(owner.id, held.attr.value, moved)
+
+
+def rebind_some(machine: Machine, owner: Value, name: cst.CSTNode, value: Value, node: cst.Call) -> Value:
+    """Assign an attribute of unknown name: each attribute of the same kind as ``value`` may have been replaced."""
+    forget_settings(machine, owner)
+    if not isinstance(owner, Object) or machine.constructing(owner):
+        return NONE
+    options = [option for _, option in alternatives(value)]
+    if owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options):
+        optimizers.replaced(machine, owner, f"[{source_text(name)}]", None, value, node)
+        _replace_some_part(machine, owner, value)
+    elif any(isinstance(option, (Tensor, Symbol)) for option in options):
+        modules.misplace_some_tensor(machine, owner, value)
+    return NONE
+
+
+def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:
+    for name, held in machine.store.held(owner.id):
+        if any(modules.is_module(machine, option) for _, option in alternatives(held)):
+            this = answered(machine.opaque(), True)
+            machine.write(owner.id, name, machine.either(((this, value), (this.negation, held))))
+
+
+# So deep are groups of settings inside each other: ``cfg.MODEL.HEAD.NAME``.
+_DEEPEST_SETTINGS = 4
+
+
+def forget_settings(machine: Machine, owner: Value, depth: int = 0) -> None:
+    """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more.
+
+    What it was is the value that it has by default.
+    """
+    is_group = isinstance(owner, Symbol) or (isinstance(owner, Object) and owner.kind is Kind.INSTANCE)
+    if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
+        return
+    label = machine.label(owner)
+    for name in [name for name in machine.store.names(owner.id) if name[0] not in "#["]:
+        value = machine.read(owner.id, name)
+        if isinstance(value, Const):
+            machine.override(owner.id, name, f"{label}.{name}" if label else name, value)
+        elif isinstance(value, Symbol) and value.preferred is None:
+            forget_settings(machine, value, depth + 1)
+        elif value is not None and any(isinstance(option, (Const, Device)) for _, option in alternatives(value)):
+            machine.write(owner.id, name, machine.fresh(name))
+
+
+# --- super -------------------------------------------------------------------------------------------------
+
+
+def call_super(machine: Machine, target: Super, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``super().name(...)``: the next definition in this program; a library's is taken to do nothing here."""
+    receiver = target.receiver
+    cls = receiver.cls if isinstance(receiver, Object) else receiver
+    if isinstance(cls, Class):
+        method = find(machine, cls, name, beyond=target.owner)
+        if isinstance(method, Function):
+            decorators = {"staticmethod": None, "classmethod": cls}
+            first = next((decorators[each] for each in method.decorators if each in decorators), receiver)
+            return calls.call_function(machine, method, arguments, node, first)
+    if isinstance(receiver, Object) and isinstance(cls, Class):
+        if name == "__init__":
+            schedulers.given_away(machine, arguments.values(), node)
+            machine.write(receiver.id, modules.INITIALISED, TRUE)
+            if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
+                machine.write(receiver.id, modules.ITEMS, methods.items_of_container(machine, arguments))
+            return NONE
+        if modules.is_module(machine, receiver):
+            if name == "forward":
+                return calls.library_forward(machine, receiver, arguments, node)
+            if name == "__call__":
+                return calls.forward(machine, receiver, arguments, node)
+            return library.call_module_method(machine, receiver, name, arguments, node)
+    return machine.fresh(f"super().{name}()")
+
+
+# --- items -------------------------------------------------------------------------------------------------
+
+
+def item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
+    """``owner[key]``"""
+    return machine.lift(lambda option, chosen: _item(machine, option, chosen, node), owner, key)
+
+
+def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
+    _note_other(machine, owner, node)
+    if isinstance(owner, Tensor):
+        return tensors.index(machine, owner, key, node)
+    if isinstance(owner, Loaded):
+        entry = replace(owner, entries=(*owner.entries, key.value if isinstance(key, Const) else None))
+        checkpoints.taken(machine, entry)
+        return entry
+    if isinstance(owner, Imported):
+        return imports.chosen(machine, owner, key)
+    if isinstance(owner, Object):
+        return _item_of_object(machine, owner, key, node)
+    if isinstance(owner, Mapping):
+        return (owner.get(key.value) if isinstance(key, Const) else owner.rest) or machine.fresh()
+    if isinstance(owner, Sequence):
+        return _item_of_sequence(machine, owner, key)
+    if owner == environment.ENVIRON:
+        return environment.variable(machine, key, node)
+    if isinstance(owner, Bound):
+        return schedulers.item(machine, owner, key)
+    if isinstance(owner, Symbol):
+        name = key.value if isinstance(key, Const) else key
+        if owner.scattered:
+            of_rows = key == Const(0) or not isinstance(key, Const)
+            return machine.fresh(node, ITEM_TYPES.get(owner.type, ""), of_rows)
+        part = machine.part(owner.id, ("item", name), node, owner, ITEM_TYPES.get(owner.type, ""))
+        stored = machine.read(owner.id, f"[{name!r}]") if isinstance(key, Const) else None
+        return stored if stored is not None else part
+    return machine.fresh()
+
+
+def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
+    if owner.kind is Kind.WRAPPER:
+        wrapped = Note(owner.node, "wrapped here")
+        text = machine.text(node.value)
+        machine.emit(WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped))
+        return machine.fresh()
+    if isinstance(owner.cls, Class):
+        method = find(machine, owner.cls, "__getitem__")
+        if isinstance(method, Function):
+            return calls.call_function(machine, method, Arguments((key,)), node, owner)
+    mapping = machine.read(owner.id, "#map")
+    if isinstance(mapping, Mapping):
+        mapping = replica_escape.within(mapping, owner.alias)
+        found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else _any(machine, mapping, key)
+        return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
+    items = modules.items_of(machine, owner)
+    if isinstance(items, Sequence):
+        found = _item_of_sequence(machine, replica_escape.inside(items, owner.alias), key)
+        sliced = found if owner.kind is Kind.LIST and key == SLICE else None
+        return machine.new_list(sliced, node) if isinstance(sliced, Sequence) else found
+    if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
+        return held
+    if owner.kind is Kind.MODULE:
+        part = machine.part(owner.id, ("item", key), node, owner)
+        modules.treat_as_module(machine, part)
+        return part
+    return machine.fresh()
+
+
+def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
+    """What a ``defaultdict`` puts where it has nothing."""
+    factory = machine.read(owner.id, "#factory")
+    if factory is None or factory == NONE:
+        return machine.fresh()
+    made = calls.call(machine, factory, Arguments(), cst.Call(func=node.value))
+    known = isinstance(key, (Const, Device))
+    machine.write(owner.id, "#map", mapping.with_item(_entry(key), made) if known else mapping)
+    if isinstance(made, Object) and owner.id in machine.holders:
+        machine.holders.setdefault(made.id, machine.holders[owner.id])
+    return made
+
+
+def _entry(key: Value) -> object:
+    """Under what a dict has something: a constant, or a device."""
+    return key.value if isinstance(key, Const) else key
+
+
+def _any(machine: Machine, mapping: Mapping, key: Value) -> Value | None:
+    """What an unknown key gets: one of the values, each under the condition that the key is its own."""
+    if any(isinstance(name, Device) for name, _ in mapping.items):
+        return None
+    values = {value for _, value in mapping.items}
+    if mapping.rest is not None or len(values) == 1:
+        values.add(mapping.rest or next(iter(values)))
+        return values.pop() if len(values) == 1 else None
+    options = []
+    for name, value in mapping.items:
+        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the key is {name!r}")
+        options.append((answered(question, True), value))
+    return machine.either(options)
+
+
+def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:
+    if isinstance(key, Const) and type(key.value) is int and sequence.items:
+        position = key.value
+        if sequence.exact:
+            known = -len(sequence.items) <= position < len(sequence.items)
+            return sequence.items[position] if known else machine.fresh()
+        if sequence.around is not None:
+            return sequence.items[position] if sequence.has_in_place(position) else machine.fresh()
+        return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
+    gradient_flow.collected(machine, *sequence.items)
+    if key == SLICE:
+        return replace(sequence, exact=False)
+    if sequence.items and not isinstance(key, Const):
+        # In a loop that fills the list, what was just put there is meant.
+        return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
+    return machine.fresh()
+
+
+def write_item(
+    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> None:
+    """``owner[key] = value``"""
+    machine.lift(lambda option: _write_item(machine, option, key, value, node, text), owner)
+
+
+def _write_item(
+    machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> Value:
+    if isinstance(owner, Symbol) and isinstance(key, Const):
+        machine.write(owner.id, f"[{key.value!r}]", value)
+    if owner == environment.ENVIRON:
+        environment.write(machine, key, value, node)
+    replicas.change_item(machine, owner, key, value, node)
+    if isinstance(owner, Tensor):
+        gradient_flow.changed(machine, owner)
+        gradient_flow.written_into(machine, value)
+    if isinstance(text, cst.Subscript):
+        shared_storage.change(machine, owner, text.value, node)
+    if isinstance(owner, (Loaded, StateDict)):
+        wrappers.keys_used(machine, owner)
+    if isinstance(owner, Bound):
+        schedulers.item_changed(machine, owner, key, value, node)
+    if modules.is_module(machine, owner) and isinstance(owner, (Object, Symbol)):
+        optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
+    if not isinstance(owner, Object):
+        return NONE
+    alloc_in_forward.note_keeping(machine, value)
+    schedulers.given_away(machine, (value,), node)
+    gradient_flow.collected(machine, value)
+    mapping = machine.read(owner.id, "#map")
+    if isinstance(mapping, Mapping):
+        machine.write(owner.id, "#map", _with_key(machine, mapping, key, value))
+    items = machine.read(owner.id, "#items")
+    if isinstance(items, Sequence):
+        repeated_reference.refilled(machine, items)
+        machine.write(owner.id, "#items", _with_item(machine, items, key, value))
+    if owner.id in machine.holders:
+        hold(machine, value, machine.holders[owner.id])
+    christen(machine, value, text)
+    return NONE
+
+
+def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> Mapping:
+    if isinstance(key, (Const, Device)):
+        return mapping.with_item(_entry(key), value)
+    return Mapping(tuple((name, perhaps_replaced(machine, item)) for name, item in mapping.items), value)
+
+
+def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> Sequence:
+    if isinstance(key, Const) and isinstance(key.value, int) and (items.exact or key.value >= 0):
+        changed = dict(enumerate(items.items))
+        position = key.value if key.value >= 0 else key.value + len(items.items)
+        if position in changed:
+            return Sequence(tuple({**changed, position: value}.values()), items.exact)
+    # at a place that nobody knows
+    return Sequence(tuple(perhaps_replaced(machine, item) for item in items.items), exact=False)

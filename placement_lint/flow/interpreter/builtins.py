@@ -1,0 +1,434 @@
+"""Builtin functions of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import LEGACY_TYPE, MODULE_ATTRIBUTES, TENSOR_MOVES, WRAPPERS
+from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import Question
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    ARRAY,
+    FALSE,
+    NONE,
+    REPLICA,
+    TRUE,
+    AtLeast,
+    Choice,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Imported,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Role,
+    Sequence,
+    StateDict,
+    Super,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import ParametersRead, ReplicaLossUsed
+from placement_lint.flow.interpreter import attributes, calls, imports, iteration
+from placement_lint.flow.models import async_copy, gradients, non_movable, tensors
+from placement_lint.flow.observers import gradient_flow, replicas
+from placement_lint.flow.state import devices
+from placement_lint.flow.state.classes import find, is_module_class, is_subclass
+from placement_lint.flow.state.containers import content, length
+from placement_lint.flow.state.machine import Machine
+from placement_lint.source.querying import reads_attribute
+
+# What goes through all items of its arguments.
+_TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "enumerate", "zip"}
+
+
+def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if name in _TAKES_ALL:
+        gradient_flow.collected(machine, *arguments.positional)
+        for value in arguments.positional:
+            gradients.consume(machine, value, node)
+    handler = _BUILTINS.get(name)
+    if handler is not None:
+        return handler(machine, arguments, node)
+    return machine.fresh(f"{name}()", scattered=replicas.depends(machine, *arguments.values()))
+
+
+def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    value, classes = arguments.get(0) or NONE, arguments.get(1) or NONE
+    return machine.lift(lambda option, target: is_instance_of(machine, option, target, node), value, classes)
+
+
+def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call) -> Value:
+    """``isinstance(value, target)``, also for a tuple of classes; a question where nobody knows."""
+    targets = target.items if isinstance(target, Sequence) else (target,)
+    if isinstance(value, Tensor) and isinstance(target, External) and LEGACY_TYPE.fullmatch(target.name):
+        return _is_of_legacy_type(machine, value, target, node)
+    if isinstance(value, Tensor) and value.role is Role.PARAMETER and value.place == REPLICA:
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node), "isinstance"))
+    answers = [_is_instance(machine, value, one) for one in targets]
+    if True in answers:
+        return Const(True)
+    if None in answers:
+        if isinstance(value, Symbol) and all(is_module_class((one,)) for one in targets):
+            machine.modules_by_test.setdefault(value.id, set()).add(target)
+        return machine.ask(class_question(machine, value, target, node))
+    return Const(False)
+
+
+def _is_of_legacy_type(machine: Machine, tensor: Tensor, cls: External, node: cst.Call) -> Value:
+    """``isinstance(x, torch.cuda.FloatTensor)`` asks where a tensor is, and for what is in it: floats, mostly."""
+    on_gpu = tensors.attribute(machine, tensor, "is_cuda", node)
+    machine.saw_gpu = machine.saw_gpu or on_gpu == TRUE
+    wants_gpu = cls.name.startswith("torch.cuda.")
+
+    def test(found: Value) -> Value:
+        if not isinstance(found, Const):
+            return found if wants_gpu else machine.fresh(node, "bool")
+        if bool(found.value) is not wants_gpu:
+            return FALSE
+        return TRUE if cls.name.endswith(".FloatTensor") else machine.ask(class_question(machine, tensor, cls, node))
+
+    return machine.lift(test, on_gpu)
+
+
+def class_question(machine: Machine, value: Value, target: Value, node: cst.CSTNode | str = "") -> Question:
+    """What ``isinstance(value, target)`` asks."""
+    return machine.question(("isinstance", value, target), text=node)
+
+
+def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
+    if isinstance(value, Symbol) and value.id in machine.wraps and isinstance(cls, External) and cls.name in WRAPPERS:
+        return False
+    if isinstance(value, Tensor) and value.role is Role.BATCH and isinstance(cls, External):
+        # Nothing tells what a batch of unknown samples is; programs that ask mostly have tensors.
+        return cls.name == "torch.Tensor"
+    if value == ARRAY and isinstance(cls, External):
+        return cls.name == "numpy.ndarray"
+    if isinstance(cls, External) and devices.is_device(machine, value):
+        return cls.name == "torch.device"
+    if isinstance(value, Object) and value.kind is Kind.WRAPPER and isinstance(cls, Symbol):
+        # A class from who knows where, that is called like its own.
+        return True if cls.text.rpartition(".")[2] == value.cls.name.rpartition(".")[2] else None
+    if isinstance(value, Object) and isinstance(cls, (Class, External)):
+        if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
+            return False
+        if value.kind in (Kind.LIST, Kind.DICT):
+            return (
+                cls in (value.cls, External("collections.abc.Mapping")) if value.kind is Kind.DICT else cls == value.cls
+            )
+        return is_subclass(value.cls, cls)
+    if isinstance(value, Tensor) and value.role is Role.PARAMETER and cls == External("torch.nn.Parameter"):
+        return value.place != REPLICA
+    if isinstance(value, Tensor) and value.role is not Role.BATCH and isinstance(cls, External):
+        return cls.name in ("torch.Tensor", "torch.nn.Parameter")
+    if isinstance(value, Symbol) and value.type == "torch.Tensor" and isinstance(cls, External):
+        return cls.name == "torch.Tensor"
+    if isinstance(value, Sequence) and isinstance(cls, External):
+        return cls.name == "builtins.tuple"
+    if isinstance(cls, External) and isinstance(value, (Mapping, StateDict)):
+        return _is_dict(cls)
+    if isinstance(value, Const) and isinstance(cls, External) and cls.name.startswith(("builtins.", "torch.")):
+        return f"builtins.{type(value.value).__name__}" == cls.name
+    return None
+
+
+_TENSOR_CLASSES = (External("torch.Tensor"), External("torch.nn.Parameter"))
+
+
+def _is_dict(cls: External) -> bool | None:
+    """Whether a dict of unknown kind is of this class, as far as that can be told."""
+    if cls.name.startswith("torch."):
+        return False
+    if cls.name.rpartition(".")[2] in ("dict", "Mapping", "MutableMapping"):
+        return True
+    return False if cls.name in ("builtins.list", "builtins.tuple", "builtins.str") else None
+
+
+def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    owner, name = arguments.get(0) or NONE, arguments.get(1) or NONE
+
+    def test(option: Value, attribute: Value) -> Value:
+        if isinstance(attribute, Const) and isinstance(attribute.value, str):
+            known = _has_attribute(machine, option, attribute.value)
+            if known is not None:
+                return Const(known)
+            if isinstance(option, Object) and machine.may_lack(option.id, attribute.value):
+                return machine.filled(option.id, attribute.value, FALSE, TRUE)
+        return machine.ask(machine.question(("hasattr", option, attribute), text=node))
+
+    return machine.lift(test, owner, name)
+
+
+def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    def of(value: Value) -> Value:
+        if isinstance(value, Tensor) and not value.assumed and value.role is Role.PLAIN:
+            return External("torch.Tensor")
+        if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT):
+            return value.cls
+        return machine.fresh(node)
+
+    return machine.lift(of, arguments.get(0) or NONE)
+
+
+def _callable(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    def test(option: Value) -> Value:
+        if isinstance(option, (Const, Function, Class)):
+            return Const(not isinstance(option, Const))
+        return machine.ask(machine.question(("callable", option), text=node))
+
+    return machine.lift(test, arguments.get(0) or NONE)
+
+
+def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
+    if isinstance(owner, Symbol) and name == "module" and owner.id in machine.wraps:
+        # The program wraps this very value elsewhere: here it is bare.
+        return False
+    if name in non_movable.MOVES and non_movable.kind(owner) is not None:
+        return False
+    if isinstance(owner, Sequence):
+        return hasattr((), name)
+    if isinstance(owner, Tensor) and name in TENSOR_MOVES:
+        return True
+    if not isinstance(owner, Object):
+        return None
+    if owner.kind in (Kind.LIST, Kind.DICT):
+        return hasattr([] if owner.kind is Kind.LIST else {}, name)
+    stored = machine.store.read(owner.id, name)
+    if stored is not None:
+        found = {option is not ABSENT for guard, option in alternatives(stored) if not machine.path.excludes(guard)}
+        return found.pop() if len(found) == 1 else None
+    if owner.kind is Kind.WRAPPER:
+        return name in MODULE_ATTRIBUTES
+    if isinstance(owner.cls, Class):
+        if find(machine, owner.cls, name) is not None:
+            return True
+        return (name in MODULE_ATTRIBUTES and name != "module") if owner.kind is Kind.MODULE else None
+    return False if owner.kind is Kind.MODULE and name == "module" else None
+
+
+def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    owner, name, default = arguments.get(0) or NONE, arguments.get(1), arguments.get(2)
+    if not isinstance(name, Const) or not isinstance(name.value, str):
+        return _one_of_many(machine, owner, name) if name is not None else machine.fresh()
+    label = name.value
+
+    def get(option: Value) -> Value:
+        if default is not None and _has_attribute(machine, option, label) is not True:
+            if _has_attribute(machine, option, label) is False:
+                return default
+            return machine.fresh(label)
+        written = cst.Attribute(value=node.args[0].value, attr=cst.Name(label)) if label.isidentifier() else None
+        return attributes.read(machine, option, label, written) if written is not None else machine.fresh()
+
+    return machine.lift(get, owner)
+
+
+def _one_of_many(machine: Machine, owner: Value, name: Value) -> Value:
+    """``getattr(models, args.arch)``"""
+    return machine.lift(
+        lambda option, label: (
+            imports.chosen(machine, option, label) if isinstance(option, Imported) else machine.fresh()
+        ),
+        owner,
+        name,
+    )
+
+
+def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    owner, name, value = arguments.get(0), arguments.get(1), arguments.get(2)
+    if owner is not None and value is not None and isinstance(name, Const) and isinstance(name.value, str):
+        attributes.write(machine, owner, name.value, value, node, f"{machine.text(node.args[0].value)}.{name.value}")
+    elif owner is not None:
+        written = node.args[1].value if len(node.args) > 1 else node
+        machine.lift(lambda option: attributes.rebind_some(machine, option, written, value or NONE, node), owner)
+    return NONE
+
+
+def _super(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    frame = next((frame for frame in reversed(machine.frames) if frame.receiver is not None), None)
+    if frame is None or frame.function is None or frame.function.owner is None or frame.receiver is None:
+        return machine.fresh("super()")
+    return Super(frame.receiver, frame.function.owner)
+
+
+def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
+    def convert(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+        def one(value: Value) -> Value:
+            _read_on_host(machine, value, node.args[0].value, node)
+            if isinstance(value, Tensor) and value.per_replica and name in ("float", "int", "bool"):
+                source = node.args[0].value
+                how = f"{name}({machine.text(source)})"
+                machine.emit(ReplicaLossUsed(node, machine.scene, source, how, name, value))
+            if isinstance(value, Symbol):
+                return replace(value, type=name)
+            if isinstance(value, Const):
+                return folding.converted(name, value.value) or machine.fresh(f"{name}()", name)
+            if isinstance(value, (AtLeast, Device)):
+                return value
+            return machine.fresh(f"{name}()", name, replicas.depends(machine, value))
+
+        given = arguments.get(0)
+        return machine.lift(one, given) if given is not None else machine.fresh()
+
+    return convert
+
+
+def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """One number for each list that it may be: which machine it is may decide how long it is."""
+    given = arguments.get(0) or NONE
+    lengths = [(guard, length(machine, option, node)) for guard, option in alternatives(machine.restrict(given))]
+    known = [(guard, size) for guard, size in lengths if size is not None]
+    if len(known) == len(lengths):
+        return machine.either(known)
+    return machine.fresh(node, "int", replicas.depends(machine, *arguments.values()))
+
+
+def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """Ranges that depend on the machine have an identity each, as lists have: it matters which of them it is."""
+    if any(isinstance(bound, Choice) for bound in arguments.positional):
+        return machine.lift(lambda *bounds: machine.new_list(_numbers(machine, bounds), node), *arguments.positional)
+    return _numbers(machine, arguments.positional)
+
+
+def _numbers(machine: Machine, bounds: tuple[Value, ...]) -> Sequence:
+    """``range(3)``; of ``range(torch.cuda.device_count())`` the numbers that are surely there."""
+    known = [bound.value for bound in bounds if isinstance(bound, Const)]
+    numbers = folding.numbers(known) if len(known) == len(bounds) else None
+    if numbers is not None:
+        return Sequence(tuple(numbers))
+    if len(bounds) == 1 and isinstance(bounds[0], AtLeast):
+        return Sequence(tuple(Const(number) for number in range(bounds[0].bound)), exact=False)
+    return Sequence((machine.fresh("i", "int"),), exact=False)
+
+
+def _enumerate(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    iterable = arguments.get(0) or NONE
+    known = iteration.each(machine, iterable)
+    if known is not None:
+        return Sequence(tuple(Sequence((Const(place), item)) for place, item in enumerate(known)), exact=True)
+    pair = Sequence((machine.fresh("i", "int"), iteration.element(machine, iterable, node)))
+    return Sequence((pair,), exact=False)
+
+
+def _zip(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    columns = [iteration.each(machine, value) for value in arguments.positional]
+    if columns and all(column is not None for column in columns):
+        rows = zip(*(column or () for column in columns), strict=False)
+        return Sequence(tuple(Sequence(tuple(extent.reached(machine, item) for item in row)) for row in rows))
+    row = tuple(iteration.element(machine, value, node) for value in arguments.positional)
+    return Sequence((Sequence(row),), exact=False)
+
+
+def _next(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(0) or NONE
+    return iteration.element(machine, given, node, single=True)
+
+
+def _same(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    return arguments.get(0) or machine.fresh()
+
+
+def _listed(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(0)
+    if given is None:
+        return machine.new_list(Sequence(()), node)
+
+    def make(value: Value) -> Value:
+        if isinstance(value, Parameters):
+            return machine.new_list(Sequence((replace(value, uid=0),), exact=False), node)
+        items = iteration.items_of(machine, value)
+        if items is None:
+            items = Sequence((iteration.element(machine, value, node),), exact=False)
+        return machine.new_list(items, node)
+
+    return machine.lift(make, given)
+
+
+def _tuple(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    items = content(machine, arguments.get(0) or Sequence(()))
+    return items if items is not None else machine.fresh()
+
+
+def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    base = arguments.get(0)
+    if isinstance(base, Object) and base.kind is Kind.DICT:
+        base = machine.read(base.id, "#map")
+    start = base if isinstance(base, Mapping) else Mapping((), None if base is None else machine.fresh())
+    return machine.new_dict(start.with_items(arguments.keywords.items()), node)
+
+
+def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(1) or NONE
+    function = arguments.get(0)
+    trainable = isinstance(function, Function) and reads_attribute(function.node, "requires_grad")
+    return replace(given, node=node, trainable=trainable) if isinstance(given, Parameters) else machine.fresh()
+
+
+def _map(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    function, iterable = arguments.get(0) or NONE, arguments.get(1) or NONE
+    known = iteration.each(machine, iterable) or (iteration.element(machine, iterable, node),)
+    return Sequence(tuple(calls.call(machine, function, Arguments((item,)), node) for item in known), exact=False)
+
+
+def _sum(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """``sum(losses)``: a tensor like the first, if there is one."""
+    items = content(machine, arguments.get(0) or NONE)
+    if items is None or not items.items:
+        return machine.fresh(node)
+    return machine.lift(
+        lambda first: replace(first, uid=0) if isinstance(first, Tensor) else machine.fresh(node), items.items[0]
+    )
+
+
+def _read_on_host(machine: Machine, value: Value, source: cst.BaseExpression, node: cst.Call) -> None:
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor):
+            async_copy.read(machine, option, source, node)
+
+
+def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    for written, value in zip(node.args, arguments.positional, strict=False):
+        _read_on_host(machine, value, written.value, node)
+    return NONE
+
+
+_BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
+    "isinstance": _isinstance,
+    "hasattr": _hasattr,
+    "callable": _callable,
+    "type": _type,
+    "getattr": _getattr,
+    "setattr": _setattr,
+    "super": _super,
+    "float": _number("float"),
+    "int": _number("int"),
+    "bool": _number("bool"),
+    "str": _number("str"),
+    "len": _length,
+    "range": _range,
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "next": _next,
+    "iter": _same,
+    "sorted": _same,
+    "reversed": _same,
+    "list": _listed,
+    "set": _listed,
+    "tuple": _tuple,
+    "dict": _dict,
+    "filter": _filter,
+    "map": _map,
+    "sum": _sum,
+    "print": _print,
+}

@@ -1,0 +1,716 @@
+"""Calls: of functions and classes of the program, of modules, and of everything else by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import (
+    CONTAINERS,
+    ELEMENTWISE_LAYERS,
+    IGNORE_CAUSAL_MASKS,
+    LAST_DIMENSION_LAYERS,
+    LOSS_MODULES,
+    LOWERED_LAYERS,
+    METHODS_OF_TENSORS,
+    PARAMETRIC_LAYERS,
+    PROXY_TESTS,
+    RECURRENT_LAYERS,
+    SEQUENCE_LAYERS,
+    TENSOR_ATTRIBUTES,
+    WAITING_METHODS,
+)
+from placement_lint.flow.domain import extent
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    FALSE,
+    NONE,
+    OWN,
+    Bound,
+    Choice,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Partial,
+    Role,
+    Sequence,
+    Super,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import Operand
+from placement_lint.flow.interpreter import attributes, expressions, inline_policy, library, memo, methods, statements
+from placement_lint.flow.models import (
+    async_copy,
+    autocast,
+    checkpoints,
+    ddp,
+    lengths,
+    loaders,
+    module_hooks,
+    non_movable,
+    optimizers,
+    ranks,
+    scatter,
+    schedulers,
+    tensors,
+    wrappers,
+)
+from placement_lint.flow.models.operands import Positioned, with_operands
+from placement_lint.flow.observers import (
+    alloc_in_forward,
+    gradient_flow,
+    hooks,
+    replica_escape,
+    stale_forward_state,
+    tied_weights,
+    uncovered_parameters,
+)
+from placement_lint.flow.state import modules, options
+from placement_lint.flow.state.classes import find, foreign_bases
+from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
+from placement_lint.source.walking import children
+
+
+def call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
+    """``callee(*arguments)``"""
+    return machine.lift(lambda option: _call(machine, option, arguments, node), callee)
+
+
+def _call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
+    if isinstance(callee, Function):
+        return call_function(machine, callee, arguments, node)
+    if isinstance(callee, Bound):
+        return _call_bound(machine, callee, arguments, node)
+    if isinstance(callee, Class):
+        return instantiate(machine, callee, arguments, node)
+    if isinstance(callee, External):
+        return library.call(machine, callee.name, arguments, node)
+    if isinstance(callee, Partial):
+        merged = {**dict(callee.keywords), **arguments.keywords}
+        return call(
+            machine,
+            callee.function,
+            replace(arguments, positional=(*callee.positional, *arguments.positional), keywords=merged),
+            node,
+        )
+    if isinstance(callee, Object):
+        return call_object(machine, callee, arguments, node)
+    if isinstance(callee, Symbol):
+        return _call_unknown(machine, callee, arguments, node)
+    return machine.fresh()
+
+
+# --- functions ---------------------------------------------------------------------------------------------
+
+
+def call_function(
+    machine: Machine,
+    function: Function,
+    arguments: Arguments,
+    node: cst.CSTNode,
+    receiver: Value | None = None,
+) -> Value:
+    """Interpret a function of the program with these arguments, unless that leads too deep."""
+    if receiver is not None:
+        arguments = arguments.with_receiver(receiver)
+    elif function.owner is not None and "staticmethod" not in function.decorators:
+        receiver = next((first for first in arguments.positional[:1] if isinstance(first, Object)), None)
+    machine.called.add(function.node)
+    if machine.names_one_of_many and _lacks_arguments(function, arguments):
+        machine.dead = True
+        return machine.fresh()
+    if machine.running.count(function.node) > 1:
+        return machine.fresh(f"{function.name}()")
+    if not _reaches(machine, function, arguments):
+        if receiver is not None and options.may_override(function):
+            attributes.forget_settings(machine, receiver)
+        return foreign(machine, arguments, node)
+    frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.guards))
+    gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
+    with _running(machine, frame, function, node, gradless):
+        _bind_parameters(machine, function.node.params, arguments)
+        replica_escape.enclose(machine, function)
+        if machine.log is not None and machine.at_home:
+            machine.log.entered(machine, function.node.params, function.node)
+        result = memo.unless_idle(machine, function, arguments, partial(_outcome, machine, function.node, node))
+    machine.leave(frame.id)
+    return result
+
+
+def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
+    """Whether a call raises TypeError: a parameter without a default is given nothing."""
+    if arguments.spread or function.decorators:
+        return False
+    rest = function.parameters[len(arguments.positional) :]
+    return any(one.default is None and one.name.value not in arguments.keywords for one in rest)
+
+
+def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst.CSTNode) -> Value:
+    """What the running function returns, or a list of what it yields."""
+    if isinstance(function, cst.Lambda):
+        return expressions.evaluate(machine, function.body)
+    body = function.body
+    result = machine.scope("function", lambda: statements.execute_body(machine, body))
+    yielded = machine.read(machine.frame.id, "#yields")
+    return result if yielded is None else machine.new_list(Sequence((yielded,), exact=False), node)
+
+
+def _reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
+    """Whether a function is looked into: it may matter, calls are not nested too deep, and there is time for it."""
+    if inline_policy.is_plain(machine, function, arguments):
+        return False
+    reaches = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
+    machine.overlooks = machine.overlooks or not reaches
+    return reaches
+
+
+@contextmanager
+def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode, gradless: bool) -> Iterator[None]:
+    machine.frames.append(frame)
+    machine.running.append(function.node)
+    machine.calls.append(node)
+    entered, machine.entered = machine.entered, machine.path.machines
+    if not machine.standalone:
+        machine.called_on.add((function.node.params, machine.entered))
+    foreign = machine.root(frame.id) != machine.module_frame
+    machine.foreign_calls += foreign
+    machine.without_grad += gradless
+    # What a decorator does around a function is not known.
+    outside, machine.casting = machine.casting, NONE if function.decorators else machine.casting
+    try:
+        yield
+    finally:
+        machine.casting = outside
+        machine.entered = entered
+        machine.without_grad -= gradless
+        machine.foreign_calls -= foreign
+        machine.calls.pop()
+        machine.running.pop()
+        machine.frames.pop()
+
+
+def _bind_parameters(machine: Machine, parameters: cst.Parameters, arguments: Arguments) -> None:
+    frame = machine.frame.id
+    keywords = dict(arguments.keywords)
+    positional = list(arguments.positional)
+    for parameter in (*parameters.posonly_params, *parameters.params):
+        name = parameter.name.value
+        if positional:
+            value: Value | None = positional.pop(0)
+        else:
+            value = keywords.pop(name, None)
+        machine.write(frame, name, value if value is not None else _default(machine, parameter, arguments))
+    if isinstance(parameters.star_arg, cst.Param):
+        rest = Sequence(tuple([extent.reached(machine, value) for value in positional]), exact=not arguments.spread)
+        machine.write(frame, parameters.star_arg.name.value, rest)
+    for parameter in parameters.kwonly_params:
+        value = keywords.pop(parameter.name.value, None)
+        filled = value if value is not None else _default(machine, parameter, arguments)
+        machine.write(frame, parameter.name.value, filled)
+    if parameters.star_kwarg is not None:
+        machine.write(frame, parameters.star_kwarg.name.value, Mapping(tuple(keywords.items()), machine.fresh()))
+
+
+def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Value:
+    """A parameter that got no argument: its default, unless unknown arguments may have filled it."""
+    name = parameter.name.value
+    if parameter.default is None or arguments.spread:
+        return machine.fresh(name)
+    return expressions.evaluate(machine, parameter.default)
+
+
+def takes_tensors(machine: Machine, function: Function) -> list[bool]:
+    """For each positional parameter whether it can be taken for a tensor.
+
+    It cannot where it is annotated as something else, or read like something else: no tensor has ``graph.edge_index``.
+    """
+    known = machine.takes_tensors.get(function.node)
+    if known is None:
+        others = _other_things(function)
+        known = machine.takes_tensors[function.node] = [
+            parameter.name.value not in others
+            if parameter.annotation is None
+            else "Tensor" in Machine.text(parameter.annotation.annotation)
+            for parameter in function.parameters
+        ]
+    return known
+
+
+def _other_things(function: Function) -> Collection[str]:
+    """The variables that are read like no tensor; nobody asks for them where all parameters are annotated."""
+    if all(parameter.annotation is not None or parameter.name.value == "self" for parameter in function.parameters):
+        return ()
+    return {name for name, attribute in _attributes_read(function.node) if attribute not in TENSOR_ATTRIBUTES}
+
+
+def _attributes_read(function: cst.CSTNode) -> Iterator[tuple[str, str]]:
+    """Variables with the attributes read of them: ``graph.edge_index``, and neither ``graph.normalize()`` nor
+    ``self.graph.edge_index``."""
+    waiting = [function]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Call):
+            waiting.extend(node.args)
+            node = node.func
+        elif isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value[0] != "_":
+            yield node.value.value, node.attr.value
+        waiting.extend(children(node))
+
+
+def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
+    """One symbol a parameter, for a function that is looked at without a caller."""
+    return Arguments(
+        tuple(_unknown_argument(machine, parameter) for parameter in function.parameters[skip_first:]),
+        {one.name.value: _unknown_argument(machine, one) for one in function.node.params.kwonly_params},
+        spread=True,
+    )
+
+
+def _unknown_argument(machine: Machine, parameter: cst.Param) -> Symbol:
+    argument = machine.fresh(parameter.name.value)
+    if parameter.annotation is not None and Machine.text(parameter.annotation.annotation) in _MODULE_ANNOTATIONS:
+        machine.modules_by_name.add(argument.id)
+    return argument
+
+
+_MODULE_ANNOTATIONS = ("nn.Module", "torch.nn.Module")
+
+
+# --- classes and instances -----------------------------------------------------------------------------------
+
+
+def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Value:
+    """``Net(...)``: the object, after its ``__init__``."""
+    instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
+    initialiser = find(machine, cls, "__init__")
+    if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser, arguments)):
+        machine.write(instance.id, modules.OUTLINE, Const(True))
+        schedulers.given_away(machine, arguments.values(), node)
+    elif isinstance(initialiser, Function):
+        call_function(machine, initialiser, arguments, node, instance)
+        # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
+        machine.dead = False
+    elif cls.fields:
+        for position, name in enumerate(cls.fields):
+            value = arguments.get(position, name) or find(machine, cls, name)
+            machine.write(instance.id, name, value or machine.part(instance.id, name, name))
+    else:
+        schedulers.given_away(machine, arguments.values(), node)
+    return instance
+
+
+# Of a class that is looked at by itself, the parts' parts are outlines: each has its own turn.
+_DETAIL_DEPTH = 2
+
+
+def _is_detail(machine: Machine) -> bool:
+    if not machine.standalone:
+        return False
+    constructing = [
+        frame for frame in machine.frames if frame.function is not None and frame.function.name == "__init__"
+    ]
+    return len(constructing) >= _DETAIL_DEPTH
+
+
+def _kind_of(cls: Class) -> Kind:
+    names = {base.name for base in foreign_bases(cls) if isinstance(base, External)}
+    return Kind.DATASET if any(name.endswith("Dataset") for name in names) else Kind.INSTANCE
+
+
+def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.Call) -> Value:
+    receiver, name = bound.receiver, bound.name
+    if bound.function is not None:
+        if isinstance(receiver, Object) and _enters(machine, receiver):
+            arguments = _entering_method(machine, arguments, node)
+            run = partial(call_function, machine, bound.function, arguments, node, receiver)
+            return memo.once(machine, receiver, bound.function, arguments, node, run)
+        return call_function(machine, bound.function, arguments, node, receiver)
+    if non_movable.refuses(machine, receiver, name, node):
+        return machine.fresh(node)
+    if isinstance(receiver, Tensor):
+        if receiver.role is Role.BATCH and name == "update" and isinstance(node.func, cst.Attribute):
+            # Whatever it takes in may take the place of any of its fields.
+            expressions.assign(machine, node.func.value, machine.fresh(node), node)
+            return NONE
+        return tensors.call_method(machine, receiver, name, arguments, node)
+    if isinstance(receiver, Parameters):
+        return receiver
+    if isinstance(receiver, Bound):
+        schedulers.groups_changed(machine, receiver, arguments.values())
+    if isinstance(receiver, Super):
+        return attributes.call_super(machine, receiver, name, arguments, node)
+    if isinstance(receiver, (Object, Symbol)) and modules.is_module(machine, receiver):
+        return library.call_module_method(machine, receiver, name, arguments, node)
+    if isinstance(receiver, Object) and receiver.kind is Kind.OPTIMIZER:
+        return optimizers.call_method(machine, receiver, name, arguments, node)
+    return methods.call_method(machine, receiver, name, arguments, node)
+
+
+def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
+    """``net(x)``, or an instance with ``__call__``; of one that calls itself, two rounds."""
+    if machine.called_objects.count(target) > 1:
+        return machine.fresh(node)
+    machine.called_objects.append(target)
+    try:
+        return _call_object(machine, target, arguments, node)
+    finally:
+        machine.called_objects.pop()
+
+
+def _call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
+    if isinstance(target.cls, Class):
+        method = find(machine, target.cls, "__call__")
+        if method is not None:
+            return call(machine, attributes.bound(machine, target, method, node), arguments, node)
+    if modules.is_module(machine, target):
+        return forward(machine, target, arguments, node)
+    return machine.fresh()
+
+
+def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    if method in WAITING_METHODS:
+        async_copy.waited(machine)
+    if method == "remove":
+        hooks.removed(machine)
+        module_hooks.removed(machine, callee.parent)
+    if method == "add_argument":
+        ranks.notice_option(machine, arguments)
+    if callee.parent is not None and method in options.OVERRIDING:
+        attributes.forget_settings(machine, callee.parent)
+    if callee.parent is not None and (parsed := options.call(machine, callee.parent, method, arguments, node)):
+        return parsed
+    if modules.is_module(machine, callee):
+        return forward(machine, callee, arguments, node)
+    result = foreign(machine, arguments, node)
+    gives_tensor = method in METHODS_OF_TENSORS and isinstance(result, Symbol)
+    return machine.fresh(node, "torch.Tensor") if gives_tensor else result
+
+
+def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
+    """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
+    schedulers.given_away(machine, arguments.values(), node)
+    for value in arguments.values():
+        if isinstance(value, Const):
+            continue
+        wrappers.may_change(machine, value)
+        checkpoints.kept(machine, value)
+        gradient_flow.written_into(machine, value)
+        tied_weights.given_away(machine, value)
+        if isinstance(value, Tensor):
+            machine.asked_for.add(value.uid)
+        if isinstance(value, Object):
+            loaders.given_away(machine, value)
+        if isinstance(value, Parameters) and isinstance(value.module, Object):
+            uncovered_parameters.given_away(machine, value.module)
+        if isinstance(value, Object) and modules.is_module(machine, value):
+            uncovered_parameters.given_away(machine, value)
+            modules.forget_places(machine, value)
+    return FALSE if _asks_for_proxy(arguments, node) else machine.fresh(node)
+
+
+def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
+    """Whether a call asks if a tensor is what stands for one while ``torch.fx`` traces: then nothing is anywhere."""
+    given = arguments.get(0)
+    of_tensor = isinstance(given, (Tensor, Choice)) and all(
+        isinstance(option, Tensor) for _, option in alternatives(given)
+    )
+    return of_tensor and isinstance(node, cst.Call) and Machine.text(node.func).rpartition(".")[2] in PROXY_TESTS
+
+
+# --- forward -------------------------------------------------------------------------------------------------
+
+
+def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    """Call a module as ``nn.Module.__call__`` does, with the hooks around its forward."""
+    return module_hooks.around(
+        machine, module, arguments, node, lambda given: _unhooked_forward(machine, module, given, node)
+    )
+
+
+def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    """A bare module may be in a wrapper that knows nothing of it."""
+    if isinstance(module, Object) and module.kind is Kind.WRAPPER:
+        return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
+    replica_escape.call(machine, module, node)
+    if machine.hooked and not machine.in_forward and not machine.replica:
+        hooks.called_bare(machine, module)
+    result = _forward(machine, module, arguments, node)
+    if isinstance(module, Object):
+        result = uncovered_parameters.called(machine, module, arguments.values(), result)
+    return ddp.came_round(machine, module, result, node)
+
+
+def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, arguments: Arguments) -> Value:
+    """A wrapper calls the module in it."""
+    if isinstance(inner, Object):
+        return call_object(machine, inner, arguments, node)
+    return forward(machine, inner, arguments, node)
+
+
+def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    if not isinstance(module, Object):
+        return library_forward(machine, module, arguments, node)
+    alloc_in_forward.note_module_use(machine, module)
+    own = machine.read(module.id, "forward")
+    if own is not None:
+        # The program has put another one into this very module.
+        return call(machine, own, arguments, node)
+    return forward_of_class(machine, module, arguments, node)
+
+
+def forward_of_class(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
+    """The forward that a module has from its class."""
+    method = find(machine, module.cls, "forward") if isinstance(module.cls, Class) else None
+    if isinstance(method, Function):
+        return _user_forward(machine, module, method, arguments, node)
+    if method is not None:
+        return call(machine, attributes.bound(machine, module, method, node), arguments, node)
+    return library_forward(machine, module, arguments, node)
+
+
+def base_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``nn.Module.__call__(net, x)``"""
+    module, *given = arguments.positional or (machine.fresh(),)
+
+    def one(option: Value) -> Value:
+        if not isinstance(option, (Object, Symbol)) or not modules.is_module(machine, option):
+            return foreign(machine, arguments, node)
+        return forward(machine, option, replace(arguments, positional=tuple(given)), node)
+
+    return machine.lift(one, module)
+
+
+def library_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
+    """The forward that a module has, or inherits, from a library."""
+    _check_registered(machine, module, node)
+    library_class = _library_class(module)
+    if library_class == "torch.nn.Sequential" and isinstance(module, Object):
+        return _sequential_forward(machine, module, arguments, node)
+
+    def apply(operands: Positioned) -> Value:
+        inputs = [operand for _, operand in operands]
+        if library_class and isinstance(module, Object):
+            return _layer_forward(machine, module, library_class, inputs, node)
+        return _opaque_forward(machine, module, inputs, node)
+
+    return with_operands(machine, arguments, node, apply)
+
+
+def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
+    if module.id in machine.unregistered and modules.has_parameters(machine, module) is True:
+        modules.report_unregistered(machine, module.id, node)
+
+
+def _library_class(module: Object | Symbol) -> str:
+    """The layer of torch.nn whose forward a module runs, if it is one."""
+    if isinstance(module, Symbol):
+        return ""
+    if isinstance(module.cls, External):
+        return module.cls.name if module.cls.name.startswith("torch.nn.") else ""
+    bases = [base.name for base in foreign_bases(module.cls) if isinstance(base, External)]
+    return next((name for name in bases if name in _KNOWN_FORWARDS), "")
+
+
+# Layers of torch.nn whose forward a class of the program may inherit.
+_KNOWN_FORWARDS = CONTAINERS | PARAMETRIC_LAYERS | LOSS_MODULES
+
+
+def _user_forward(machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call) -> Value:
+    place = modules.place_of(machine, module)
+    outermost = not machine.in_forward
+    lengths.enter(machine, method, arguments)
+    if machine.standalone and place == OWN and not outermost and not _brings_along(arguments):
+        _check_registered(machine, module, node)
+        return Tensor(OWN, None, Role.BATCH, assumed=True)
+    taken = (*takes_tensors(machine, method)[1:], *[True] * len(arguments.positional))
+    parameters = (*method.parameters[1:], *[None] * len(arguments.positional))
+    entering = Arguments(
+        tuple(
+            _entering(machine, value, place if tensor else NONE, node, outermost, parameter)
+            for tensor, parameter, value in zip(taken, parameters, arguments.positional, strict=False)
+        ),
+        {name: _entering(machine, value, NONE, node, outermost) for name, value in arguments.keywords.items()},
+        arguments.spread,
+    )
+    _check_registered(machine, module, node)
+    machine.in_forward.append(module)
+    written, machine.written = machine.written, machine.written if not outermost else set()
+    try:
+
+        def run() -> Value:
+            return call_function(machine, method, entering, node, module)
+
+        if outermost:
+            outer = partial(alloc_in_forward.run_forward, machine, partial(stale_forward_state.keeping, machine, run))
+            result = memo.once(machine, module, method, entering, node, outer)
+        else:
+            result = run()
+    finally:
+        machine.in_forward.pop()
+        machine.written = written
+    if machine.dead:
+        machine.dead = False
+        return machine.fresh()
+    return result
+
+
+def _brings_along(arguments: Arguments) -> bool:
+    """Whether a module is given what its own class knows nothing of: a tensor that its caller keeps, and that stays."""
+    options = (option for value in arguments.values() for _, option in alternatives(value))
+    return any(isinstance(option, Tensor) and option.place == CPU and option.holder is not None for option in options)
+
+
+def _entering(
+    machine: Machine,
+    value: Value,
+    place: Value,
+    node: cst.Call,
+    outermost: bool,
+    parameter: cst.Param | None = None,
+) -> Value:
+    def enter(option: Value) -> Value:
+        if isinstance(option, Tensor):
+            return replace(option, entered=option.entered or node) if outermost else option
+        if isinstance(option, Symbol) and isinstance(place, Device):
+            return Tensor(place, None, Role.INPUT, entered=parameter, assumed=True)
+        return option
+
+    return machine.lift(enter, value)
+
+
+def _enters(machine: Machine, receiver: Object) -> bool:
+    """Whether a call of a method of ``receiver`` is one of a module from outside of all modules."""
+    inside = machine.in_forward or modules.is_module(machine, machine.frame.receiver or NONE)
+    return receiver.kind is Kind.MODULE and not inside
+
+
+def _entering_method(machine: Machine, arguments: Arguments, node: cst.Call) -> Arguments:
+    return Arguments(
+        tuple(_entering(machine, value, NONE, node, True) for value in arguments.positional),
+        {name: _entering(machine, value, NONE, node, True) for name, value in arguments.keywords.items()},
+        arguments.spread,
+    )
+
+
+def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Operand], node: cst.Call) -> Value:
+    if name in LOSS_MODULES:
+        return _loss_forward(machine, module, inputs, node)
+    if name not in PARAMETRIC_LAYERS and inputs:
+        return _without_parameters(name, inputs[0].tensor)
+    if modules.has_parameters(machine, module) is False:
+        # Where its input is, whatever that is.
+        return machine.fresh(node)
+    if name not in PARAMETRIC_LAYERS:
+        return _opaque_forward(machine, module, inputs, node)
+    if name in IGNORE_CAUSAL_MASKS:
+        inputs = inputs[:1]
+    place = modules.place_of(machine, module)
+    # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
+    shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
+    result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
+    if machine.replica and name in LOWERED_LAYERS:
+        autocast.computed(machine, node)
+    if machine.replica and name in SEQUENCE_LAYERS:
+        result = machine.lift(lambda option: scatter.after_layer(machine, module, name, inputs, option, node), result)
+    if name in LAST_DIMENSION_LAYERS and inputs and inputs[0].tensor.padded is not None:
+        longest = inputs[0].tensor.padded
+        result = machine.lift(lambda one: replace(one, padded=longest) if isinstance(one, Tensor) else one, result)
+    if name not in RECURRENT_LAYERS:
+        return result
+    state = machine.lift(_state, result)
+    return Sequence((result, Sequence((state, state)) if name == "torch.nn.LSTM" else state))
+
+
+def _state(result: Value) -> Value:
+    """``h_n`` of a recurrent layer has the batch in its second dimension, whatever ``batch_first`` says."""
+    known = isinstance(result, Tensor) and result.split is not None
+    return replace(result, split=1) if isinstance(result, Tensor) and known else result
+
+
+def _without_parameters(name: str, tensor: Tensor) -> Tensor:
+    """An activation, a dropout, a pooling; only flattening may take the batch's dimension away."""
+    merged = name == "torch.nn.Flatten" and tensor.split != 0
+    resized = name not in ELEMENTWISE_LAYERS and tensor.padded is not None
+    tensor = replace(tensor, padded=None) if resized else tensor
+    return replace(tensor, split=None) if merged else tensor
+
+
+def _apply_layer(
+    machine: Machine,
+    module: Object,
+    place: Value,
+    label: cst.BaseExpression,
+    inputs: list[Operand],
+    node: cst.Call,
+) -> Value:
+    if not isinstance(place, (Device, Symbol)):
+        return machine.fresh()
+    weights = modules.weights(machine, module, place, label)
+    result = tensors.operate(machine, label, [weights, *inputs], node, scalar=False)
+    return replace(result, role=Role.PLAIN) if result is not None else machine.fresh()
+
+
+def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
+    items = modules.items_of(machine, module)
+    if not isinstance(items, Sequence) or not items.items:
+        return with_operands(
+            machine,
+            arguments,
+            node,
+            lambda given: _opaque_forward(machine, module, [operand for _, operand in given], node),
+        )
+    value = arguments.get(0) or machine.fresh()
+    for item in items.items:
+        value = call(machine, item, Arguments((value,)), node)
+    return value
+
+
+def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
+    weight = modules.own_tensor(machine, module, "weight")
+    operands = inputs[:3]
+    # What a class of the program hands to the loss that it derives from is not looked at.
+    reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, "#reduction")
+    if isinstance(weight, Tensor):
+        operands = [*operands, Operand("the criterion's weight", weight)]
+    result = tensors.operate(machine, node.func, operands, node)
+    return reduced_loss(machine, result, reduction) if result else machine.fresh()
+
+
+def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Value:
+    """A loss with its ``reduction`` argument applied: by default the mean over the batch."""
+    if reduction is None or reduction in (Const("mean"), Const("batchmean")):
+        return replace(loss, scalar=True, reduction="mean", role=Role.PLAIN, split=None)
+    if reduction == Const("sum"):
+        return replace(loss, scalar=True, reduction="sum", role=Role.PLAIN, split=None)
+    return replace(loss, scalar=False if reduction == Const("none") else None, reduction=None, role=Role.PLAIN)
+
+
+def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
+    """A module whose forward is not looked into: its output is where it is, whatever its structure."""
+    place = modules.place_of(machine, module)
+    label = node.func
+
+    def output(where: Value) -> Value:
+        if not isinstance(where, (Device, Symbol)):
+            return machine.fresh()
+        weights = modules.weights(machine, module, where, label)
+        if inputs and modules.takes_inputs_as_they_are(module):
+            tensors.operate(machine, label, [weights, *inputs], node)
+        return replace(weights.tensor, role=Role.BATCH, scattered=any(given.tensor.scattered for given in inputs))
+
+    return machine.lift(output, place)

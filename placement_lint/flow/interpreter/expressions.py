@@ -1,0 +1,484 @@
+"""Expressions, by node type: what each evaluates to, and what happens on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+
+import libcst as cst
+
+from placement_lint.flow.api.bounds import MOST_ITEMS
+from placement_lint.flow.api.torch_names import ITEM_TYPES
+from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ACCELERATORS,
+    FALSE,
+    NONE,
+    SLICE,
+    TRUE,
+    Choice,
+    Const,
+    Function,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import ReplicaLossUsed
+from placement_lint.flow.interpreter import attributes, calls, imports, iteration, methods, operators
+from placement_lint.flow.models import gradients, lengths, optimizers, schedulers
+from placement_lint.flow.observers import gradient_flow
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import bind, lookup
+from placement_lint.source.abstract import meaning, words
+from placement_lint.source.abstraction import by_kind, of_kind
+from placement_lint.source.querying import reads_attribute
+from placement_lint.source.wording import source_text
+
+
+def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
+    """The value of an expression on this path."""
+    handler = _EVALUATE.get(type(node)) or operators.EVALUATE.get(type(node))
+    if handler is None:
+        return machine.fresh()
+    value = handler(machine, node)
+    if isinstance(value, Choice):
+        value = machine.restrict(value)
+    if machine.without_grad and isinstance(value, Tensor) and value.computed:
+        return gradients.severed(value)
+    return value
+
+
+# --- names and literals ----------------------------------------------------------------------------------------
+
+
+_CONSTANTS = {"None": NONE, "True": TRUE, "False": FALSE}
+
+
+def _name(machine: Machine, node: cst.Name) -> Value:
+    constant = _CONSTANTS.get(node.value)
+    return constant if constant is not None else gradients.as_asked(machine, lookup(machine, node.value))
+
+
+def _attribute(machine: Machine, node: cst.Attribute) -> Value:
+    return attributes.read(machine, evaluate(machine, node.value), node.attr.value, node)
+
+
+def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString) -> Value:
+    value = meaning(node)
+    names_accelerator = isinstance(value, str) and value.partition(":")[0] in ACCELERATORS
+    # What another file's function does unless it is told otherwise, its caller may tell it.
+    return Const(value, node) if names_accelerator and machine.at_home else Const(value)
+
+
+def _formatted_string(machine: Machine, node: cst.FormattedString | cst.ConcatenatedString) -> Value:
+    """An f-string; a per-replica loss with a format specification is used as a number."""
+    prefix, constant = "", True
+    values: list[Value] = []
+    for part in _string_parts(node):
+        if isinstance(part, str):
+            prefix, constant = (prefix + part, constant) if not values else (prefix, False)
+            continue
+        value = evaluate(machine, part.expression)
+        if part.format_spec:
+            used_as_number(machine, value, part.expression, part)
+        constant = constant and not part.format_spec and not part.conversion and part.equal is None
+        values.append(value)
+    if not values:
+        return Const(prefix)
+    if len(values) == 1 and isinstance(values[0], Const) and constant:
+        made = folding.field(values[0].value)
+        return (folding.joined((prefix, made)) if made is not None else None) or machine.fresh("text", "str")
+    return (
+        machine.lift(lambda *parts: methods.formatted(machine, prefix, parts), *values)
+        if len(values) == 1
+        else machine.fresh("text", "str")
+    )
+
+
+def _string_parts(node: cst.BaseExpression) -> Iterator[str | cst.FormattedStringExpression]:
+    for piece in _pieces(node):
+        if isinstance(piece, cst.FormattedString):
+            for part in piece.parts:
+                if isinstance(part, cst.FormattedStringExpression):
+                    if part.equal is not None:
+                        yield f"{source_text(part.expression)}="
+                    yield part
+                elif isinstance(part, cst.FormattedStringText):
+                    yield words(part, piece)
+        elif isinstance(piece, cst.SimpleString):
+            yield str(meaning(piece))
+
+
+def _concatenated(machine: Machine, node: cst.ConcatenatedString) -> Value:
+    """Strings that follow each other are one."""
+    pieces = list(_pieces(node))
+    literals = [meaning(piece) for piece in pieces if isinstance(piece, cst.SimpleString)]
+    if all(isinstance(literal, bytes) for literal in literals) and len(literals) == len(pieces):
+        return Const(b"".join(literal for literal in literals if isinstance(literal, bytes)))
+    strings = all(isinstance(piece, (cst.SimpleString, cst.FormattedString)) for piece in pieces)
+    return _formatted_string(machine, node) if strings else machine.fresh()
+
+
+def _pieces(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Strings that follow each other, one by one."""
+    while isinstance(node, cst.ConcatenatedString):
+        yield node.left
+        node = node.right
+    yield node
+
+
+def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpression, node: cst.CSTNode) -> None:
+    def use(option: Value) -> Value:
+        if isinstance(option, Tensor) and option.per_replica:
+            how = f"formatting {machine.text(expression)}"
+            machine.emit(ReplicaLossUsed(node, machine.scene, expression, how, "format", option))
+        return NONE
+
+    machine.lift(use, value)
+
+
+# --- displays and comprehensions ---------------------------------------------------------------------------------
+
+
+def _items(machine: Machine, elements: Many[cst.BaseElement]) -> Sequence:
+    items: list[Value] = []
+    # how many items there are up to what is unpacked first, or last, of which nobody knows how much it is
+    before, behind = None, 0
+    for element in elements:
+        value = evaluate(machine, element.value)
+        if type(element) in _STARRED:
+            inner = Sequence((value,), exact=False) if isinstance(value, Parameters) else content(machine, value)
+            exact = inner is not None and inner.exact
+            before = len(items) if before is None and not exact else before
+            items.extend(inner.items if inner is not None else ())
+            behind = behind if exact else len(items)
+            if len(items) > MOST_ITEMS:
+                return Sequence(tuple(items[:MOST_ITEMS]), exact=False)
+        else:
+            items.append(_one_of_several(value))
+    return Sequence(tuple(items), before is None, None if before is None else (before, len(items) - behind))
+
+
+_STARRED = of_kind(cst.StarredElement)
+
+
+def _one_of_several(value: Value) -> Value:
+    """An item: of a list of devices nobody says that each is used wherever the list is."""
+    return Const(value.value) if isinstance(value, Const) and value.written is not None else value
+
+
+def _tuple(machine: Machine, node: cst.Tuple) -> Value:
+    items = _items(machine, node.elements)
+    return replace(items, items=tuple([extent.reached(machine, item) for item in items.items]))
+
+
+def _list(machine: Machine, node: cst.List) -> Value:
+    items = _items(machine, node.elements)
+    schedulers.given_away(machine, items.items, node)
+    return _new_list(machine, items, node)
+
+
+def _set(machine: Machine, node: cst.Set) -> Value:
+    return _new_list(machine, replace(_items(machine, node.elements), exact=False), node)
+
+
+def _new_list(machine: Machine, items: Sequence, node: cst.CSTNode) -> Object:
+    gradient_flow.collected(machine, *items.items)
+    return machine.new_list(items, node)
+
+
+def _dict(machine: Machine, node: cst.Dict) -> Value:
+    mapping = Mapping(())
+    pairs: list[tuple[Value, Value]] = []
+    for element in node.elements:
+        if isinstance(element, cst.DictElement):
+            pairs.append((evaluate(machine, element.key), evaluate(machine, element.value)))
+        else:
+            mapping = _merged(machine, _with_pairs(mapping, pairs), evaluate(machine, element.value))
+            pairs = []
+    schedulers.given_away(machine, (value for _, value in pairs), node)
+    gradient_flow.collected(machine, *(value for _, value in pairs))
+    return new_dict(machine, _with_pairs(mapping, pairs), node)
+
+
+def _with_pairs(mapping: Mapping, pairs: list[tuple[Value, Value]]) -> Mapping:
+    """What a dict holds with more keys and their values: of unknown keys the last value stands for all."""
+    unknown = [value for key, value in pairs if not isinstance(key, Const)]
+    filled = mapping.with_items((key.value, value) for key, value in pairs if isinstance(key, Const))
+    return replace(filled, rest=unknown[-1]) if unknown else filled
+
+
+def _merged(machine: Machine, mapping: Mapping, other: Value) -> Mapping:
+    if isinstance(other, Object) and other.kind is Kind.DICT:
+        other = machine.read(other.id, "#map") or other
+    if not isinstance(other, Mapping):
+        return replace(mapping, rest=machine.fresh())
+    return replace(mapping.with_items(other.items), rest=mapping.rest or other.rest)
+
+
+def new_dict(machine: Machine, mapping: Mapping, node: cst.CSTNode) -> Object:
+    return machine.new_dict(mapping, node)
+
+
+def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]) -> tuple[list[Value], bool, Value]:
+    """The values of a comprehension: one for each item where the items are known, else one that stands for all.
+
+    Then whether these are all there are, and what the outer loop goes over.
+    """
+    iterable = evaluate(machine, loop.iter)
+    known = iteration.each(machine, iterable)
+    items = known if known is not None else (iteration.element(machine, iterable, loop.iter),)
+    results: list[Value] = []
+    for item in items:
+        assign(machine, loop.target, item, loop)
+        if loop.inner_for_in is not None:
+            results.extend(_comprehended(machine, loop.inner_for_in, make)[0])
+            continue
+        guard = _guard(machine, loop)
+        if guard.possible:
+            results.append(machine.fork(((guard, make),), asks=True))
+    all_known = iteration.items_of(machine, iterable)
+    exact = all_known is not None and all_known.exact
+    return results, exact and not loop.ifs and loop.inner_for_in is None, iterable
+
+
+def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
+    guard = ALWAYS
+    for test in loop.ifs:
+        guard = guard & operators.truth(machine, evaluate(machine, test.test), test.test)
+    return guard
+
+
+def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst.GeneratorExp) -> Value:
+    values, exact, iterable = _comprehended(machine, node.for_in, lambda: evaluate(machine, node.elt))
+    if isinstance(iterable, Parameters) and any(reads_attribute(test, "requires_grad") for test in node.for_in.ifs):
+        values = [replace(iterable, named=False, trainable=True, uid=0)]
+    made = _new_list(machine, Sequence(tuple(values), exact), node)
+    if isinstance(node, cst.GeneratorExp):
+        return gradients.over(machine, made, iterable)
+    gradients.consume(machine, iterable, node)
+    return made
+
+
+def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
+    def pair() -> Value:
+        return Sequence((evaluate(machine, node.key), evaluate(machine, node.value)))
+
+    pairs, _, iterable = _comprehended(machine, node.for_in, pair)
+    gradients.consume(machine, iterable, node)
+    known = [(item.items[0], item.items[1]) for item in pairs if isinstance(item, Sequence)]
+    gradient_flow.collected(machine, *(value for _, value in known))
+    return new_dict(machine, _with_pairs(Mapping(()), known), node)
+
+
+# --- calls, items, and the rest ----------------------------------------------------------------------------------
+
+
+def _call(machine: Machine, node: cst.Call) -> Value:
+    machine.spend()
+    callee = evaluate(machine, node.func)
+    positional: list[Value] = []
+    keywords: dict[str, Value] = {}
+    spread = False
+    for argument in node.args:
+        value = evaluate(machine, argument.value)
+        if argument.star == "*":
+            items = content(machine, value)
+            taken = extent.joined(Sequence(tuple(positional)), items or Sequence((), exact=False))
+            positional, spread = list(taken.items), spread or not taken.exact
+        elif argument.star == "**":
+            mapping = _merged(machine, Mapping(()), value)
+            keywords.update({key: item for key, item in mapping.items if isinstance(key, str)})
+            spread = spread or mapping.rest is not None
+        elif argument.keyword is not None:
+            keywords[argument.keyword.value] = value
+        else:
+            positional.append(value)
+    if machine.dead:
+        return NONE
+    machine.note_site(node)
+    imports.note_use(machine, callee, node)
+    return calls.call(machine, callee, Arguments(tuple(positional), keywords, spread), node)
+
+
+def _subscript(machine: Machine, node: cst.Subscript) -> Value:
+    owner = evaluate(machine, node.value)
+    return attributes.item(machine, owner, key_of(machine, node), node)
+
+
+def key_of(machine: Machine, node: cst.Subscript) -> Value:
+    """The value between the brackets; unknown for slices."""
+    keys = [
+        evaluate(machine, element.slice.value)
+        if isinstance(element.slice, cst.Index)
+        else _slice(machine, element.slice)
+        for element in node.slice
+    ]
+    return keys[0] if len(keys) == 1 else Sequence(tuple(keys))
+
+
+def _slice(machine: Machine, node: cst.BaseSlice) -> Value:
+    if isinstance(node, cst.Slice):
+        for bound in (node.lower, node.upper, node.step):
+            if bound is not None:
+                evaluate(machine, bound)
+    return SLICE
+
+
+def _lambda(machine: Machine, node: cst.Lambda) -> Value:
+    return Function(node, machine.enclose(), "lambda")
+
+
+def _named(machine: Machine, node: cst.NamedExpr) -> Value:
+    value = evaluate(machine, node.value)
+    assign(machine, node.target, value, node)
+    return value
+
+
+def _await(machine: Machine, node: cst.Await) -> Value:
+    return evaluate(machine, node.expression)
+
+
+def _yield(machine: Machine, node: cst.Yield) -> Value:
+    if node.value is not None:
+        inner = node.value.item if isinstance(node.value, cst.From) else node.value
+        value = evaluate(machine, inner)
+        if isinstance(node.value, cst.From):
+            value = iteration.element(machine, value, inner)
+        if machine.read(machine.frame.id, "#yields") is None:
+            machine.write(machine.frame.id, "#yields", value)
+    return machine.fresh("sent")
+
+
+def _starred(machine: Machine, node: cst.StarredElement) -> Value:
+    return evaluate(machine, node.value)
+
+
+# --- assignment ------------------------------------------------------------------------------------------------
+
+
+def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst.CSTNode) -> None:
+    """Bind a target: a name, an attribute, an item, or a pattern of these; ``node`` is the statement."""
+    handler = _ASSIGN.get(type(target))
+    if handler is not None:
+        handler(machine, target, value, node)
+    if machine.log is not None and machine.at_home and isinstance(target, (cst.Name, cst.Attribute)):
+        machine.log.assigned(machine, target, value, node)
+
+
+def _assign_name(machine: Machine, target: cst.Name, value: Value, node: cst.CSTNode) -> None:
+    before = machine.read(machine.frame.id, target.value)
+    if before is not None:
+        optimizers.succeeded(machine, target.value, before, value, node)
+    bind(machine, target.value, value)
+    schedulers.succeeded(machine, target.value, before, value, node)
+
+
+def _assign_attribute(machine: Machine, target: cst.Attribute, value: Value, node: cst.CSTNode) -> None:
+    owner = evaluate(machine, target.value)
+    attributes.write(machine, owner, target.attr.value, value, node, target)
+
+
+def _assign_item(machine: Machine, target: cst.Subscript, value: Value, node: cst.CSTNode) -> None:
+    owner, key = evaluate(machine, target.value), key_of(machine, target)
+    if any(_is_batch(option) for _, option in alternatives(owner)):
+        owner = machine.lift(lambda option: _opened(machine, option, key, node), owner)
+        assign(machine, target.value, owner, node)
+    attributes.write_item(machine, owner, key, value, node, target)
+
+
+def _is_batch(value: Value) -> bool:
+    """What a loader yields, of known fields or not: nothing that keeps what is put into it."""
+    return isinstance(value, Sequence) or (isinstance(value, Tensor) and value.role is Role.BATCH)
+
+
+def _opened(machine: Machine, batch: Value, key: Value, node: cst.CSTNode) -> Value:
+    """A batch once the program puts something into it: then its fields are no longer all where the loader made them."""
+    if isinstance(batch, Sequence):
+        return machine.new_list(batch, node)
+    if not _is_batch(batch):
+        return batch
+    named = isinstance(key, Const) and isinstance(key.value, str)
+    return machine.new_dict(Mapping((), rest=batch), node) if named else machine.fresh(node)
+
+
+def _unpack(machine: Machine, pattern: cst.Tuple | cst.List, value: Value, node: cst.CSTNode) -> None:
+    targets = pattern.elements
+    starred = next((place for place, target in enumerate(targets) if type(target) in _STARRED), None)
+    # how many items there are, if that shows
+    count = len(targets) if starred is None else 0
+    for place, target in enumerate(targets):
+        if starred is not None and place >= starred:
+            part: Value = machine.fresh()
+        else:
+            part = machine.lift(lambda option, place=place: _part(machine, option, place, count, node), value)
+            part = lengths.given_back(machine, part, target.value, node)
+        assign(machine, target.value, part, node)
+
+
+_ASSIGN: dict[type, Callable[..., None]] = by_kind(
+    {
+        cst.Name: _assign_name,
+        cst.Attribute: _assign_attribute,
+        cst.Subscript: _assign_item,
+        cst.Tuple: _unpack,
+        cst.List: _unpack,
+    }
+)
+
+
+def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTNode) -> Value:
+    if isinstance(value, Tensor):
+        kept = value if value.role is Role.BATCH else replace(value, split=None, rows=frozenset(), literal=False)
+        return replace(kept, padded=None, uid=machine.new_id())
+    items = content(machine, value)
+    if items is not None and items.around is not None:
+        known = next((at for at in (place, place - count) if items.has_in_place(at)), None)
+        return items.items[known] if known is not None else machine.fresh()
+    if items is not None and items.items:
+        if place < len(items.items):
+            return items.items[place]
+        return machine.fresh() if items.exact else items.items[-1]
+    if isinstance(value, Symbol) and value.scattered:
+        return machine.fresh("", ITEM_TYPES.get(value.type, ""), place == 0)
+    if isinstance(value, Symbol):
+        return machine.part(value.id, ("part", place), "", None, ITEM_TYPES.get(value.type, ""))
+    return machine.fresh()
+
+
+_TABLE: dict[type, Callable[..., Value]] = {
+    cst.Name: _name,
+    cst.Attribute: _attribute,
+    cst.Integer: _literal,
+    cst.Float: _literal,
+    cst.SimpleString: _literal,
+    cst.ConcatenatedString: _concatenated,
+    cst.FormattedString: _formatted_string,
+    cst.Tuple: _tuple,
+    cst.List: _list,
+    cst.Set: _set,
+    cst.Dict: _dict,
+    cst.ListComp: _list_comprehension,
+    cst.SetComp: _list_comprehension,
+    cst.GeneratorExp: _list_comprehension,
+    cst.DictComp: _dict_comprehension,
+    cst.Call: _call,
+    cst.Subscript: _subscript,
+    cst.Lambda: _lambda,
+    cst.NamedExpr: _named,
+    cst.Await: _await,
+    cst.Yield: _yield,
+    cst.StarredElement: _starred,
+}
+_EVALUATE = by_kind(_TABLE)

@@ -1,0 +1,411 @@
+"""Modules of the project: what imports bind, and the names of other files.
+
+A name of another file is run for when somebody asks for it: the statements of that file that bind it, in its own
+scope and as the program's beginning would, and whatever these ask for in turn. What nobody asks for costs nothing,
+and files that import each other are no special case.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Mapping as Table
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import KNOWN_NAMES, STAR_MODULES, canonical
+from placement_lint.flow.domain.path_condition import answered
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    FALSE,
+    MAX_CALLABLES,
+    Bound,
+    Choice,
+    Const,
+    External,
+    Function,
+    Imported,
+    Kind,
+    Mapping,
+    Object,
+    Pending,
+    Value,
+)
+from placement_lint.flow.domain.values import Sequence as Items
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.registries import with_entries
+from placement_lint.project.finder import Place, Surroundings
+from placement_lint.project.index import Import, Lines
+from placement_lint.project.relevance import Relevance, Wanted
+from placement_lint.project.unit import Unit
+
+Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
+
+# Calls that running the statements of other files may cost, all together.
+_FUEL = 60_000
+# A package may gather hundreds of modules by ``import *``, and a name that it lacks is in none of them.
+_SEARCHES = 400
+
+
+# What is known of other modules the more of them runs, and what that may still cost.
+_IMPORTED = ("modules", "places", "units", "loaded", "executed", "gathered", "searches", "fuel")
+
+
+@dataclass
+class Project:
+    """The modules that a program was seen to import, by the paths of their files."""
+
+    around: Surroundings
+    execute: Execute
+    modules: dict[str, Imported] = field(default_factory=dict)
+    # by frame
+    places: dict[int, Place] = field(default_factory=dict)
+    units: dict[int, Unit | None] = field(default_factory=dict)
+    # names that were run for, and what was run
+    loaded: set[tuple[int, str]] = field(default_factory=set)
+    executed: set[tuple[int, Lines]] = field(default_factory=set)
+    resolving: list[tuple[int, str]] = field(default_factory=list)
+    # in how many modules names may still be looked for that ``import *`` may bring, and the modules that had some
+    searches: int = _SEARCHES
+    gathered: dict[tuple[int, str], Imported] = field(default_factory=dict)
+    running: int = 0
+    fuel: int = _FUEL
+    # how often something was asked of what is around the program's file
+    asked: int = 0
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What is around the program's file; it counts that somebody asks."""
+        self.asked += 1
+        return self.around
+
+    @property
+    def relevance(self) -> Relevance:
+        """What matters there; somebody asks for that, too."""
+        self.asked += 1
+        return self._relevance
+
+    @cached_property
+    def _relevance(self) -> Relevance:
+        return Relevance(self.around)
+
+    @property
+    def imported(self) -> dict[str, Any]:
+        """What has run of other modules, and what was looked for there, by name."""
+        around = {"statements": self.around.statements, "folders": self.around.folders}
+        return around | {name: vars(self)[name] for name in _IMPORTED}
+
+    def imports_again(self, imported: Table[str, Any]) -> None:
+        """Take that to have been imported as well."""
+        for name, entries in self.imported.items():
+            if name in imported:
+                with_entries(entries, imported[name])
+        self.searches, self.fuel = imported.get("searches", self.searches), imported.get("fuel", self.fuel)
+
+
+def begin(machine: Machine, surroundings: Surroundings, execute: Execute) -> None:
+    """The program's own file is a module too: others may import it."""
+    project = machine.project = Project(surroundings, execute)
+    place = Place(surroundings.path)
+    project.modules[place.path] = Imported(machine.module_frame, "__main__")
+    project.places[machine.module_frame] = place
+    project.units[machine.module_frame] = None
+
+
+def running_file(machine: Machine) -> str:
+    """The path of the file whose code is running; empty where a program is looked at alone."""
+    return machine.project.places[machine.root(machine.frame.id)].path if machine.project is not None else ""
+
+
+def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
+    """Remember for a plain function of another file that it is called, and from where."""
+    function = callee.function if isinstance(callee, Bound) else callee
+    if machine.project is None or not isinstance(function, Function):
+        return
+    root, owner = machine.root(function.frame), function.owner
+    if root != machine.module_frame and not (owner is not None and owner.module):
+        name = (machine.project.places[root].path, owner.name if owner is not None else "", function.name)
+        machine.uses.setdefault(name, set()).add(machine.site or call)
+
+
+# --- what an import binds ----------------------------------------------------------------------------------
+
+
+# What a program asks a library for that is not a thing of the library's.
+_CONSTANTS = {"typing.TYPE_CHECKING": FALSE, "typing_extensions.TYPE_CHECKING": FALSE}
+
+
+def library(name: str) -> Value:
+    """A name of a library, by its full name."""
+    return _CONSTANTS.get(name) or External(canonical(name))
+
+
+def bound(machine: Machine, wanted: Import) -> Value:
+    """What an import binds, in the file whose code is running."""
+    return _bound(machine, wanted, machine.root(machine.frame.id))
+
+
+def _bound(machine: Machine, wanted: Import, frame: int) -> Value:
+    module = _find(machine, wanted, frame)
+    if wanted.name is None:
+        return module or library(wanted.module.partition(".")[0] if wanted.root else wanted.module)
+    name = ".".join(part for part in (wanted.module, wanted.name) if part)
+    name = "." * wanted.level + name
+    return Pending(module, wanted.name, name) if module is not None else library(name)
+
+
+def star(machine: Machine, wanted: Import, frame: int) -> None:
+    """``from module import *``: its names are looked up there when they are asked for."""
+    machine.stars.setdefault(frame, []).append(wanted)
+    if machine.project is not None:
+        machine.project.gathered.clear()
+
+
+def is_missing(machine: Machine, wanted: Import) -> bool | None:
+    """Whether an import surely fails: True for a file that should be in the project, None for what may be installed."""
+    if machine.project is None:
+        return None
+    module = _find(machine, wanted, machine.root(machine.frame.id))
+    if module is None:
+        return True if wanted.level else None
+    found = wanted.name in (None, "*") or _provides(machine, module, wanted.name or "")
+    return False if found else None
+
+
+def _find(machine: Machine, wanted: Import, frame: int, name: str = "") -> Imported | None:
+    """The module that an import leads to from the file of a module's frame, if it can have that name."""
+    project = machine.project
+    if project is None:
+        return None
+    importer = project.places[frame]
+    place = project.surroundings.find(wanted, importer.path if importer.is_file else os.path.join(importer.path, "_"))
+    if place is None or not _may_bind(project, place, name):
+        return None
+    return _module(machine, project, place, wanted.module)
+
+
+def _may_bind(project: Project, place: Place, name: str) -> bool:
+    unit = project.surroundings.unit(place.path) if place.is_file else None
+    return unit is None or project.surroundings.may_bind(unit, name)
+
+
+def _module(machine: Machine, project: Project, place: Place, name: str) -> Imported:
+    known = project.modules.get(place.path)
+    if known is None:
+        known = project.modules[place.path] = Imported(machine.new_frame(None), name)
+        project.places[known.frame] = place
+        unit = project.surroundings.unit(place.path) if place.is_file else None
+        project.units[known.frame] = unit
+        machine.store.write_lasting(known.frame, "__name__", Const(name))
+        for line in project.surroundings.stars(unit) if unit is not None else ():
+            star(machine, line, known.frame)
+    return known
+
+
+# --- names of other files ------------------------------------------------------------------------------------
+
+
+def resolved(machine: Machine, value: Value) -> Value:
+    """A value as it is used: a name that was only imported so far is looked up now."""
+    if isinstance(value, Pending):
+        found = attribute(machine, value.module, value.name)
+        return found if found is not None else library(value.library)
+    if isinstance(value, Choice) and any(isinstance(option, Pending) for _, option in value.alternatives):
+        return machine.either([(guard, resolved(machine, option)) for guard, option in value.alternatives])
+    return value
+
+
+def attribute(machine: Machine, module: Imported, name: str) -> Value | None:
+    """``module.name``: what its file binds, or a module below it."""
+    value = member(machine, module.frame, name)
+    return value if value is not None else _submodule(machine, module, name)
+
+
+def member(machine: Machine, frame: int, name: str) -> Value | None:
+    """What the file of a module's frame binds to a name, by itself or by ``import *``; None where it does not."""
+    project = machine.project
+    if project is None:
+        return _starred(machine, frame, name)
+    if (frame, name) in project.resolving:
+        return None
+    project.resolving.append((frame, name))
+    try:
+        load(machine, frame, name)
+        value = machine.read(frame, name)
+        return resolved(machine, value) if value is not None else _starred(machine, frame, name)
+    finally:
+        project.resolving.pop()
+
+
+def _starred(machine: Machine, frame: int, name: str) -> Value | None:
+    project = machine.project
+    known = project.gathered.get((frame, name)) if project is not None else None
+    if known is not None and (value := _exported(machine, known, name)) is not None:
+        return value
+    for line in reversed(machine.stars.get(frame, [])):
+        if project is not None:
+            project.searches -= 1
+            if project.searches < 0:
+                return None
+        module = _find(machine, line, frame, name)
+        if module is None:
+            full = canonical(f"{line.module}.{name}")
+            if line.module in STAR_MODULES and full in KNOWN_NAMES:
+                return External(full)
+        elif (value := _exported(machine, module, name)) is not None:
+            # A search inside another leaves out what that one is at.
+            if project is not None and len(project.resolving) == 1:
+                project.gathered[frame, name] = module
+            return value
+    return None
+
+
+def _exported(machine: Machine, module: Imported, name: str) -> Value | None:
+    """What ``import *`` brings under a name: a submodule only where ``__all__`` names it."""
+    exports = _exports(machine, module)
+    if exports is None:
+        return member(machine, module.frame, name) if not name.startswith("_") else None
+    return attribute(machine, module, name) if name in exports else None
+
+
+def _exports(machine: Machine, module: Imported) -> Set[str] | None:
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    return project.surroundings.exports(unit) if project is not None and unit is not None else None
+
+
+def _provides(machine: Machine, module: Imported, name: str) -> bool:
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    if project is not None and unit is not None and project.surroundings.bindings(unit, name):
+        return True
+    return attribute(machine, module, name) is not None
+
+
+def _submodule(machine: Machine, module: Imported, name: str) -> Imported | None:
+    project = machine.project
+    assert project is not None
+    place = project.surroundings.submodule(project.places[module.frame], name)
+    return _module(machine, project, place, f"{module.name}.{name}") if place is not None else None
+
+
+def assign(machine: Machine, module: Imported, name: str, value: Value) -> None:
+    """``module.name = value``"""
+    load(machine, module.frame, name)
+    machine.write(module.frame, name, value)
+
+
+def chosen(machine: Machine, module: Imported, key: Value) -> Value:
+    """``getattr(module, key)``: one of what the module exports, each under the condition that the key is its name.
+
+    What the module itself takes from a library, as ``from torch.nn import Parameter``, it has for its own use.
+    """
+    if isinstance(key, Const):
+        found = attribute(machine, module, key.value) if isinstance(key.value, str) else None
+        return found if found is not None else machine.fresh()
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    names = project.surroundings.offers(unit) if project is not None and unit is not None else ()
+    if not names or len(names) > MAX_CALLABLES:
+        return machine.fresh()
+    options = []
+    for name in names:
+        value = attribute(machine, module, name)
+        if value is None or isinstance(value, External):
+            value = machine.fresh()
+        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the name is {name!r}")
+        question.say(by_name=True)
+        options.append((answered(question, True), value))
+    return machine.either(options)
+
+
+# --- running statements of other files -------------------------------------------------------------------------
+
+
+def load(machine: Machine, frame: int, name: str) -> None:
+    """Run what binds a name at the top level of a module, once."""
+    project = machine.project
+    unit = project.units.get(frame) if project is not None else None
+    if project is None or unit is None or (frame, name) in project.loaded:
+        return
+    project.loaded.add((frame, name))
+    for binding in project.surroundings.bindings(unit, name):
+        if isinstance(binding, Import):
+            machine.store.write_lasting(frame, name, _bound(machine, binding, frame))
+        elif (frame, binding) not in project.executed:
+            project.executed.add((frame, binding))
+            _run(machine, project, unit, frame, binding)
+    _forget_what_functions_change(machine, project, unit, frame, name)
+
+
+def _run(machine: Machine, project: Project, unit: Unit, frame: int, lines: Lines) -> None:
+    statement = project.surroundings.statement(unit, lines)
+    if statement is None:
+        return
+    body = statement.tree.body
+    with machine.apart(frame), _fuel(machine, project):
+        machine.scope("module", lambda: project.execute(machine, body))
+
+
+def matters(machine: Machine, function: Function) -> bool:
+    """Whether a function may have to do with tensors by itself; one of this file, or inside another, is taken to."""
+    project = machine.project
+    unit = project.units.get(function.frame) if project is not None else None
+    if project is None or unit is None:
+        return True
+    name = function.owner.name if function.owner is not None else function.name
+    bindings = project.surroundings.bindings(unit, name)
+    lines = [binding for binding in bindings if isinstance(binding, Lines)]
+    return not lines or any(project.relevance.matters(unit, each) for each in lines)
+
+
+def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wanted: Wanted) -> bool:
+    """Whether one of the statements of other files is wanted, by its text, that an imported name leads to.
+
+    ``words`` are those of who uses it; see :meth:`Relevance.leads_to`.
+    """
+    project = machine.project
+    module, name = (value.module, value.name) if isinstance(value, Pending) else (value, None)
+    return project is not None and project.relevance.leads_to(
+        project.places[module.frame], name, frozenset(words), wanted
+    )
+
+
+def stars_lead_to(machine: Machine, words: Set[str], wanted: Wanted) -> bool:
+    """The same of those words that are names which ``from module import *`` brings."""
+    project, frame = machine.project, machine.module_frame
+    modules = [_find(machine, line, frame) for line in machine.stars.get(frame, [])]
+    places = [project.places[module.frame] for module in modules if project is not None and module is not None]
+    return project is not None and project.relevance.stars_lead_to(places, frozenset(words), wanted)
+
+
+@contextmanager
+def _fuel(machine: Machine, project: Project) -> Iterator[None]:
+    """What other files do is paid for apart, so that it does not depend on who asks."""
+    before = machine.fuel
+    machine.fuel = machine.fuel if project.running else project.fuel
+    project.running += 1
+    try:
+        yield
+    finally:
+        project.running -= 1
+        if not project.running:
+            project.fuel, machine.fuel = machine.fuel, before
+
+
+def _forget_what_functions_change(machine: Machine, project: Project, unit: Unit, frame: int, name: str) -> None:
+    """Who calls the functions of another file, and when, is not seen as a whole: what they assign may be anything."""
+    if project.surroundings.is_rebound(unit, name):
+        with machine.apart(frame):
+            machine.write(frame, name, machine.part(frame, name, name))
+    elif project.surroundings.is_changed(unit, name) and isinstance(value := machine.read(frame, name), Object):
+        with machine.apart(frame):
+            mapping, items = machine.read(value.id, "#map"), machine.read(value.id, "#items")
+            if value.kind is Kind.DICT and isinstance(mapping, Mapping):
+                machine.write(value.id, "#map", replace(mapping, rest=machine.fresh()))
+            elif value.kind is Kind.LIST and isinstance(items, Items):
+                machine.write(value.id, "#items", replace(items, exact=False))

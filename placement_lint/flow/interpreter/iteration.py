@@ -1,0 +1,194 @@
+"""Iteration: what the steps of a loop yield, a loader's batches among them."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    Bound,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Parameters,
+    Role,
+    Sequence,
+    Source,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    describe,
+)
+from placement_lint.flow.interpreter import calls
+from placement_lint.flow.models import loaders, schedulers, tensors, wrappers
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.classes import find
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+
+
+def element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool = False) -> Value:
+    """What one step of ``for x in iterable`` yields; ``single`` where there is but one step."""
+    return machine.lift(lambda option: _element(machine, option, node, single), iterable)
+
+
+def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool) -> Value:
+    if isinstance(iterable, Object) and iterable.kind is Kind.LOADER:
+        if not single:
+            loaders.note_epoch(machine, iterable, node)
+        with loaders.in_worker(machine, iterable):
+            batch = _batch(machine, iterable, node)
+        return loaders.delivered(machine, iterable, batch, node)
+    if isinstance(iterable, Object) and isinstance(iterable.cls, Class):
+        return _element_of_instance(machine, iterable, iterable.cls, node)
+    if isinstance(iterable, Parameters):
+        return a_parameter(machine, iterable)
+    if isinstance(iterable, Bound):
+        return schedulers.group(machine, iterable)
+    if isinstance(iterable, (Loaded, StateDict)):
+        wrappers.keys_used(machine, iterable)
+    if isinstance(iterable, Tensor):
+        return replace(tensors.derive(iterable, "indexing", node), loaded=iterable.loaded)
+    items = items_of(machine, iterable)
+    if items is not None and items.items and (items.exact or not isinstance(items.items[0], Const)):
+        return step(machine, items.items[0])
+    if isinstance(iterable, Object) and iterable.kind is Kind.DATASET:
+        return _sample(machine, iterable, node)
+    return machine.fresh()
+
+
+def a_parameter(machine: Machine, parameters: Parameters) -> Value:
+    """One of a module's parameters, wherever the module is; with its name where that was asked for."""
+
+    anywhere_below = frozenset(modules.reachable(machine, parameters.module))
+
+    def make(place: Value) -> Value:
+        if not isinstance(place, (Device, Symbol)):
+            return machine.fresh()
+        scalar = False if modules.has_only_layers(machine, parameters.module) else None
+        return Tensor(place, scalar, Role.PARAMETER, modules=anywhere_below)
+
+    tensor = machine.lift(make, modules.place_of(machine, parameters.module))
+    return Sequence((machine.fresh("name"), tensor)) if parameters.named else tensor
+
+
+def _module_items(machine: Machine, value: Value) -> Sequence | None:
+    if isinstance(value, Object) and value.kind is Kind.MODULE:
+        items = modules.items_of(machine, value)
+        return items if isinstance(items, Sequence) else None
+    return None
+
+
+def each(machine: Machine, iterable: Value) -> tuple[Value, ...] | None:
+    """All that an iterable of known content yields, in order; None where that is not known."""
+    items = items_of(machine, iterable)
+    if items is not None and items.items and (items.exact or len(items.items) > 1):
+        return tuple(step(machine, item) for item in items.items)
+    return None
+
+
+def items_of(machine: Machine, iterable: Value) -> Sequence | None:
+    if isinstance(iterable, Object) and iterable.kind is Kind.DICT:
+        mapping = machine.read(iterable.id, "#map")
+        if isinstance(mapping, Mapping):
+            return Sequence(tuple(Const(key) for key, _ in mapping.items), mapping.rest is None)
+    return content(machine, iterable) or _module_items(machine, iterable)
+
+
+def step(machine: Machine, item: Value) -> Value:
+    """An item of a list is yielded as it is; ``[*a.parameters(), *b.parameters()]`` yields what the views hold."""
+    return a_parameter(machine, item) if isinstance(item, Parameters) else item
+
+
+def _element_of_instance(machine: Machine, instance: Object, cls: Class, node: cst.CSTNode) -> Value:
+    items = _module_items(machine, instance)
+    if items is not None and items.items:
+        return items.items[0]
+    for name, arguments in (("__iter__", Arguments()), ("__getitem__", Arguments((machine.fresh("index"),)))):
+        method = find(machine, cls, name)
+        if isinstance(method, Function):
+            result = calls.call_function(machine, method, arguments, node, instance)
+            return element(machine, result, node) if name == "__iter__" and result != instance else result
+    return machine.fresh()
+
+
+def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
+    """A DataLoader's batch: its dataset's samples, collated (torch/utils/data/_utils/collate.py)."""
+    dataset = machine.read(loader.id, "dataset") or machine.fresh()
+    collate = machine.read(loader.id, "#collate")
+    sample = machine.lift(lambda option: _sample(machine, option, node), dataset)
+    rows = machine.read(loader.id, "#rows")
+    if collate is not None:
+        return _collated_by(machine, collate, sample, node)
+    sizes = rows.value if isinstance(rows, Const) and isinstance(rows.value, frozenset) else frozenset()
+    return machine.lift(lambda option: _collated(machine, option, node, sizes), sample)
+
+
+def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
+    if not isinstance(dataset, Object):
+        return machine.fresh("sample")
+    stored = machine.read(dataset.id, "#tensors")
+    if isinstance(stored, Sequence) and stored.items:
+        return stored
+    for name, arguments in (("__getitem__", Arguments((machine.fresh("index"),))), ("__iter__", Arguments())):
+        method = find(machine, dataset.cls, name) if isinstance(dataset.cls, Class) else None
+        if isinstance(method, Function):
+            result = calls.call_function(machine, method, arguments, node, dataset)
+            machine.dead = False
+            return element(machine, result, node) if name == "__iter__" and result != dataset else result
+    return machine.fresh("sample")
+
+
+def _collated_by(machine: Machine, collate: Value, sample: Value, node: cst.CSTNode) -> Value:
+    if isinstance(collate, (Symbol, External)):
+        return machine.fresh("batch")
+    samples = machine.new_list(Sequence((sample,), exact=False), node)
+    call = node if isinstance(node, cst.Call) else cst.Call(func=cst.Name("collate_fn"))
+    result = calls.call(machine, collate, Arguments((samples,)), call)
+    machine.dead = False
+    return result
+
+
+def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozenset[int]) -> Value:
+    """Tensors are stacked where they are, numbers and arrays become CPU tensors, strings stay lists."""
+    if isinstance(sample, Tensor):
+        note = Note(node, f"a batch comes out of the loader on {describe(sample.place)} here")
+        return replace(
+            sample,
+            scalar=False,
+            role=Role.PLAIN if sample.role is not Role.BATCH else Role.BATCH,
+            source=Source.LOADER,
+            rows=rows,
+            loaded=True,
+            history=(note,),
+            uid=machine.new_id(),
+            holder=None,
+        )
+    if isinstance(sample, Const) and isinstance(sample.value, str):
+        return machine.fresh()
+    if isinstance(sample, Object) and sample.kind is Kind.DICT:
+        sample = machine.read(sample.id, "#map") or sample
+    if isinstance(sample, Mapping):
+        items = tuple((key, _collated(machine, item, node, rows)) for key, item in sample.items)
+        return machine.new_dict(Mapping(items, sample.rest), node)
+    items_of = content(machine, sample)
+    if items_of is not None and items_of.items:
+        parts = tuple(
+            machine.lift(lambda option: _collated(machine, option, node, rows), item) for item in items_of.items
+        )
+        return Sequence(parts, items_of.exact)
+    note = Note(node, "a batch comes out of the loader on the CPU here")
+    uid = machine.new_id()
+    nothing = frozenset[int]()
+    batch = Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, loaded=True, uid=uid)
+    return replace(batch, reached=nothing)

@@ -1,0 +1,920 @@
+"""Calls of library names: what torch's functions and nn.Module's methods do to the abstract values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+import libcst as cst
+
+from placement_lint.flow.api.bounds import LONGEST
+from placement_lint.flow.api.torch_names import (
+    ARRAY_MAKERS,
+    AUTOCASTS,
+    COLLECTIVES_ON_THE_CURRENT_DEVICE,
+    CONTAINERS,
+    CUDA_CONSTRUCTORS,
+    CUDA_INITIALISERS,
+    ELEMENTWISE,
+    FACTORIES,
+    FUNCTION_TYPES,
+    FUNCTIONAL_LOSSES,
+    FUNCTIONAL_SAME_DEVICE,
+    JOINS,
+    LIKE_FACTORIES,
+    LOSS_MODULES,
+    MODULE_CONVERSIONS,
+    MODULE_FACTORIES,
+    MODULE_MOVES,
+    MODULE_SELF_METHODS,
+    NOT_MODULE_FACTORIES,
+    OPTIMIZERS,
+    PARAMETER_CONTAINERS,
+    PARAMETER_READS,
+    PLACING_FRAMEWORKS,
+    PROCESS_STARTERS,
+    REDUCTIONS,
+    REDUCTIONS_OVER_RANKS,
+    REPARAMETRIZATIONS,
+    SAME_DEVICE,
+    SAME_SHAPE,
+    SAMPLERS,
+    SCHEDULERS,
+    SEQUENCE_LAYERS,
+    SHAPES_AS_TENSORS,
+    SHARDING,
+    SURGERY,
+    WAITS,
+    WEIGHTED_LOSSES,
+    WRAPPERS,
+    Shape,
+    reads_items_alone,
+    reads_on_host,
+)
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ARRAY,
+    CPU,
+    FALSE,
+    NONE,
+    TRUE,
+    AtLeast,
+    Bound,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Kind,
+    Lost,
+    Mapping,
+    Object,
+    Parameters,
+    Partial,
+    Role,
+    Sequence,
+    Source,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import ParametersRead, ReplicaLossUsed
+from placement_lint.flow.interpreter import builtins, imports, methods
+from placement_lint.flow.interpreter import calls as calling
+from placement_lint.flow.models import (
+    async_copy,
+    autocast,
+    checkpoints,
+    ddp,
+    environment,
+    frameworks,
+    gradients,
+    lengths,
+    lightning,
+    loaders,
+    module_hooks,
+    non_movable,
+    optimizers,
+    packed_sequences,
+    parameter_replacement,
+    processes,
+    ranks,
+    scatter,
+    schedulers,
+    shapes,
+    tensors,
+    visible_devices,
+    wrappers,
+)
+from placement_lint.flow.models.operands import Positioned, with_operands
+from placement_lint.flow.observers import (
+    alloc_in_forward,
+    backward,
+    device_choice,
+    gradient_flow,
+    hooks,
+    replicas,
+    revealing,
+    shared_storage,
+    uncovered_parameters,
+    unsynced_parameters,
+)
+from placement_lint.flow.state import devices, modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+from placement_lint.project.index import Import
+
+Handler = Callable[[Machine, str, Arguments, cst.Call], Value]
+
+
+def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A call of the library name ``name``."""
+    handler = _handler(name)
+    if handler is not None:
+        return handler(machine, name, arguments, node)
+    if name.startswith(ARRAY.name):
+        non_movable.refuses(machine, ARRAY, name.rpartition(".")[2], node)
+        return ARRAY if name.rpartition(".")[2] in _ARRAY_METHODS else machine.fresh()
+    if not arguments.values() and name.rpartition(".")[2].startswith("is_"):
+        # What the environment is asked, it answers the same each time.
+        return machine.part(machine.module_frame, ("call", name), node)
+    if name.startswith("builtins."):
+        return builtins.call_builtin(machine, name.partition(".")[2], arguments, node)
+    if name.startswith("torch.nn.functional."):
+        return _on_operands(machine, _functional, name, arguments, node)
+    if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper():
+        return _layer(machine, name, arguments, node)
+    if _builds_module(name):
+        return _foreign_model(machine, name, arguments, node)
+    if reads_on_host(name) or name in ARRAY_MAKERS:
+        return _on_operands(machine, _host_reader, name, arguments, node)
+    if name.startswith("torch.nn.modules.utils."):
+        return calling.foreign(machine, arguments, node)
+    if name.startswith("torch."):
+        return _on_operands(machine, _torch_function, name, arguments, node)
+    if PLACING_FRAMEWORKS.fullmatch(name):
+        machine.pinned = True
+    if (module := name.partition(".")[0]) in _HARMLESS:
+        return machine.fresh(f"{name}()", FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, ""))
+    return calling.foreign(machine, arguments, node)
+
+
+def _on_operands(
+    machine: Machine,
+    function: Callable[[Machine, str, Arguments, Positioned, cst.Call], Value],
+    name: str,
+    arguments: Arguments,
+    node: cst.Call,
+) -> Value:
+    def apply(operands: Positioned) -> Value:
+        return function(machine, name, arguments, operands, node)
+
+    return with_operands(machine, arguments, node, apply)
+
+
+# Methods of an array that return an array.
+_ARRAY_METHODS = {"astype", "copy", "reshape", "transpose", "ravel", "flatten", "squeeze"}
+
+# Libraries that take no part in placement: what they are given stays where it is.
+_HARMLESS = {
+    "os", "sys", "time", "logging", "json", "math", "random", "numpy", "tqdm", "argparse", "copy", "pathlib", "re",
+    "torchvision", "torchsummary", "torchinfo", "wandb", "tensorboardX", "matplotlib", "sklearn", "pandas", "scipy",
+    "warnings", "datetime", "collections", "itertools", "functools", "typing", "shutil", "glob", "pickle", "yaml",
+}  # fmt: skip
+
+
+def _handler(name: str) -> Handler | None:
+    if name in FACTORIES:
+        return lambda machine, name, arguments, node: tensors.build(machine, name, FACTORIES[name], arguments, node)
+    if name in LIKE_FACTORIES:
+        return lambda machine, name, arguments, node: tensors.build_like(machine, arguments, node)
+    if name in CUDA_CONSTRUCTORS:
+        return _cuda_constructor
+    if name in OPTIMIZERS:
+        return optimizers.build
+    if name in WRAPPERS:
+        return wrappers.wrap
+    return _handlers().get(name)
+
+
+def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    device_choice.request(machine, f"{name}(…)", node)
+    return tensors.build_on_cuda(machine, name, node)
+
+
+# --- devices -----------------------------------------------------------------------------------------------
+
+
+def _is_available(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    visible_devices.touch(machine, node)
+    return machine.either(((machines(ONE_GPU | MANY_GPUS), Const(True)), (machines(NO_GPU), Const(False))))
+
+
+def _device_count(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.either(
+        (
+            (machines(NO_GPU), Const(0)),
+            (machines(ONE_GPU), Const(1)),
+            (machines(MANY_GPUS), AtLeast(2)),
+        )
+    )
+
+
+def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.device("cuda", 1)``"""
+    index = arguments.get(1, "index")
+
+    def make(kind: Value) -> Value:
+        place = devices.as_place(kind)
+        if place is None:
+            return machine.fresh()
+        if isinstance(place, Device) and place.kind != "cpu" and isinstance(index, (Const, Symbol)) and index != NONE:
+            chosen = index.value if isinstance(index, Const) else index
+            return replace(place, index=chosen if isinstance(chosen, (int, Symbol)) else None)
+        return place
+
+    def name_device(place: Value) -> Value:
+        visible_devices.name_device(machine, place, node, node)
+        ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node, works=False)
+        return place
+
+    given = arguments.get(0, "device") or arguments.keyword("type")
+    return machine.lift(lambda kind: name_device(make(kind)), given) if given is not None else machine.fresh()
+
+
+def _meta(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``with init_empty_weights():`` builds on the meta device."""
+    return Device("meta")
+
+
+def _xla_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return Device("xla")
+
+
+def _current_accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.accelerator.current_accelerator()``: None without one."""
+    return machine.either(((machines(ONE_GPU | MANY_GPUS), Device("cuda")), (machines(NO_GPU), NONE)))
+
+
+def _current_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    visible_devices.touch(machine, node)
+    place = devices.resolve(machine, Device("cuda"))
+    return Const(place.index) if isinstance(place, Device) and isinstance(place.index, int) else place
+
+
+def _set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(0, "device") or machine.fresh()
+    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
+    visible_devices.touch(machine, node)
+    if not isinstance(given, Const):
+        ranks.pin(machine)
+    ranks.name_gpu(machine, given.index if isinstance(given, Device) else given, node)
+    devices.set_current(machine, given)
+    return NONE
+
+
+def _device_context(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``with torch.cuda.device(1):``"""
+    given = arguments.get(0, "device") or machine.fresh()
+    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
+    if not isinstance(given, Const):
+        ranks.pin(machine)
+    return given
+
+
+def _wait(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    visible_devices.touch(machine, node)
+    async_copy.waited(machine)
+    return NONE
+
+
+def _touch(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    visible_devices.touch(machine, node)
+    return machine.fresh(node)
+
+
+def _start_process(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    visible_devices.hand_down(machine)
+    return calling.foreign(machine, arguments, node)
+
+
+def _set_default_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    devices.set_default(machine, arguments.get(0, "device") or NONE)
+    return NONE
+
+
+def _set_default_tensor_type(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    given = arguments.get(0, "t")
+    text = given.value if isinstance(given, Const) else given.name if isinstance(given, External) else ""
+    on_cuda = isinstance(text, str) and text.startswith("torch.cuda.")
+    known = isinstance(text, str) and bool(text)
+    devices.set_default_type(machine, Device("cuda") if on_cuda else CPU if known else machine.fresh())
+    return NONE
+
+
+# --- modules -----------------------------------------------------------------------------------------------
+
+
+def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A module of torch.nn."""
+    module = modules.new_module(machine, External(name), node, arguments.keyword("device"))
+    if name in CONTAINERS or name in PARAMETER_CONTAINERS:
+        items = methods.items_of_container(machine, arguments)
+        machine.write(module.id, modules.ITEMS, modules.as_content(machine, module, items))
+        return module
+    if name in LOSS_MODULES:
+        _criterion(machine, module, name, arguments, node)
+    if FALSE in (arguments.keyword("affine"), arguments.keyword("elementwise_affine")):
+        machine.write(module.id, modules.PLAIN, TRUE)
+    if name in SEQUENCE_LAYERS:
+        scatter.built(machine, module, name, arguments)
+    return module
+
+
+def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments, node: cst.Call) -> None:
+    reduction = arguments.keyword("reduction")
+    if reduction is not None:
+        machine.write(module.id, "#reduction", reduction)
+    elif arguments.keyword("size_average") == Const(False):
+        machine.write(module.id, "#reduction", Const("sum"))
+    elif arguments.keyword("reduce") == Const(False):
+        machine.write(module.id, "#reduction", Const("none"))
+    for position, weight in enumerate(WEIGHTED_LOSSES.get(name, ())):
+        given = arguments.keyword(weight) or (arguments.get(0) if position == 0 and weight == "weight" else None)
+        if given is not None and given != NONE:
+            machine.write(module.id, "weight", machine.lift(_as_buffer, given))
+
+
+def _as_buffer(value: Value) -> Value:
+    return replace(value, role=Role.BUFFER, holder=None) if isinstance(value, Tensor) else value
+
+
+@lru_cache(maxsize=8192)
+def _builds_module(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in MODULE_FACTORIES) and not NOT_MODULE_FACTORIES.fullmatch(name)
+
+
+def _foreign_model(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    module = modules.new_opaque_module(machine, name, node)
+    if arguments.keyword("device_map") is not None or arguments.spread:
+        machine.write(module.id, modules.PLACE, machine.fresh())
+    return module
+
+
+def _parameter(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    data = arguments.get(0, "data") or NONE
+    parameter = machine.lift(lambda tensor: modules.parameter(tensor, machine, node), data)
+    if isinstance(parameter, Tensor) and arguments.get(1, "requires_grad") not in (None, TRUE):
+        alloc_in_forward.forget(machine, parameter.uid)
+        uncovered_parameters.registered(machine, parameter)
+    return parameter
+
+
+def _buffer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.lift(_as_buffer, arguments.get(0, "data") or machine.fresh())
+
+
+def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return builtins.call_builtin(machine, "list", Arguments(arguments.positional[:1]), node)
+
+
+def _defaultdict(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``defaultdict(list)``: a dict that makes what it is asked for and does not have."""
+    made = machine.new_object(Kind.DICT, External("builtins.dict"), node)
+    machine.write(made.id, "#map", Mapping(()))
+    machine.write(made.id, "#factory", arguments.get(0) or NONE)
+    return made
+
+
+def _deepcopy(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    original = arguments.get(0, "x") or machine.fresh()
+
+    def copy(value: Value) -> Value:
+        if isinstance(value, Object) and modules.is_module(machine, value):
+            return modules.copied(machine, value, node)
+        return value if isinstance(value, (Tensor, Const, StateDict)) else machine.fresh()
+
+    return machine.lift(copy, original)
+
+
+def call_module_method(
+    machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
+) -> Value:
+    """A method of nn.Module."""
+    if name in PARAMETER_READS and machine.replica and module.id in machine.replicated:
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
+    if name in ("parameters", "named_parameters", "load_state_dict", "requires_grad_"):
+        alloc_in_forward.forget(machine, module.id)
+    if name in ("parameters", "named_parameters", "load_state_dict"):
+        uncovered_parameters.asked_for(machine, module)
+    if name == "requires_grad_":
+        parts = frozenset(modules.reachable(machine, module))
+        uncovered_parameters.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
+    if name in MODULE_CONVERSIONS:
+        parameter_replacement.converted(machine, module, None, node)
+        ddp.converting(machine, module, name, node)
+    if name in MODULE_MOVES:
+        _move_module(machine, module, name, arguments, node)
+    elif name == "apply":
+        _apply(machine, module, arguments, node)
+    elif name == "add_adapter":
+        return parameter_replacement.adapted(machine, module, node)
+    elif name in ("parameters", "named_parameters"):
+        return Parameters(module, node, named=name == "named_parameters", uid=machine.new_id())
+    elif name in ("train", "eval"):
+        modules.set_mode(machine, module, name == "train", arguments)
+    elif name == "state_dict":
+        return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node)
+    elif name == "load_state_dict":
+        if arguments.get(2, "assign") == Const(True):
+            ddp.renewed(machine, module, "assigned", node)
+            parameter_replacement.assigned(machine, module, arguments.get(1, "strict"), node)
+            modules.take_over(machine, module, arguments.get(0, "state_dict") or NONE, node)
+        wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
+        gradient_flow.loaded(machine, module)
+        return machine.fresh()
+    elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
+        return _register(machine, module, name, arguments, node)
+    elif name == "forward" and isinstance(module, Object):
+        wraps = module.kind is Kind.WRAPPER
+        return (calling.call_object if wraps else calling.forward_of_class)(machine, module, arguments, node)
+    elif name in ("append", "extend", "insert", "update") and isinstance(module, Object):
+        methods.extend_container(machine, module, name, arguments)
+        return module
+    elif name in ("items", "keys", "values", "children", "named_children", "modules", "named_modules", "get"):
+        return _listed(machine, module, name, node)
+    if name in MODULE_SELF_METHODS:
+        return module
+    if name == "register_forward_hook":
+        hooks.register(machine, module, arguments, node)
+    if name in module_hooks.METHODS:
+        return module_hooks.register(machine, module.id, name, arguments, node)
+    return machine.fresh(node)
+
+
+def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
+    if name == "cpu":
+        modules.move(machine, module, CPU, node)
+        return
+    given = arguments.keyword("device") or arguments.get(0)
+    for dtype in arguments.values():
+        if isinstance(dtype, External):
+            ddp.converting(machine, module, dtype.name.rpartition(".")[2], node)
+    if name == "cuda" and (given is None or given == NONE):
+        device_choice.request(machine, node, node, module)
+        given = Device("cuda")
+    elif given is not None:
+        device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node, module)
+        if name == "cuda" and isinstance(given, Symbol):
+            given = Device("cuda", given)
+        device_choice.used(machine, given, node)
+    if given is not None:
+        modules.move(machine, module, given, node)
+
+
+def move_unknown(machine: Machine, value: Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
+    """``unknown.to(d)``: if it is a module it has moved; what else it may be, nobody can tell."""
+    _move_module(machine, value, name, arguments, node)
+
+
+def _register(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``self.register_buffer("mean", t)``; under a computed name it is registered all the same."""
+    label, value = arguments.get(0, "name"), arguments.get(1, "tensor") or arguments.keyword("param")
+    value = value or arguments.keyword("module")
+    if isinstance(module, Object) and value is not None:
+        part = str(label.value) if isinstance(label, Const) else f"part {machine.new_id()}"
+        stored = value
+        if name == "register_buffer":
+            stored = machine.lift(_as_buffer, value)
+            machine.write(module.id, modules.buffer_cell(part), TRUE)
+        alloc_in_forward.note_keeping(machine, value)
+        uncovered_parameters.registered(machine, value)
+        if name != "register_buffer":
+            optimizers.replaced(machine, module, part, None, value, node)
+        modules.tended(machine, module, part)
+        machine.write(module.id, part, stored)
+    return NONE
+
+
+def _apply(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> None:
+    """``module.apply(f)`` calls ``f`` with each part."""
+    function = arguments.get(0, "fn")
+    if isinstance(function, Function):
+        for part in _parts(machine, module):
+            calling.call(machine, function, Arguments((part,)), node)
+
+
+def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
+    """A module and what is registered below it, those inside before those around them; of very many, the first."""
+    return list(modules.reachable(machine, module).values())[:LONGEST][::-1]
+
+
+def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call) -> Value:
+    """Iterating over the parts of a module."""
+    parts: list[Value] = []
+    if isinstance(module, Object):
+        parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
+    if isinstance(module, Object) and name in ("modules", "named_modules"):
+        parts = list(_parts(machine, module))
+    own = isinstance(module, Object) and isinstance(module.cls, Class)
+    if not parts and name in ("children", "named_children") and not own:
+        part = machine.part(module.id, "a child", node, module)
+        modules.treat_as_module(machine, part, surely=True)
+        parts = [part]
+    if name in ("items", "named_children", "named_modules"):
+        parts = [Sequence((machine.fresh("name"), part)) for part in parts]
+    return Sequence(tuple(parts), exact=False) if parts and name != "keys" else machine.fresh()
+
+
+# --- functions of torch ---------------------------------------------------------------------------------------
+
+
+def _functional(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
+    """``F.cross_entropy(logits, target)``"""
+    short = name.rpartition(".")[2]
+    if not operands:
+        return machine.fresh(node)
+    if short in FUNCTIONAL_LOSSES:
+        taken = [operand for position, operand in operands if position in FUNCTIONAL_LOSSES[short]]
+        result = tensors.operate(machine, f"`{short}`", taken, node)
+        reduction = arguments.keyword("reduction")
+        if arguments.keyword("size_average") == Const(False):
+            reduction = Const("sum")
+        return calling.reduced_loss(machine, result, reduction) if result else machine.fresh()
+    if short in FUNCTIONAL_SAME_DEVICE:
+        taken = [operand for _, operand in operands]
+        return tensors.operate(machine, f"`{short}`", taken, node, scalar=False) or machine.fresh()
+    first = operands[0][1].tensor
+    derived = tensors.derive(first, short, node, first.scalar)
+    derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
+    result = shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
+    # all of them take the batch first and leave it there
+    return replace(result, split=0) if first.split == 0 else result
+
+
+def _torch_function(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
+    """``torch.cat([a, b])``, ``torch.sum(t)``"""
+    short = name.rpartition(".")[2]
+    if name.startswith("torch.autograd."):
+        gradient_flow.backward(machine, NONE, node)
+    if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
+        return machine.fresh(node)
+    if short.endswith("_"):
+        # In place, as all of torch.nn.init: the tensor itself, still a Parameter if it was one.
+        first = operands[0][1].tensor
+        replicas.change(machine, first, short, replace(arguments, positional=arguments.positional[1:]), node)
+        if name.startswith("torch.nn.init."):
+            shared_storage.change(machine, first, node.args[0].value, node)
+        return first
+    if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
+        return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
+    if short in SAME_DEVICE:
+        result = tensors.operate(machine, f"`{name}`", [operand for _, operand in operands], node)
+        if result is None:
+            return machine.fresh()
+        split = result.split if short in ELEMENTWISE or short in ("cat", "concat") else None
+        if short == "stack":
+            split = shapes.stacked(result.split, arguments.get(1, "dim"))
+            result = replace(result, rows=_rows_of_stack(machine, arguments))
+        scalar = False if short in ("cat", "stack", "concat") else result.scalar
+        return replace(result, scalar=scalar, split=split, lost=_lost_by_joining(name, operands, node))
+    first = operands[0][1].tensor
+    keeps = len(arguments.positional) == 1 or short in SAME_SHAPE
+    derived = tensors.derive(first, short, node, first.scalar if keeps else None)
+    derived = replace(derived, scattered=replicas.depends(machine, *arguments.values()))
+    return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
+
+
+def _reduce_over_ranks(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    unsynced_parameters.reduced(machine, arguments, node)
+    return _on_operands(machine, _torch_function, name, arguments, node)
+
+
+def _rows_of_stack(machine: Machine, arguments: Arguments) -> frozenset[int]:
+    """As many rows as tensors were written down, if they become rows."""
+    listed = content(machine, arguments.get(0, "tensors") or NONE)
+    first = arguments.get(1, "dim") in (None, Const(0))
+    return frozenset({len(listed.items)}) if first and listed is not None and listed.exact else frozenset()
+
+
+def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | None:
+    """``torch.stack([Parameter(a), Parameter(b)])`` is computed from Parameters and is none."""
+    joined = [operand.tensor for _, operand in operands] if name.rpartition(".")[2] in JOINS else []
+    return next((lost for tensor in joined if (lost := tensors.derive(tensor, f"`{name}`", node).lost)), None)
+
+
+def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
+    given = arguments.values()
+    for position, operand in operands:
+        if _may_be_no_tensor(operand.tensor):
+            continue
+        items = content(machine, given[position])
+        if not reads_items_alone(name) or items is not None:
+            several = items is not None and len(items.items) > 1
+            tensors.read_on_host(machine, replace(operand, inside=operand.inside or several), node)
+    return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
+
+
+def _may_be_no_tensor(tensor: Tensor) -> bool:
+    """Whether an opaque module returned it, perhaps a number beside tensors, and no move has shown that it is one."""
+    return tensor.role is Role.BATCH and tensor.source is not Source.MOVE
+
+
+def _shape_as_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """The sizes of a tensor, on the CPU wherever it is."""
+    return Tensor(CPU, False)
+
+
+def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.normal(0, 1, (2, 3))`` builds a tensor; without a size it samples where its means or deviations are."""
+    if arguments.get(2, "size") is not None:
+        return tensors.build(machine, name, Shape.LAST_SIZE, arguments, node)
+    return _on_operands(machine, _torch_function, name, arguments, node)
+
+
+# --- loaders and files -----------------------------------------------------------------------------------------
+
+
+def _save(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    value = arguments.get(0, "obj")
+    for _, option in alternatives(value or NONE):
+        items = content(machine, option)
+        for written in items.items if items is not None else (option,):
+            if isinstance(written, Tensor):
+                async_copy.read(machine, written, node.args[0].value, node)
+    if value is not None and len(node.args) > 1:
+        wrappers.save(machine, value, _file(machine, arguments.get(1, "f"), node.args[1].value), node)
+        checkpoints.saved(machine, value, arguments, node)
+    return NONE
+
+
+def _load(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if not node.args:
+        return machine.fresh()
+    return checkpoints.load(machine, arguments, _file(machine, arguments.get(0, "f"), node.args[0].value), node)
+
+
+def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> str:
+    """What names a file: a literal, else the expression as it is written."""
+    return repr(value.value) if isinstance(value, Const) else machine.text(node)
+
+
+def _partial(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    function, *rest = arguments.positional or (machine.fresh(),)
+    return Partial(function, tuple(rest), tuple(arguments.keywords.items()))
+
+
+def _wraps(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``functools.wraps(f)`` is ``partial(update_wrapper, wrapped=f)``."""
+    return Partial(External("functools.update_wrapper"), (), (("wrapped", arguments.get(0, "wrapped") or NONE),))
+
+
+def _method_of_object(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``types.MethodType(function, instance)``"""
+
+    def bind(function: Value, receiver: Value) -> Value:
+        if isinstance(function, Function):
+            return Bound(receiver, function.name, function, node)
+        return Partial(function, (receiver,), ())
+
+    return machine.lift(bind, arguments.get(0) or machine.fresh(), arguments.get(1) or machine.fresh())
+
+
+def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dataclasses.field(default_factory=list)``: the default it gives."""
+    factory = arguments.keyword("default_factory")
+    if factory is not None:
+        return calling.call(machine, factory, Arguments(), node)
+    return arguments.keyword("default") or machine.fresh("field")
+
+
+def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` want one number, or gradients for more."""
+    fills = name.endswith("backward")
+    given = arguments.get(0, "tensors" if fills else "outputs") or NONE
+    losses = content(machine, given)
+    if not fills:
+        gradient_flow.backward(machine, NONE, node)
+    seeded = arguments.has(1 if fills else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
+
+    def use(loss: Value) -> Value:
+        if isinstance(loss, Tensor) and loss.per_replica and not seeded:
+            source = node.args[0].value
+            how = f"`{name}({machine.text(source)})`"
+            machine.emit(ReplicaLossUsed(node, machine.scene, source, how, "backward", loss))
+        if fills:
+            backward.ran(machine, loss, node)
+        return machine.fresh(node)
+
+    for loss in losses.items if losses is not None else (given,):
+        machine.lift(use, loss)
+    return machine.fresh(node)
+
+
+def _import_module(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``importlib.import_module("package.module")``"""
+    wanted, package = arguments.get(0, "name"), arguments.get(1, "package")
+    if package is not None or not isinstance(wanted, Const) or not isinstance(wanted.value, str):
+        return machine.fresh(node)
+    return imports.bound(machine, Import(0, wanted.value)) if wanted.value[:1] not in ("", ".") else machine.fresh(node)
+
+
+def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``itertools.chain(a.parameters(), b.parameters())``"""
+    items: list[Value] = []
+    for value in arguments.positional:
+        inner = content(machine, value)
+        items.extend(inner.items if inner is not None else (value,))
+    return gradients.over(machine, machine.new_list(Sequence(tuple(items), exact=False), node), NONE)
+
+
+def _chain_of(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``itertools.chain.from_iterable(net.parameters() for net in nets)``"""
+    items = content(machine, arguments.get(0) or NONE)
+    return _chain(machine, name, Arguments(items.items), node) if items is not None else machine.fresh()
+
+
+def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return builtins.is_instance_of(machine, arguments.get(0) or NONE, External("torch.Tensor"), node)
+
+
+def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A PackedSequence: its data is where the padded tensor is, or the sequences are."""
+    given = arguments.get(0, "input") or arguments.keyword("sequences") or machine.fresh()
+    items = content(machine, given)
+    first = given if items is None else items.items[0] if items.items else machine.fresh(node)
+    return machine.lift(
+        lambda option: packed_sequences.packed(machine, scatter.packed(machine, option, arguments)), first
+    )
+
+
+def _packed(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``PackedSequence(data, batch_sizes)``"""
+    return arguments.get(0, "data") or machine.fresh(node)
+
+
+def _pack_padded(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    lengths.pack(machine, arguments)
+    packed_sequences.check_lengths(machine, arguments, node)
+    return _pack(machine, name, arguments, node)
+
+
+def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``pad_packed_sequence`` returns the padded tensor and its lengths, which are always on the CPU."""
+
+    def unpack(sequence: Value) -> Value:
+        return packed_sequences.padded(machine, scatter.unpacked(sequence, arguments), arguments, node)
+
+    return Sequence((machine.lift(unpack, arguments.get(0, "sequence") or machine.fresh()), Tensor(CPU, False)))
+
+
+def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``mp.spawn(run, args=(…))`` calls ``run(rank, …)`` in each process."""
+    function = arguments.get(0, "fn")
+    given = content(machine, arguments.get(1, "args") or Sequence(()))
+    if function is not None:
+        rank = machine.fresh("rank")
+        visible_devices.hand_down(machine)
+        visible_devices.forget(machine)
+        with processes.spawned(machine, arguments, node):
+            calling.call(machine, function, Arguments((rank, *(given.items if given else ()))), node)
+        machine.dead = False
+    return NONE
+
+
+def _scaler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return machine.new_object(Kind.OTHER, External(name), node)
+
+
+def _exit(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    machine.dead = True
+    return NONE
+
+
+def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """What returns its first argument, changed in place or wrapped in a way that does not matter here."""
+    return next(iter(arguments.values()), None) or machine.fresh(node)
+
+
+def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls at once, and moves nothing."""
+    module, ids = arguments.get(0, "module") or NONE, arguments.get(2, "device_ids") or NONE
+    output, dim = arguments.get(3, "output_device") or NONE, arguments.get(4, "dim")
+
+    def call_parallel(inner: Value, chosen: Value) -> Value:
+        if not isinstance(inner, (Object, Symbol)):
+            return machine.fresh()
+        wrapper = wrappers.around(machine, inner, chosen, output, node, dim=dim)
+        return calling.call_object(machine, wrapper, Arguments((arguments.get(1, "inputs") or NONE,)), node)
+
+    return machine.lift(call_parallel, module, ids)
+
+
+@cache
+def _handlers() -> dict[str, Handler]:
+    """The table is made when it is first looked at: the rooms import each other."""
+    return {
+        "torch.cuda.is_available": _is_available,
+        "torch.cuda.device_count": _device_count,
+        "torch.accelerator.is_available": _is_available,
+        "torch.accelerator.device_count": _device_count,
+        "torch.accelerator.current_accelerator": _current_accelerator,
+        "torch.device": _device,
+        "torch.cuda.current_device": _current_device,
+        "torch.cuda.set_device": _set_device,
+        "torch.set_default_device": _set_default_device,
+        "torch.set_default_tensor_type": _set_default_tensor_type,
+        "torch.normal": _normal,
+        "torch.nn.Parameter": _parameter,
+        "torch.nn.Buffer": _buffer,
+        "copy.deepcopy": _deepcopy,
+        "copy.copy": _identity,
+        "collections.deque": _deque,
+        "collections.defaultdict": _defaultdict,
+        "torch.autograd.Variable": _identity,
+        "torch.utils.data.DataLoader": loaders.build,
+        "torch.utils.data.TensorDataset": loaders.tensor_dataset,
+        "torch.utils.data.Subset": loaders.subset,
+        "torch.utils.data.random_split": loaders.random_split,
+        "torch.save": _save,
+        "torch.load": _load,
+        "torch.Generator": loaders.generator,
+        "torch.multiprocessing.set_start_method": loaders.set_start_method,
+        "multiprocessing.set_start_method": loaders.set_start_method,
+        "functools.partial": _partial,
+        "functools.wraps": _wraps,
+        "functools.update_wrapper": _identity,
+        "types.MethodType": _method_of_object,
+        "torch.nn.Module.__call__": calling.base_call,
+        "itertools.chain": _chain,
+        "importlib.import_module": _import_module,
+        "itertools.chain.from_iterable": _chain_of,
+        **{
+            f"torch.nn.utils.{name}": gradients.clip
+            for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
+        },
+        "torch.autograd.backward": _autograd,
+        "torch.autograd.grad": _autograd,
+        "placement_lint.reveal_placement": revealing.reveal,
+        "torch.is_tensor": _is_tensor,
+        **dict.fromkeys(SHAPES_AS_TENSORS, _shape_as_tensor),
+        "torch.nn.utils.rnn.PackedSequence": _packed,
+        "torch.nn.utils.rnn.pack_padded_sequence": _pack_padded,
+        "torch.nn.utils.rnn.pack_sequence": _pack,
+        "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
+        "dataclasses.field": _field,
+        "torch.cuda.device": _device_context,
+        "torch.distributed.init_process_group": ranks.join,
+        "torch.distributed.destroy_process_group": ranks.leave,
+        **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, ranks.collective),
+        **dict.fromkeys(REDUCTIONS_OVER_RANKS, _reduce_over_ranks),
+        **dict.fromkeys(CUDA_INITIALISERS, _touch),
+        **dict.fromkeys(PROCESS_STARTERS, _start_process),
+        "os.environ.get": environment.read,
+        "os.getenv": environment.read,
+        "os.environ.update": environment.update,
+        "os.environ.setdefault": environment.default,
+        "os.putenv": environment.put,
+        "accelerate.init_empty_weights": _meta,
+        "accelerate.big_modeling.init_empty_weights": _meta,
+        "torch.multiprocessing.spawn": _spawn,
+        "torch.distributed.is_initialized": processes.is_initialised,
+        "torch.distributed.get_rank": processes.asked,
+        "torch.distributed.get_world_size": processes.asked,
+        loaders.DISTRIBUTED_SAMPLER: processes.sampler,
+        **dict.fromkeys(module_hooks.FOR_ALL_MODULES, module_hooks.register_for_all),
+        **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
+        **dict.fromkeys(SCHEDULERS, schedulers.build),
+        **dict.fromkeys(AUTOCASTS, autocast.build),
+        "sys.exit": _exit,
+        "os._exit": _exit,
+        "builtins.exit": _exit,
+        "builtins.quit": _exit,
+        "torch.cuda.amp.GradScaler": _scaler,
+        "torch.amp.GradScaler": _scaler,
+        "torch.compile": _identity,
+        "torch.jit.script": _identity,
+        "torch.jit.trace": _identity,
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
+        "torch.nn.utils.spectral_norm": _identity,
+        **dict.fromkeys(SHARDING, parameter_replacement.shard),
+        **dict.fromkeys(SURGERY, parameter_replacement.operate),
+        "torch.__future__.set_overwrite_module_params_on_conversion": parameter_replacement.set_overwriting,
+        "torch.__future__.set_swap_module_params_on_conversion": parameter_replacement.set_swapping,
+        "torch_xla.core.xla_model.xla_device": _xla_device,
+        "torch_xla.device": _xla_device,
+        "torch.nn.parallel.data_parallel": _parallel_call,
+        "tqdm.tqdm": _identity,
+        "tqdm.auto.tqdm": _identity,
+        **dict.fromkeys(SAMPLERS, loaders.sampler),
+        **dict.fromkeys(WAITS, _wait),
+        "accelerate.Accelerator": frameworks.accelerator,
+        "accelerate.accelerator.Accelerator": frameworks.accelerator,
+        "pytorch_lightning.Trainer": lightning.trainer,
+        "lightning.Trainer": lightning.trainer,
+        "lightning.pytorch.Trainer": lightning.trainer,
+    }

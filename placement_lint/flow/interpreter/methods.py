@@ -1,0 +1,281 @@
+"""Methods of lists, dicts, strings and values of which nothing is known; what containers of modules hold."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.api.bounds import LONGEST
+from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    NONE,
+    Const,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Sequence,
+    StateDict,
+    Symbol,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.interpreter import attributes, calls, expressions, library
+from placement_lint.flow.models import (
+    checkpoints,
+    frameworks,
+    non_movable,
+    optimizers,
+    schedulers,
+    visible_devices,
+    wrappers,
+)
+from placement_lint.flow.observers import (
+    alloc_in_forward,
+    gradient_flow,
+    repeated_reference,
+    replica_escape,
+    replicas,
+    uncovered_parameters,
+)
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.containers import content, perhaps_replaced
+from placement_lint.flow.state.machine import Machine
+
+
+def items_of_container(machine: Machine, arguments: Arguments) -> Value:
+    """What ``nn.Sequential(a, b)``, ``nn.ModuleList([a, b])`` or ``nn.ModuleDict({...})`` contains."""
+    for value in arguments.positional:
+        repeated_reference.kept(machine, value)
+        for item in (content(machine, value) or Sequence((value,))).items:
+            uncovered_parameters.registered(machine, item)
+    if len(arguments.positional) == 1:
+        only = arguments.positional[0]
+        if isinstance(only, Object) and only.kind is Kind.DICT:
+            return machine.read(only.id, "#map") or Mapping(())
+        if isinstance(only, Mapping):
+            return only
+        items = content(machine, only)
+        if items is not None:
+            return items
+        if isinstance(only, Symbol):
+            return Sequence((), exact=False)
+    return Sequence(arguments.positional, not arguments.spread)
+
+
+def extend_container(machine: Machine, module: Object, name: str, arguments: Arguments) -> None:
+    """``module_list.append(layer)``"""
+    before = machine.read(module.id, modules.ITEMS)
+    known = before if isinstance(before, Sequence) else Sequence((), exact=False)
+    added = arguments.positional[-1:]
+    if name == "extend" and added:
+        more = content(machine, added[0])
+        added = more.items if more is not None else ()
+    added = tuple(modules.as_content(machine, module, value) for value in added)
+    for value in added:
+        repeated_reference.kept(machine, value)
+        alloc_in_forward.note_keeping(machine, value)
+        gradient_flow.collected(machine, value)
+        uncovered_parameters.registered(machine, value)
+        optimizers.replaced(machine, module, name, None, value, module.node)
+    machine.write(module.id, modules.ITEMS, Sequence((*known.items, *added), known.exact))
+
+
+def call_method(machine: Machine, receiver: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A method of a list, dict, string or unknown value."""
+    prepares = isinstance(receiver, Object) and receiver.cls == frameworks.ACCELERATOR
+    if name.endswith("backward") and not prepares:
+        gradient_flow.backward(machine, receiver, node)
+    if isinstance(receiver, Object):
+        if receiver.kind is Kind.LIST:
+            return _list_method(machine, receiver, name, arguments, node)
+        if receiver.kind is Kind.DICT:
+            return _dict_method(machine, receiver, name, arguments, node)
+        if receiver.cls == frameworks.ACCELERATOR:
+            return frameworks.call_accelerator(machine, receiver, name, arguments, node)
+        if receiver.kind is Kind.OTHER:
+            return _scaler_method(machine, name, arguments, node)
+        if receiver.kind is Kind.INSTANCE and name in non_movable.MOVES:
+            # Its class inherits that from who knows where: with it go the modules in it, if it is one.
+            modules.forget_places(machine, receiver)
+    if isinstance(receiver, (Loaded, StateDict)) and name in _USES_KEYS:
+        wrappers.keys_used(machine, receiver)
+    if isinstance(receiver, Loaded):
+        return _loaded_method(machine, receiver, name, arguments, node)
+    if isinstance(receiver, Mapping):
+        return _mapping_method(machine, receiver, name, arguments)
+    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "split":
+        return _split(machine, receiver.value, arguments, node)
+    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name in folding.TEXT_METHODS:
+        return _computed(machine, receiver.value, name, arguments, node)
+    if isinstance(receiver, Const) and isinstance(receiver.value, str) and name == "format":
+        values = arguments.positional
+        if ":" in receiver.value:
+            for written, value in zip(node.args, values, strict=False):
+                expressions.used_as_number(machine, value, written.value, node)
+        if all(isinstance(value, Const) for value in values) and not arguments.keywords:
+            given = [value.value for value in values if isinstance(value, Const)]
+            return folding.formatted(receiver.value, given) or machine.fresh()
+        return formatted(machine, receiver.value.partition("{")[0], values)
+    if isinstance(receiver, Symbol):
+        return _method_of_unknown(machine, receiver, name, arguments, node)
+    return machine.fresh(node)
+
+
+def _split(machine: Machine, text: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``"0,1".split(",")``"""
+    separator = arguments.get(0, "sep") or NONE
+    parts = folding.split(text, separator.value) if isinstance(separator, Const) else None
+    return machine.new_list(Sequence(tuple(parts)), node) if parts is not None else machine.fresh(node)
+
+
+def _computed(machine: Machine, text: str, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``"CUDA:0 ".strip().lower()``, ``"Conv2d".find("Conv")``"""
+    given = [value.value for value in arguments.positional if isinstance(value, Const)]
+    if len(given) < len(arguments.positional) or arguments.keywords:
+        return machine.fresh(node)
+    return folding.text_method(text, name, given) or machine.fresh(node)
+
+
+# What reads or changes the keys of a dict.
+_USES_KEYS = {"keys", "items", "pop", "popitem", "update", "setdefault"}
+
+
+def extend_list(machine: Machine, target: Object, arguments: Arguments, node: cst.CSTNode) -> None:
+    """``items += more``: in place, as ``extend`` does."""
+    _list_method(machine, target, "extend", arguments, node)
+
+
+def _list_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.CSTNode) -> Value:
+    items = machine.read(target.id, "#items")
+    known = items if isinstance(items, Sequence) else Sequence((), exact=False)
+    added: tuple[Value, ...] = ()
+    replicas.change_container(machine, target, name, None, arguments.values(), node)
+    if name in ("append", "insert", "add"):
+        added = arguments.positional[-1:]
+    elif name == "extend":
+        more = content(machine, arguments.get(0) or NONE)
+        added, known = (more.items, known) if more is not None else ((), replace(known, exact=False))
+    elif name == "pop" and known.items:
+        return known.items[-1]
+    elif name in ("clear", "remove", "sort", "reverse"):
+        kept = () if name == "clear" else known.items
+        machine.write(target.id, "#items", Sequence(kept, exact=name == "clear"))
+    for value in added:
+        alloc_in_forward.note_keeping(machine, value)
+        gradient_flow.collected(machine, value)
+    schedulers.given_away(machine, added, node)
+    if added:
+        room = known.items if len(known.items) < LONGEST else known.items[:-1]
+        exact = known.exact and len(known.items) < LONGEST
+        machine.write(target.id, "#items", extent.joined(Sequence(room, exact), Sequence(added)))
+        if target.id in machine.holders:
+            for value in added:
+                attributes.hold(machine, value, machine.holders[target.id])
+    return NONE if name != "copy" else machine.new_list(known, node)
+
+
+def _dict_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    mapping = machine.read(target.id, "#map")
+    if not isinstance(mapping, Mapping):
+        return machine.fresh()
+    replicas.change_container(machine, target, name, None, arguments.values(), node)
+    mapping = replica_escape.within(mapping, target.alias)
+    if name == "update":
+        other = arguments.get(0) or Mapping(())
+        if isinstance(other, Object) and other.kind is Kind.DICT:
+            other = machine.read(other.id, "#map") or machine.fresh()
+        added = other if isinstance(other, Mapping) else Mapping((), machine.fresh())
+        if added.rest is not None:
+            items = tuple((key, perhaps_replaced(machine, value)) for key, value in mapping.items)
+            mapping = replace(mapping, items=items)
+        mapping = mapping.with_items((*added.items, *arguments.keywords.items()))
+        machine.write(target.id, "#map", replace(mapping, rest=mapping.rest or added.rest))
+        return NONE
+    if name == "setdefault" and isinstance(key := arguments.get(0), Const) and mapping.get(key.value) is None:
+        machine.write(target.id, "#map", mapping.with_item(key.value, arguments.get(1) or NONE))
+    return _mapping_method(machine, mapping, name, arguments)
+
+
+def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Arguments) -> Value:
+    values = tuple(value for _, value in mapping.items) + ((mapping.rest,) if mapping.rest is not None else ())
+    exact = mapping.rest is None
+    if name == "values":
+        return Sequence(values, exact)
+    if name == "items":
+        keys = [key for key, _ in mapping.items]
+        pairs = tuple(
+            Sequence((Const(keys[place]) if place < len(keys) else machine.fresh(), value))
+            for place, value in enumerate(values)
+        )
+        return Sequence(pairs, exact)
+    if name == "keys":
+        return Sequence(tuple(Const(key) for key, _ in mapping.items), exact)
+    if name in ("get", "pop", "setdefault") and isinstance(key := arguments.get(0), Const):
+        found = mapping.get(key.value)
+        return found if found is not None else arguments.get(1) or NONE
+    return machine.fresh()
+
+
+def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """A loaded dict hands out its entries."""
+    key = arguments.get(0)
+    if name in ("get", "pop") and isinstance(key, Const):
+        entry = replace(loaded, entries=(*loaded.entries, key.value))
+        checkpoints.taken(machine, entry)
+        return entry
+    if name in ("items", "values"):
+        entry = replace(loaded, entries=(*loaded.entries, None))
+        return Sequence((Sequence((machine.fresh("key"), entry)) if name == "items" else entry,), exact=False)
+    if name in ("to", "cuda", "float", "half"):
+        checkpoints.kept(machine, loaded)
+    return machine.fresh(node)
+
+
+def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``scaler.scale(loss)`` is a tensor like the loss; ``scaler.step(optimizer)`` steps it."""
+    given = arguments.get(0)
+    if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
+        optimizers.step(machine, given, node)
+    return given if name == "scale" and given is not None else NONE
+
+
+def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if name in ("to", "cuda", "cpu"):
+        library.move_unknown(machine, receiver, name, arguments, node)
+        return receiver
+    if name in ("parameters", "train", "eval", "state_dict", "load_state_dict"):
+        return library.call_module_method(machine, receiver, name, arguments, node)
+    given = arguments.get(0)
+    if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
+        optimizers.step(machine, given, node)
+    if name == "step":
+        schedulers.step(machine, receiver, node)
+    if name in ("Process", "Pool", "Popen"):
+        visible_devices.hand_down(machine)
+    if name == "get" and isinstance(given, Const):
+        return machine.part(receiver.id, ("item", given.value), node, receiver)
+    _forget_what_it_holds(machine, receiver)
+    return calls.foreign(machine, arguments, node)
+
+
+def _forget_what_it_holds(machine: Machine, holder: Symbol) -> None:
+    """``nets.items()`` gives out the modules that were put there, whoever moves them then; so may any other method."""
+    for name in machine.store.names(holder.id):
+        for _, held in alternatives(machine.read(holder.id, name) or NONE):
+            if isinstance(held, Object) and modules.is_module(machine, held):
+                modules.forget_places(machine, held)
+
+
+def formatted(machine: Machine, prefix: str, values: tuple[Value, ...]) -> Value:
+    """``f"cuda:{rank}"``: a device with an index that is unknown but equal to itself."""
+    from placement_lint.flow.domain.values import Device
+
+    if prefix == "cuda:" and len(values) == 1:
+        value = values[0]
+        if isinstance(value, Symbol):
+            return Device("cuda", value)
+        if isinstance(value, Const) and type(value.value) is int:
+            return Device("cuda", value.value)
+    return machine.fresh("text", "str")

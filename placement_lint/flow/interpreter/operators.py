@@ -1,0 +1,479 @@
+"""Operators: truth, comparison and arithmetic of abstract values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeGuard
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import NUMBER_TYPES
+from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of, asked
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ACCELERATORS,
+    CPU,
+    FALSE,
+    NONE,
+    TRUE,
+    AtLeast,
+    Bound,
+    Choice,
+    Const,
+    Device,
+    External,
+    Function,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Place,
+    Role,
+    Sequence,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    compare,
+)
+from placement_lint.flow.domain.values import Comparison as Placed
+from placement_lint.flow.events.schema import DeviceNeverEqual, Operand, ReplicaLossUsed
+from placement_lint.flow.interpreter import expressions, methods
+from placement_lint.flow.models import environment, shapes, tensors, wrappers
+from placement_lint.flow.observers import gradient_flow, repeated_reference, replicas
+from placement_lint.flow.state.containers import content, length
+from placement_lint.flow.state.devices import as_place
+from placement_lint.flow.state.machine import Machine
+from placement_lint.source.abstraction import by_kind
+
+# --- truth -------------------------------------------------------------------------------------------------
+
+
+def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
+    """The condition under which a test holds."""
+    return truth(machine, expressions.evaluate(machine, test), test)
+
+
+def truth(
+    machine: Machine, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition] | None = None
+) -> Condition:
+    """The condition under which a value is true; that of one of which nothing is known is ``unknown``, if given."""
+    unknown = unknown or (lambda: answered(machine.opaque(text=node), True))
+    if isinstance(value, Choice):
+        # One question for all alternatives: what is computed says the same wherever that is done.
+        unknown = cache(unknown)
+        ways = [(guard, _truth_under(machine, guard, option, node, unknown)) for guard, option in value.alternatives]
+        return any_of(guard & holds for guard, holds in ways)
+    if isinstance(value, Tensor) and value.per_replica:
+        text = machine.text(node)
+        machine.emit(ReplicaLossUsed(node, machine.scene, node, f"testing `{text}`", "bool", value))
+    if isinstance(value, Const):
+        return ALWAYS if value.value else ALWAYS.negation
+    if isinstance(value, AtLeast):
+        return ALWAYS if value.bound > 0 else answered(machine.question(value), True)
+    if isinstance(value, Sequence) and value.exact:
+        return ALWAYS if value.items else ALWAYS.negation
+    if isinstance(value, Object) and _begins_empty(machine, value, node):
+        # It may be filled where nobody looks, and with what, nobody knows.
+        return answered(asked(usual=False), True)
+    if isinstance(value, Object) and value.kind is Kind.LIST:
+        size = length(machine, value, node)
+        if size is not None:
+            return truth(machine, size, node)
+    if isinstance(value, (Device, Function)):
+        return ALWAYS
+    if isinstance(value, Object) and value.kind not in (Kind.LIST, Kind.DICT):
+        return ALWAYS
+    if isinstance(value, Symbol):
+        return answered(machine.question(value, text=value.source or node), True)
+    if isinstance(value, Bound):
+        # An unknown value's ``cuda`` may be a method, but here it is a flag.
+        return answered(machine.question(value, text=node), True)
+    return unknown()
+
+
+def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
+    """Whether nothing was seen to be put into what is written ``[]`` or ``{}``."""
+    if value.kind is Kind.DICT:
+        return isinstance(value.node, cst.Dict) and machine.read(value.id, "#map") == Mapping(())
+    is_list = value.kind is Kind.LIST and isinstance(value.node, cst.List)
+    return is_list and length(machine, value, node) == Const(0)
+
+
+def _truth_under(
+    machine: Machine, guard: Condition, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition]
+) -> Condition:
+    """The same for one of several alternatives; what a constant says is the same everywhere."""
+    if isinstance(value, Const):
+        return truth(machine, value, node)
+    with machine.assuming(guard):
+        return truth(machine, value, node, unknown)
+
+
+def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
+    value = expressions.evaluate(machine, node.expression)
+    if isinstance(node.operator, cst.Not):
+        holds = truth(machine, value, node.expression)
+        return machine.either(((holds, FALSE), (holds.negation, TRUE)))
+
+    def apply(option: Value) -> Value:
+        if isinstance(option, Const) and folding.is_number(option.value):
+            negative = folding.negative(option.value) if isinstance(node.operator, cst.Minus) else None
+            return negative or machine.fresh()
+        if isinstance(option, Tensor):
+            return shapes.same(option, tensors.derive(option, "negation", node, option.scalar))
+        return machine.fresh(node, option.type) if isinstance(option, Symbol) else machine.fresh()
+
+    return machine.lift(apply, value)
+
+
+def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
+    """``a and b``: b is evaluated, and its answer counts, only where a did not decide."""
+    left = expressions.evaluate(machine, node.left)
+    holds = truth(machine, left, node.left)
+    goes_on = holds if isinstance(node.operator, cst.And) else holds.negation
+    return machine.fork(
+        (
+            (goes_on.negation, lambda: machine.restrict(left)),
+            (goes_on, lambda: expressions.evaluate(machine, node.right)),
+        ),
+        asks=True,
+    )
+
+
+def conditional(machine: Machine, node: cst.IfExp) -> Value:
+    holds, saw_gpu = machine.test(lambda: condition(machine, node.test))
+    machine.guards.append(node.test)
+    machine.sure_of_gpu += saw_gpu
+    value = machine.fork(
+        (
+            (holds, lambda: expressions.evaluate(machine, node.body)),
+            (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
+        ),
+        asks=True,
+    )
+    machine.sure_of_gpu -= saw_gpu
+    machine.guards.pop()
+    return value
+
+
+# --- comparison ----------------------------------------------------------------------------------------------
+
+
+_NEGATED = {
+    cst.NotEqual: cst.Equal,
+    cst.IsNot: cst.Is,
+    cst.NotIn: cst.In,
+    cst.LessThanEqual: cst.GreaterThan,
+    cst.LessThan: cst.GreaterThanEqual,
+}
+
+
+def comparison(machine: Machine, node: cst.Comparison) -> Value:
+    target = node.comparisons[0]
+    outer, machine.testing = machine.testing, machine.testing or _tests_for_none(target)
+    left = expressions.evaluate(machine, node.left)
+    machine.testing = outer
+    right = expressions.evaluate(machine, target.comparator)
+    if len(node.comparisons) > 1:
+        return machine.fresh(node)
+    if not machine.devices_read.isdisjoint((node.left, target.comparator)):
+        machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
+    return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
+
+
+def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
+    """A tensor's device has an index and is no text: ``x.device == "cuda"`` is false everywhere."""
+    target = node.comparisons[0]
+    identity = isinstance(target.operator, (cst.Is, cst.IsNot))
+    if not identity and not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
+        return NONE
+    sides = ((node.left, target.comparator, right), (target.comparator, node.left, left))
+    for tested, other, value in sides:
+        text = isinstance(value, Const) and isinstance(value.value, str) and as_place(value) is not None
+        if tested in machine.devices_read and (text or value == Device("cuda")) and other not in machine.devices_read:
+            machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity))
+    return NONE
+
+
+def _tests_for_none(target: cst.ComparisonTarget) -> bool:
+    is_none = isinstance(target.comparator, cst.Name) and target.comparator.value == "None"
+    return is_none and isinstance(target.operator, (cst.Is, cst.IsNot, cst.Equal, cst.NotEqual))
+
+
+def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
+    operator = type(node.comparisons[0].operator)
+    positive = _NEGATED.get(operator, operator)
+    if right == NONE and positive in (cst.Is, cst.Equal) and _may_be_left_out(left):
+        asked = machine.ask(machine.question(("left out", left.uid), text=_positive(node, positive)))
+        return asked if positive is operator else _flipped(asked)
+    answer = _decide(machine, left, right, positive)
+    if answer is None:
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            return _compared_tensors(machine, left, right, node)
+        asked = machine.ask(_question(machine, left, right, positive, node))
+        if positive is cst.In and right == environment.ENVIRON and isinstance(left, Const):
+            asked = environment.contains(machine, left, asked)
+        return asked if positive is operator else _flipped(asked)
+    return Const(answer if positive is operator else not answer)
+
+
+def _may_be_left_out(value: Value) -> TypeGuard[Tensor]:
+    """Whether a value is only taken for a tensor, as an argument of a forward is: the program asks if it is there."""
+    return isinstance(value, Tensor) and value.assumed and value.role is Role.INPUT and bool(value.uid)
+
+
+def _flipped(value: Value) -> Value:
+    if isinstance(value, Choice):
+        return Choice(tuple((guard, _flipped(option)) for guard, option in value.alternatives))
+    return Const(not value.value) if isinstance(value, Const) else value
+
+
+def _as_flag(machine: Machine, left: Value, right: Value, operator: type) -> Question | None:
+    """``args.cuda > 0`` and ``args.cuda == True`` ask what ``if args.cuda`` asks."""
+    positive = operator is cst.GreaterThan and right == Const(0)
+    true = operator in (cst.Equal, cst.Is) and right in (TRUE, Const(1))
+    return machine.question(left, text="") if isinstance(left, (Symbol, Bound)) and (positive or true) else None
+
+
+def _positive(node: cst.Comparison, operator: type) -> cst.Comparison:
+    """The comparison as the question puts it: ``a != b`` asks whether ``a == b``."""
+    target = node.comparisons[0]
+    if isinstance(target.operator, operator):
+        return node
+    return node.with_changes(comparisons=[target.with_changes(operator=operator())])
+
+
+def _question(machine: Machine, left: Value, right: Value, operator: type, node: cst.Comparison) -> Question:
+    flag = _as_flag(machine, left, right, operator)
+    text = _positive(node, operator)
+    subject = (operator.__name__, left, right)
+    if flag is not None:
+        question = flag
+        flag.word(text)
+    elif operator in (cst.Equal, cst.Is):
+        question = machine.question(subject, rivals=("equal", left) if isinstance(right, Const) else None, text=text)
+    else:
+        question = machine.question(subject, text=text)
+    if isinstance(right, Const) and isinstance(right.value, (int, float)) and not isinstance(right.value, bool):
+        _measure(question, left, right.value, operator)
+    return question
+
+
+def _measure(question: Question, left: Value, bound: float, operator: type) -> None:
+    """``n > 1`` is never true together with ``n <= 1``, ``n < 1`` or ``n == 0``."""
+    if operator is cst.GreaterThan:
+        question.measure(left, (bound, 1))
+    elif operator is cst.GreaterThanEqual:
+        question.measure(left, (bound, 0))
+    elif operator is cst.Equal and question.rivals is not None:
+        question.measure(left, (bound, 0), (bound, 1))
+
+
+def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool | None:
+    if operator in (cst.Is, cst.Equal):
+        if isinstance(left, Const) and isinstance(right, Const):
+            return left.value == right.value
+        if isinstance(left, External) and isinstance(right, External):
+            return True if left == right else False if _are_other_types(left, right) else None
+        if isinstance(left, (Device, Symbol)) and isinstance(right, (Device, Symbol)):
+            return True if left == right else _same_device(left, right)
+        if NONE in (left, right):
+            other = left if right == NONE else right
+            number = isinstance(other, Symbol) and other.type in NUMBER_TYPES
+            return False if number or isinstance(other, (Object, Tensor, Device, Sequence, Function, AtLeast)) else None
+        if isinstance(left, Sequence) and isinstance(right, Sequence):
+            return False if _differ(machine, left, right) else None
+        if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
+            return False if right.value < left.bound else None
+        if isinstance(left, Device) and isinstance(right, Const):
+            known = left == CPU or left.kind in ACCELERATORS
+            return False if known and left.kind not in str(right.value) else None
+        return None
+    if operator in (cst.GreaterThan, cst.GreaterThanEqual):
+        return _greater(left, right, strict=operator is cst.GreaterThan)
+    if operator is cst.In and isinstance(right, (Loaded, StateDict)) and _may_name_the_wrapped(left):
+        wrappers.keys_used(machine, right)
+    if operator is cst.In and isinstance(left, Const):
+        items = content(machine, right)
+        if items is not None and items.exact and all(isinstance(item, Const) for item in items.items):
+            return left in items.items
+        if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
+            return left.value in right.value
+    return None
+
+
+def _differ(machine: Machine, left: Sequence, right: Sequence) -> bool:
+    """Whether some item is surely another one."""
+    pairs = zip(left.items, right.items, strict=False) if left.exact and right.exact else ()
+    return any(_decide(machine, one, other, cst.Equal) is False for one, other in pairs)
+
+
+def _are_other_types(left: External, right: External) -> bool:
+    """A list is no tensor; of names of one library one may be another's alias."""
+    return (left.name.partition(".")[0] == "builtins") is not (right.name.partition(".")[0] == "builtins")
+
+
+def _may_name_the_wrapped(key: Value) -> bool:
+    """Whether a key may have a wrapper's prefix; ``"state_dict" in checkpoint`` says nothing of it."""
+    return not isinstance(key, Const) or "module." in str(key.value)
+
+
+def _same_device(left: Place, right: Place) -> bool | None:
+    return False if compare(left, right) is Placed.DIFFERENT else None
+
+
+def _greater(left: Value, right: Value, strict: bool) -> bool | None:
+    if isinstance(left, Const) and isinstance(right, Const):
+        one, other = left.value, right.value
+        if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+            return one > other if strict else one >= other
+    if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
+        return True if left.bound > right.value or (not strict and left.bound == right.value) else None
+    if isinstance(right, AtLeast) and isinstance(left, Const) and isinstance(left.value, int):
+        return False if right.bound > left.value or (strict and right.bound == left.value) else None
+    return None
+
+
+def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
+    if isinstance(node.comparisons[0].operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
+        return machine.fresh(node)
+    labels = (node.left, node.comparisons[0].comparator)
+    operands = [
+        Operand(label, value) for label, value in zip(labels, (left, right), strict=False) if isinstance(value, Tensor)
+    ]
+    result = tensors.operate(machine, "a comparison", operands, node)
+    return replace(result, reduction=None) if result is not None else machine.fresh()
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------
+
+
+def binary(machine: Machine, node: cst.BinaryOperation) -> Value:
+    newest = machine.newest
+    left, right = expressions.evaluate(machine, node.left), expressions.evaluate(machine, node.right)
+    if type(node.operator) is cst.Multiply:
+        repeated_reference.repeated(machine, node, left, right, newest)
+    return machine.lift(
+        lambda one, other: arithmetic(machine, one, other, node.operator, (node.left, node.right), node),
+        left,
+        right,
+    )
+
+
+_SYMBOLS: dict[type, str] = {
+    cst.Add: "+", cst.Subtract: "-", cst.Multiply: "*", cst.Divide: "/", cst.MatrixMultiply: "@", cst.Power: "**",
+    cst.FloorDivide: "//", cst.Modulo: "%", cst.BitAnd: "&", cst.BitOr: "|", cst.BitXor: "^",
+    cst.AddAssign: "+=", cst.SubtractAssign: "-=", cst.MultiplyAssign: "*=", cst.DivideAssign: "/=",
+    cst.MatrixMultiplyAssign: "@=", cst.BitAndAssign: "&=", cst.BitOrAssign: "|=", cst.PowerAssign: "**=",
+}  # fmt: skip
+
+
+_ADDING = (cst.Add, cst.AddAssign)
+
+
+def arithmetic(
+    machine: Machine,
+    left: Value,
+    right: Value,
+    operator: cst.CSTNode,
+    sources: tuple[cst.BaseExpression, cst.BaseExpression],
+    node: cst.CSTNode,
+) -> Value:
+    """``left + right`` and its kind, of concrete values."""
+    kind = type(operator)
+    if kind is cst.Modulo and isinstance(left, Const) and isinstance(left.value, str) and not isinstance(right, Const):
+        return _percent(machine, left.value, right, sources[1], node)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return _tensor_arithmetic(machine, left, right, operator, sources, node)
+    if isinstance(left, Const) and isinstance(right, Const):
+        return _folded(machine, left.value, right.value, kind)
+    if kind is cst.Multiply:
+        listed, times = (left, right) if content(machine, left) is not None else (right, left)
+        items = content(machine, listed)
+        if items is not None and isinstance(times, (Const, Symbol)):
+            return machine.new_list(replace(items, exact=False), node)
+    if kind in _ADDING:
+        one, other = content(machine, left), content(machine, right)
+        if one is not None and other is not None:
+            joined = extent.joined(one, other)
+            return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
+        if isinstance(left, Const) and isinstance(left.value, str):
+            return methods.formatted(machine, left.value, (right,))
+    type_ = "number" if _is_number(left) and _is_number(right) else ""
+    return machine.fresh(node, type_, replicas.depends(machine, left, right))
+
+
+def _is_number(value: Value) -> bool:
+    known = isinstance(value, Const) and isinstance(value.value, (int, float))
+    return known or isinstance(value, AtLeast) or (isinstance(value, Symbol) and value.type in NUMBER_TYPES)
+
+
+def _tensor_arithmetic(
+    machine: Machine,
+    left: Value,
+    right: Value,
+    operator: cst.CSTNode,
+    sources: tuple[cst.BaseExpression, cst.BaseExpression],
+    node: cst.CSTNode,
+) -> Value:
+    sides = [
+        Operand(source, value)
+        for source, value in zip(sources, (left, right), strict=False)
+        if isinstance(value, Tensor)
+    ]
+    symbol = _SYMBOLS.get(type(operator), "an operator")
+    if len(sides) == 1:
+        tensor = sides[0].tensor
+        other = right if isinstance(left, Tensor) else left
+        scalar = tensor.scalar if isinstance(other, (Const, Symbol, AtLeast)) else None
+        derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
+        if symbol != "@":
+            derived = shapes.same(tensor, derived)
+        derived = replace(derived, scattered=replicas.depends(machine, left, right))
+        derived = gradient_flow.accompanied(machine, derived, other)
+        if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
+            # A 0-dim CPU tensor goes along with a CUDA tensor, if that is what the other side is.
+            derived = replace(derived, place=machine.fresh())
+        return _scaled(machine, derived) if symbol in ("/", "/=", "*", "*=") else derived
+    result = tensors.operate(machine, f"`{symbol}`", sides, node)
+    if result is None:
+        return machine.fresh()
+    lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
+    return replace(result, lost=lost, split=sides[0].tensor.split if symbol == "@" else result.split)
+
+
+def _scaled(machine: Machine, loss: Tensor) -> Tensor:
+    """A loss that is divided (or weighted) is no longer a plain mean: the division may be the average itself."""
+    if loss.reduced is not None:
+        machine.divided.add(loss.reduced)
+    return replace(loss, reduction=None) if loss.per_replica else loss
+
+
+def _folded(machine: Machine, left: object, right: object, operator: type) -> Value:
+    """Arithmetic of constants, as far as devices and counts are computed with it."""
+    symbol = _SYMBOLS.get(operator, "").removesuffix("=")
+    numbers = folding.is_number(left) and folding.is_number(right)
+    return folding.arithmetic(left, symbol, right) or machine.fresh(type="number" if numbers else "")
+
+
+def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpression, node: cst.CSTNode) -> Value:
+    """``"loss %.3f" % loss`` uses the loss as a number."""
+    values = right.items if isinstance(right, Sequence) else (right,)
+    sources = [element.value for element in source.elements] if isinstance(source, cst.Tuple) else [source]
+    if any(mark in text for mark in ("%f", "%.", "%d", "%g", "%e")):
+        for value, written in zip(values, sources, strict=False):
+            expressions.used_as_number(machine, value, written, node)
+    return methods.formatted(machine, text.partition("%")[0], values)
+
+
+_TABLE: dict[type, Callable[..., Value]] = {
+    cst.UnaryOperation: unary,
+    cst.BooleanOperation: boolean,
+    cst.IfExp: conditional,
+    cst.Comparison: comparison,
+    cst.BinaryOperation: binary,
+}
+EVALUATE = by_kind(_TABLE)

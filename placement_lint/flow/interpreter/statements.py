@@ -1,0 +1,663 @@
+"""Statements, by node type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TypeGuard
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import GRADIENT_CONTEXTS
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition, answered, asked
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    FALSE,
+    NONE,
+    Bound,
+    Class,
+    Const,
+    Device,
+    External,
+    Function,
+    Kind,
+    Object,
+    Parameters,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.interpreter import calls, expressions, inline_policy, iteration, methods, operators
+from placement_lint.flow.interpreter.imports import is_missing, running_file
+from placement_lint.flow.models import autocast, gather, gradients, scatter
+from placement_lint.flow.observers import gradient_flow, replicas, shared_storage
+from placement_lint.flow.state import devices
+from placement_lint.flow.state.classes import find, is_module_class
+from placement_lint.flow.state.machine import Machine, Tried
+from placement_lint.flow.state.names import bind, declare_global, import_from, import_name, wanted
+from placement_lint.source.abstraction import by_kind, of_kind
+from placement_lint.source.querying import may_break, names_in, raises, same_code
+
+
+def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
+    """Run the statements of a block until one leaves it."""
+    execute_all(machine, body.body)
+
+
+def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
+    outer = machine.block
+    for place, line in enumerate(lines):
+        if machine.dead:
+            break
+        if _is_line(line):
+            machine.block = (lines, place)
+            machine.frames[-1].line = line
+            execute_all(machine, line.body)
+        else:
+            machine.spend()
+            if machine.log is not None:
+                machine.log.reached(machine, line)
+            handler = _EXECUTE.get(type(line))
+            if handler is not None and machine.recollection is not None and machine.recollects:
+                machine.recollection.execute(machine, line, partial(handler, machine, line))
+            elif handler is not None:
+                handler(machine, line)
+    machine.block = outer
+
+
+_LINES = of_kind(cst.SimpleStatementLine)
+
+
+def _is_line(node: cst.CSTNode) -> TypeGuard[cst.SimpleStatementLine]:
+    return type(node) in _LINES
+
+
+# --- simple statements -----------------------------------------------------------------------------------------
+
+
+def _expression(machine: Machine, node: cst.Expr) -> None:
+    machine.statement = node.value
+    expressions.evaluate(machine, node.value)
+
+
+def _assign(machine: Machine, node: cst.Assign) -> None:
+    value = expressions.evaluate(machine, node.value)
+    for target in node.targets:
+        if not machine.dead:
+            expressions.assign(machine, target.target, value, node)
+
+
+def _annotated_assign(machine: Machine, node: cst.AnnAssign) -> None:
+    if node.value is not None:
+        expressions.assign(machine, node.target, expressions.evaluate(machine, node.value), node)
+
+
+def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
+    with machine.only_updating():
+        before = expressions.evaluate(machine, node.target)
+    value = expressions.evaluate(machine, node.value)
+    if isinstance(before, Object) and before.kind is Kind.LIST and isinstance(node.operator, cst.AddAssign):
+        methods.extend_list(machine, before, Arguments((value,)), node)
+        return
+    replicas.update(machine, before, value, node)
+    shared_storage.change(machine, before, node.target, node)
+    sources = (node.target, node.value)
+    after = machine.lift(
+        lambda one, other: operators.arithmetic(machine, one, other, node.operator, sources, node),
+        before,
+        value,
+    )
+    in_place = isinstance(node.target, cst.Attribute) and isinstance(before, Tensor)
+    if isinstance(before, Tensor):
+        gradient_flow.changed(machine, before)
+    if in_place:
+        gradient_flow.written_into(machine, value)
+    if not machine.dead and not in_place:
+        expressions.assign(machine, node.target, after, node)
+
+
+def _return(machine: Machine, node: cst.Return) -> None:
+    value = expressions.evaluate(machine, node.value) if node.value is not None else NONE
+    if not machine.dead:
+        if node.value is not None and 0 < machine.replica_depth == len(machine.frames) - 1:
+            gather.check(machine, value, node.value)
+            scatter.check_returned(machine, value, node.value)
+        machine.jump("function", value)
+
+
+def _raise(machine: Machine, node: cst.Raise) -> None:
+    if node.exc is not None:
+        expressions.evaluate(machine, node.exc)
+    machine.dead = True
+
+
+def _break(machine: Machine, node: cst.Break) -> None:
+    machine.jump("loop")
+
+
+def _continue(machine: Machine, node: cst.Continue) -> None:
+    machine.jump("iteration")
+
+
+def _assert(machine: Machine, node: cst.Assert) -> None:
+    """What is asserted holds from here on."""
+    holds = operators.truth(machine, expressions.evaluate(machine, node.test), node.test)
+    if holds is ALWAYS or machine.path.excludes(holds):
+        return
+    machine.survive(holds)
+    machine.tested = machine.tested & holds
+
+
+def _delete(machine: Machine, node: cst.Del) -> None:
+    if isinstance(node.target, cst.Name):
+        bind(machine, node.target.value, machine.fresh())
+
+
+def _global(machine: Machine, node: cst.Global) -> None:
+    for item in node.names:
+        declare_global(machine, item.name.value, nonlocal_=False)
+
+
+def _nonlocal(machine: Machine, node: cst.Nonlocal) -> None:
+    for item in node.names:
+        declare_global(machine, item.name.value, nonlocal_=True)
+
+
+def _import(machine: Machine, node: cst.Import) -> None:
+    for alias in node.names:
+        import_name(machine, alias)
+
+
+# --- branches and loops ----------------------------------------------------------------------------------------
+
+
+def _if(machine: Machine, node: cst.If) -> None:
+    holds, saw_gpu = machine.test(lambda: operators.condition(machine, node.test))
+    if machine.dead:
+        return
+    _note_passing(machine, holds)
+    if _moves_anyway(node):
+        machine.moving_tests.add(node.test)
+    machine.guards.append(node.test)
+    machine.sure_of_gpu += saw_gpu
+    machine.fork(
+        ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
+        asks=True,
+    )
+    machine.sure_of_gpu -= saw_gpu
+    machine.guards.pop()
+
+
+def _note_passing(machine: Machine, holds: Condition) -> None:
+    """What a test asks about the variable of a loop that is running is so on some pass: ``if epoch == 3``."""
+    if not machine.loops:
+        return
+    variables = frozenset(name for loop in machine.loops for name in _bound_in(loop))
+    for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
+        if not variables.isdisjoint(_NAMES.findall(question.text)):
+            question.say(passing=True)
+
+
+_NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+def _bound_in(loop: cst.For | cst.While) -> Iterator[str]:
+    """The names that a loop binds at the beginning of each round."""
+    return _bound_by(loop.target) if isinstance(loop, cst.For) else iter(())
+
+
+def _bound_by(target: cst.CSTNode) -> Iterator[str]:
+    """The names that the target of a loop binds."""
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _bound_by(element.value)
+
+
+def _moves_anyway(node: cst.If) -> bool:
+    """``if t.device != d: t = t.to(d)``: what does the same where the test is always true."""
+    if not isinstance(node.test, cst.Comparison) or not isinstance(node.test.comparisons[0].operator, cst.NotEqual):
+        return False
+    asked, device = node.test.left, node.test.comparisons[0].comparator
+    line = node.body.body[0] if len(node.body.body) == 1 else None
+    assigned = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else line
+    if not isinstance(asked, cst.Attribute) or asked.attr.value != "device" or not isinstance(assigned, cst.Assign):
+        return False
+    tensor, moved = asked.value, assigned.value
+    return (
+        len(assigned.targets) == 1
+        and same_code(assigned.targets[0].target, tensor)
+        and isinstance(moved, cst.Call)
+        and isinstance(moved.func, cst.Attribute)
+        and moved.func.attr.value == "to"
+        and same_code(moved.func.value, tensor)
+        and len(moved.args) == 1
+        and same_code(moved.args[0].value, device)
+    )
+
+
+def _block(machine: Machine, body: cst.BaseSuite) -> Value:
+    execute_body(machine, body)
+    return NONE
+
+
+def _else(machine: Machine, node: cst.If | cst.Else | None) -> Value:
+    if isinstance(node, cst.If):
+        _if(machine, node)
+    elif node is not None:
+        execute_body(machine, node.body)
+    return NONE
+
+
+def _rounds(machine: Machine) -> Iterator[None]:
+    """The second time round shows what the first left behind.
+
+    In it, the loops inside have shown theirs and go round once; but where what they leave behind hangs on a question
+    that each of their rounds asks anew, a single answer must not seem to settle it.
+    """
+    newest = machine.opaque()
+    yield
+    if machine.again and not machine.hangs_on_later(newest):
+        return
+    before, machine.again = machine.again, True
+    yield
+    machine.again = before
+
+
+def _for(machine: Machine, node: cst.For) -> None:
+    with machine.round_by_round():
+        iterable = expressions.evaluate(machine, node.iter)
+        known = iteration.each(machine, iterable) if not _counts_tries(node) else None
+        _use_up(machine, iterable, node)
+
+        def rounds() -> None:
+            if known is not None:
+                for item in known:
+                    _iteration(machine, node, partial(_same, item))
+            else:
+                for _ in _rounds(machine):
+                    _iteration(machine, node, lambda: iteration.element(machine, iterable, node.iter))
+
+        if not machine.dead:
+            machine.scope("loop", rounds)
+    if node.orelse is not None and not machine.dead:
+        execute_body(machine, node.orelse.body)
+
+
+def _counts_tries(node: cst.For) -> bool:
+    """``for attempt in range(10)``, to be left at the first that succeeds: how many it takes, nobody knows or asks."""
+    called = node.iter.func if isinstance(node.iter, cst.Call) else None
+    if not isinstance(called, cst.Name) or called.value != "range" or not may_break(node):
+        return False
+    return set(names_in(node.body)).isdisjoint(_bound_by(node.target))
+
+
+def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:
+    """A loop takes all that a generator has, unless it may be left before."""
+    generators = isinstance(iterable, Parameters) or (isinstance(iterable, Object) and iterable.kind is Kind.LIST)
+    if generators and not may_break(node):
+        gradients.consume(machine, iterable, node.iter)
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _iteration(machine: Machine, node: cst.For, item: Callable[[], Value]) -> None:
+    def once() -> None:
+        expressions.assign(machine, node.target, item(), node)
+        execute_body(machine, node.body)
+
+    if not machine.dead:
+        machine.loops.append(node)
+        machine.scope("iteration", once)
+        machine.loops.pop()
+
+
+def _while(machine: Machine, node: cst.While) -> None:
+    def rounds() -> None:
+        for _ in _rounds(machine):
+            if not machine.dead:
+                _pass(machine, node)
+
+    with machine.round_by_round():
+        machine.scope("loop", rounds)
+
+
+def _pass(machine: Machine, node: cst.While) -> None:
+    """The body where the test holds; what nothing but the test asks is taken to be answered so that it does."""
+    newest = machine.opaque()
+    holds = operators.condition(machine, node.test).known_before(newest)
+
+    def body() -> Value:
+        machine.loops.append(node)
+        machine.scope("iteration", lambda: execute_body(machine, node.body))
+        machine.loops.pop()
+        return NONE
+
+    def leave() -> Value:
+        machine.jump("loop")
+        return NONE
+
+    if not machine.dead:
+        machine.fork(((holds, body), (holds.negation, leave)), asks=True)
+
+
+def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
+    """The body without an exception, or a handler from the state before it."""
+    missing = _missing_import(machine, node)
+    if missing is not None:
+        _settled_import(machine, node, missing)
+        return
+    failed = asked(source="an exception is raised", usual=False)
+    catches = _catches_attribute_errors(node)
+    machine.expecting_attribute_errors += catches
+
+    def body() -> Value:
+        machine.tried.append(Tried(len(machine.frames), _dealt_with(node), all(map(_resumes, node.handlers))))
+        execute_body(machine, node.body)
+        machine.tried.pop()
+        if node.orelse is not None and not machine.dead:
+            execute_body(machine, node.orelse.body)
+        return NONE
+
+    branches: list[tuple[Condition, Callable[[], Value]]] = [(answered(failed, False), body)]
+    if node.handlers:
+        branches.append((answered(failed, True), lambda: _handlers(machine, node)))
+    machine.fork(branches if node.handlers else [(ALWAYS, body)])
+    machine.expecting_attribute_errors -= catches
+    if node.finalbody is not None and not machine.dead:
+        execute_body(machine, node.finalbody.body)
+
+
+def _dealt_with(node: cst.Try | cst.TryStar) -> frozenset[str]:
+    """The names of the exceptions that the program gets over: a handler that ends by raising does not."""
+    return frozenset(
+        name for handler in node.handlers if not _ends_by_raising(handler.body) for name in _caught(handler)
+    )
+
+
+def _caught(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> set[str]:
+    """The names of the classes that a handler catches."""
+    return set(names_in(handler.type)) if handler.type is not None else {"BaseException"}
+
+
+def _resumes(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
+    """Whether the program goes on after a handler as if nothing had happened, or returns something else."""
+    last = handler.body.body[-1] if handler.body.body else None
+    end = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
+    leaves = isinstance(end, cst.Break) or (isinstance(end, cst.Return) and end.value is None)
+    return not leaves and not raises(handler.body)
+
+
+def _ends_by_raising(body: cst.BaseSuite) -> bool:
+    last = body.body[-1] if body.body else None
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
+
+
+def _catches_attribute_errors(node: cst.Try | cst.TryStar) -> bool:
+    """By name; or all errors of one statement, which is tried for them."""
+    alone = len(node.body.body) == 1 and isinstance(node.body.body[0], cst.SimpleStatementLine)
+    names = {"AttributeError", "Exception", "BaseException"} if alone else {"AttributeError"}
+    return any(not names.isdisjoint(_caught(handler)) for handler in node.handlers)
+
+
+def _missing_import(machine: Machine, node: cst.Try | cst.TryStar) -> bool | None:
+    """For imports that a handler has an alternative to: whether one fails; None where that cannot be told."""
+    lines = [part for line in node.body.body if _is_line(line) for part in line.body]
+    asked = [one for part in lines if isinstance(part, (cst.Import, cst.ImportFrom)) for one in wanted(part)]
+    catching = [_caught(handler) for handler in node.handlers if asked]
+    if not any(names & {"ImportError", "ModuleNotFoundError"} for names in catching):
+        return None
+    answers = [is_missing(machine, one) for one in asked]
+    if True in answers:
+        return True
+    return False if answers and None not in answers else None
+
+
+def _settled_import(machine: Machine, node: cst.Try | cst.TryStar, missing: bool) -> None:
+    if missing:
+        _handlers(machine, node)
+    else:
+        execute_body(machine, node.body)
+        if node.orelse is not None and not machine.dead:
+            execute_body(machine, node.orelse.body)
+    if node.finalbody is not None and not machine.dead:
+        execute_body(machine, node.finalbody.body)
+
+
+def _handlers(machine: Machine, node: cst.Try | cst.TryStar) -> Value:
+    def run(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> Value:
+        if handler.name is not None and isinstance(handler.name.name, cst.Name):
+            bind(machine, handler.name.name.value, machine.fresh())
+        execute_body(machine, handler.body)
+        return NONE
+
+    return _one_of(machine, [partial(run, handler) for handler in node.handlers])
+
+
+def _one_of(machine: Machine, runs: list[Callable[[], Value]]) -> Value:
+    """Exactly one of several blocks runs, and nothing says which."""
+    if len(runs) == 1:
+        return runs[0]()
+    first = answered(machine.opaque(), True)
+    return machine.fork(((first, runs[0]), (first.negation, lambda: _one_of(machine, runs[1:]))))
+
+
+def _with(machine: Machine, node: cst.With) -> None:
+    _with_items(machine, list(node.items), node.body)
+
+
+def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite) -> None:
+    if not items:
+        execute_body(machine, body)
+        return
+    first, *others = items
+    value = expressions.evaluate(machine, first.item)
+    if first.asname is not None and isinstance(first.asname.name, cst.BaseExpression):
+        expressions.assign(machine, first.asname.name, value, first)
+    with _manager(machine, first.item, value)(machine, value):
+        _with_items(machine, others, body)
+
+
+def _manager(
+    machine: Machine, node: cst.BaseExpression, value: Value
+) -> Callable[[Machine, Value], AbstractContextManager[None]]:
+    """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means.
+
+    Any other context may have to do with autocast.
+    """
+    called = expressions.evaluate(machine, node.func) if isinstance(node, cst.Call) else NONE
+    name = next((option.name for _, option in alternatives(called) if isinstance(option, External)), "")
+    if name.rpartition(".")[2] in GRADIENT_CONTEXTS:
+        gradless = _turns_gradients_off(machine, name, node)
+        return lambda machine, _: machine.without_gradients(gradless)
+    if name == "torch.cuda.device":
+        return devices.current_device
+    if name == "torch.device" or isinstance(value, Device):
+        return devices.default_device
+    return autocast.entered
+
+
+def _turns_gradients_off(machine: Machine, name: str, node: cst.BaseExpression) -> bool:
+    if name.endswith("set_grad_enabled"):
+        given = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+        return given is not None and expressions.evaluate(machine, given) == FALSE
+    return not name.endswith("enable_grad")
+
+
+def _match(machine: Machine, node: cst.Match) -> None:
+    subject = expressions.evaluate(machine, node.subject)
+    _cases(machine, subject, list(node.cases), node)
+
+
+def _cases(machine: Machine, subject: Value, cases: list[cst.MatchCase], node: cst.Match) -> Value:
+    if not cases:
+        return NONE
+    first, *others = cases
+    holds = ALWAYS
+    if isinstance(first.pattern, cst.MatchValue):
+        expected = expressions.evaluate(machine, first.pattern.value)
+        text = f"{machine.text(node.subject)} == {machine.text(first.pattern.value)}"
+        question = machine.question(("Equal", subject, expected), ("equal", subject), text)
+        if isinstance(subject, Const) and isinstance(expected, Const):
+            holds = ALWAYS if subject == expected else ALWAYS.negation
+        else:
+            holds = answered(question, True)
+    elif not isinstance(first.pattern, cst.MatchAs) or first.pattern.pattern is not None:
+        holds = answered(machine.opaque(node.subject), True)
+    if isinstance(first.pattern, cst.MatchAs) and first.pattern.name is not None:
+        bind(machine, first.pattern.name.value, subject)
+    return machine.fork(
+        (
+            (holds, lambda: _block(machine, first.body)),
+            (holds.negation, lambda: _cases(machine, subject, others, node)),
+        ),
+        asks=True,
+    )
+
+
+# --- definitions -----------------------------------------------------------------------------------------------
+
+
+def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
+    names = tuple(_decorator_name(machine, decorator) for decorator in node.decorators)
+    function = Function(node, machine.enclose(), node.name.value, None, names)
+    if any(name.endswith((".setter", ".deleter")) for name in names):
+        return
+    bind(machine, node.name.value, _decorated(machine, function, node) if node.decorators else function)
+    if machine.at_home:
+        machine.functions.setdefault(node, function)
+
+
+def _decorated(machine: Machine, value: Value, node: cst.FunctionDef | cst.ClassDef) -> Value:
+    """What decorators of the program make of a function or class; a library's are taken to leave it as it is.
+
+    So are those of other files that only enter it somewhere, as ``@register_model``, or have nothing to do with
+    tensors: a file may have a hundred functions with one.
+    """
+    for decorator in reversed(node.decorators):
+        maker = expressions.evaluate(machine, decorator.decorator)
+        if _is_transparent(machine, maker):
+            continue
+        names = value.decorators if isinstance(value, Function) else ()
+        value = calls.call(machine, maker, Arguments((value,)), _as_call(decorator.decorator))
+        machine.dead = False
+        if isinstance(value, Function):
+            # A property stays one.
+            value = replace(value, decorators=names)
+    return value
+
+
+def _is_transparent(machine: Machine, decorator: Value) -> bool:
+    """Whether what comes out of a decorator does the same as what went in, as far as it can matter."""
+    if isinstance(decorator, Class):
+        return all(find(machine, decorator, name) is None for name in ("__call__", "__get__"))
+    function = decorator.function if isinstance(decorator, Bound) else decorator
+    return not isinstance(function, Function) or inline_policy.hands_back(machine, function)
+
+
+def _as_call(decorator: cst.BaseExpression) -> cst.Call:
+    """A call node for the application of a decorator, which has none in the source."""
+    return cst.Call(func=decorator)
+
+
+def _decorator_name(machine: Machine, node: cst.Decorator) -> str:
+    target = node.decorator.func if isinstance(node.decorator, cst.Call) else node.decorator
+    return machine.text(target)
+
+
+def _define_class(machine: Machine, node: cst.ClassDef) -> None:
+    bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
+    name, fields = node.name.value, tuple(_fields(node))
+    cls = Class(machine.new_namespace(), name, bases, fields, is_module_class(bases), running_file(machine))
+    machine.definitions[cls.id] = node
+    bind(machine, name, cls)
+    if cls.module:
+        machine.module_classes.add(node)
+    if machine.at_home:
+        machine.classes.append(cls)
+    machine.enclose()
+    for line in node.body.body:
+        define = _IN_CLASS.get(type(line))
+        if define is not None:
+            define(machine, cls, line)
+    if node.decorators and (made := _decorated(machine, cls, node)) != cls:
+        bind(machine, name, made)
+
+
+def _fields(node: cst.ClassDef) -> Iterator[str]:
+    """``x: int = 0``: names that are annotated in the body of a class, which a dataclass takes as arguments."""
+    for line in node.body.body:
+        for statement in line.body if _is_line(line) else ():
+            if isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name):
+                yield statement.target.value
+
+
+def _method(machine: Machine, cls: Class, node: cst.FunctionDef) -> None:
+    names = tuple(_decorator_name(machine, decorator) for decorator in node.decorators)
+    if any(name.endswith((".setter", ".deleter")) for name in names):
+        return
+    function = Function(node, machine.frame.id, node.name.value, cls, names)
+    made = _decorated(machine, function, node) if node.decorators else function
+    if made != function:
+        machine.write(cls.id, undecorated(node.name.value), function)
+    machine.write(cls.id, node.name.value, made)
+
+
+def undecorated(name: str) -> str:
+    """The cell of a class with a method as it is written, where decorators make something else of it."""
+    return f"#undecorated {name}"
+
+
+def _class_variables(machine: Machine, cls: Class, line: cst.SimpleStatementLine) -> None:
+    for statement in line.body:
+        if isinstance(statement, cst.Assign):
+            targets = [target.target for target in statement.targets]
+        elif isinstance(statement, cst.AnnAssign):
+            targets = [statement.target]
+        else:
+            continue
+        if statement.value is not None:
+            value = expressions.evaluate(machine, statement.value)
+            for target in targets:
+                if isinstance(target, cst.Name):
+                    machine.write(cls.id, target.value, value)
+
+
+_IN_CLASS: dict[type, Callable[..., None]] = by_kind(
+    {cst.FunctionDef: _method, cst.SimpleStatementLine: _class_variables}
+)
+
+
+_TABLE: dict[type, Callable[..., None]] = {
+    cst.Expr: _expression,
+    cst.Assign: _assign,
+    cst.AnnAssign: _annotated_assign,
+    cst.AugAssign: _augmented_assign,
+    cst.Return: _return,
+    cst.Raise: _raise,
+    cst.Break: _break,
+    cst.Continue: _continue,
+    cst.Assert: _assert,
+    cst.Del: _delete,
+    cst.Global: _global,
+    cst.Nonlocal: _nonlocal,
+    cst.Import: _import,
+    cst.ImportFrom: lambda machine, node: import_from(machine, node),
+    cst.If: _if,
+    cst.For: _for,
+    cst.While: _while,
+    cst.Try: _try,
+    cst.TryStar: _try,
+    cst.With: _with,
+    cst.Match: _match,
+    cst.FunctionDef: _define_function,
+    cst.ClassDef: _define_class,
+}
+_EXECUTE = by_kind(_TABLE)

@@ -1,0 +1,51 @@
+"""Copies between GPU and host that do not wait: ``x.to("cpu", non_blocking=True)`` returns before the data is there.
+
+The copy goes to pinned memory (aten/src/ATen/native/TensorConversions.cpp), and the host may read it only after it has
+waited for the GPU.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import CPU, NONE, TRUE, Const, Device, Tensor, Value
+from placement_lint.flow.events.schema import UnfinishedCopyRead
+from placement_lint.flow.observers import hooks
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# A cell of the module frame: how often the program has waited for the GPU.
+_WAITS = "#waits"
+
+
+def waited(machine: Machine) -> None:
+    """``torch.cuda.synchronize()``"""
+    before = _so_far(machine)
+    count = before.value if isinstance(before, Const) and isinstance(before.value, int) else 0
+    machine.write(machine.module_frame, _WAITS, Const(count + 1))
+
+
+def _so_far(machine: Machine) -> Value:
+    return machine.read(machine.module_frame, _WAITS) or NONE
+
+
+def copied(machine: Machine, before: Tensor, after: Value, arguments: Arguments, node: cst.Call) -> Value:
+    """``after`` is ``before``, moved by this call."""
+    if not isinstance(after, Tensor) or (arguments.get(2, "non_blocking") != TRUE and arguments.get(1) != TRUE):
+        return after
+    from_gpu = isinstance(before.place, Device) and before.place.kind == "cuda" and not before.assumed
+    return replace(after, unfinished=(node, _so_far(machine))) if from_gpu and after.place == CPU else after
+
+
+def read(machine: Machine, tensor: Tensor, source: str | cst.CSTNode, node: cst.CSTNode) -> None:
+    """What a tensor holds is read: by the host, said once of each copy, or of a hook's."""
+    if tensor.chunk is not None:
+        hooks.used(machine, tensor.chunk, source, node)
+    if tensor.unfinished is None or tensor.unfinished[1] != _so_far(machine):
+        return
+    if machine.unfinished_reads.setdefault(tensor.unfinished[0], node) is node:
+        note = Note(tensor.unfinished[0], "copied to the host here, without waiting")
+        machine.emit(UnfinishedCopyRead(node, machine.scene, source_text(source), source_text(node), note))

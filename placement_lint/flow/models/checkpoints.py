@@ -1,0 +1,215 @@
+"""Checkpoints: where ``torch.load`` puts what it reads.
+
+Without ``map_location`` every tensor goes back to the device that it was saved from (torch/serialization.py,
+`default_restore_location`); a machine without that device refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    NONE,
+    Const,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Placed,
+    Sequence,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
+from placement_lint.flow.models import ranks
+from placement_lint.flow.observers import device_choice
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.abstract import meaning
+
+
+@dataclass(frozen=True)
+class Unmapped:
+    """A load without ``map_location``; ``written`` where this very run wrote a file of that ``name`` before.
+
+    ``at_home`` where the program's own file loads it; ``joined`` where each rank of a process group does.
+    """
+
+    node: cst.Call
+    scene: Scene
+    file: str
+    name: str
+    written: bool
+    at_home: bool
+    joined: Note | None
+
+
+# What a file has to do with a model, by its name or by what is taken from it.
+_CHECKPOINT = re.compile(
+    r"ckpt|checkpoint|weight|model|resume|pretrain|state_?dict|snapshot|\.pth\b|\bnet\b|optim|epoch|best", re.IGNORECASE
+)
+
+
+def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> Value:
+    """``torch.load(file)``"""
+    name = _name(machine, arguments.get(0, "f"), node.args[0].value)
+    mapped = arguments.get(1, "map_location")
+    device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
+    if (mapped is None or mapped == NONE) and not arguments.spread and not machine.default_was_set:
+        scene = replace(machine.scene, reach=machine.tested & machine.decided)
+        written = name in machine.saved_on_cpu
+        joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
+        machine.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
+        if _CHECKPOINT.search(file):
+            machine.state_loads.add(node)
+    return Loaded(file, node=node)
+
+
+def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:
+    """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
+    name = _name(machine, arguments.get(1, "f"), node.args[1].value)
+    machine.saved_on_cpu[name] = machine.saved_on_cpu.get(name, True) and _is_on_cpu(machine, value)
+
+
+def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> str:
+    """What a file is called, in whichever folder: ``os.path.join(out, "model.pth")``; else how it is written."""
+    if isinstance(file, Symbol) and isinstance(file.source, cst.Call):
+        source = file.source
+    if isinstance(source, cst.Call) and source.args:
+        function = machine.text(source.func)
+        if function == "open" or function.endswith("join"):
+            source = source.args[0 if function == "open" else -1].value
+    if isinstance(source, cst.SimpleString):
+        return str(meaning(source)).rpartition("/")[2]
+    return str(file.value).rpartition("/")[2] if isinstance(file, Const) else machine.text(source)
+
+
+def _is_on_cpu(machine: Machine, value: Value) -> bool:
+    """Whether the tensors of a value that is saved are surely there, and there are some."""
+    places = list(_places(machine, value, set()))
+    return bool(places) and all(place == CPU for place in places)
+
+
+def _places(machine: Machine, value: Value | None, seen: set[int]) -> Iterator[Value | None]:
+    """Where the tensors in a value are; None for what is not known, unless it is among the fields of an object.
+
+    Objects that were ``seen`` may be held again, by what they hold themselves.
+    """
+    for _, option in alternatives(machine.restrict(value)) if value is not None else ():
+        if isinstance(option, Tensor):
+            yield option.place
+        elif isinstance(option, StateDict):
+            yield from _places_of_module(machine, option.owner)
+        elif isinstance(option, Object) and modules.is_module(machine, option):
+            yield from _places_of_module(machine, option)
+        elif isinstance(option, Object) and option.id not in seen:
+            seen.add(option.id)
+            fields = (machine.read(option.id, name) for name in machine.store.names(option.id))
+            places = (place for one in fields for place in _places(machine, one, seen))
+            yield from (place for place in places if option.kind is not Kind.INSTANCE or place is not None)
+        elif isinstance(option, (Mapping, Sequence)):
+            items = [item for _, item in option.items] if isinstance(option, Mapping) else option.items
+            yield from (place for item in items for place in _places(machine, item, seen))
+        elif isinstance(option, Symbol):
+            yield None
+
+
+def _places_of_module(machine: Machine, module: Object | Symbol) -> Iterator[Value]:
+    for _, placed in modules.placements(machine, module):
+        for _, option in alternatives(machine.restrict(placed)):
+            yield option.place if isinstance(option, Placed) else option
+
+
+def taken(machine: Machine, loaded: Loaded) -> None:
+    """An entry of a loaded value is read."""
+    if any(isinstance(entry, str) and _CHECKPOINT.search(entry) for entry in loaded.entries) and loaded.node:
+        machine.state_loads.add(loaded.node)
+
+
+def restored(machine: Machine, value: Value | None) -> None:
+    """``load_state_dict(value)``: the tensors are copied to where the parameters are."""
+    for loaded in _within(machine, value):
+        if loaded.node is not None:
+            machine.state_loads.add(loaded.node)
+
+
+def kept(machine: Machine, value: Value) -> None:
+    """Something else is done with a loaded value than to restore a state from it."""
+    for loaded in _within(machine, value):
+        if loaded.node is not None:
+            machine.kept_loads.add(loaded.node)
+
+
+def used_as_model(machine: Machine, loaded: Loaded) -> None:
+    if loaded.node is not None:
+        machine.state_loads.add(loaded.node)
+        machine.kept_loads.add(loaded.node)
+
+
+def _within(machine: Machine, value: Value | None) -> list[Loaded]:
+    """The loaded values that a value is, or that a dict made of one holds."""
+    found: list[Loaded] = []
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Loaded):
+            found.append(option)
+        elif isinstance(option, Object) and option.kind is Kind.DICT:
+            mapping = machine.read(option.id, "#map")
+            held = [item for _, item in mapping.items] if isinstance(mapping, Mapping) else []
+            rest = mapping.rest if isinstance(mapping, Mapping) else None
+            found.extend(item for item in (*held, rest) if isinstance(item, Loaded))
+        elif isinstance(option, Sequence):
+            found.extend(item for item in option.items if isinstance(item, Loaded))
+    return found
+
+
+def resolve(machine: Machine) -> None:
+    """Report each checkpoint that may be loaded where its devices are not, or by every rank at once."""
+    by_node: dict[cst.Call, list[Unmapped]] = {}
+    for unmapped in machine.unmapped:
+        if unmapped.node in machine.state_loads or _saves_state(machine, unmapped.file):
+            by_node.setdefault(unmapped.node, []).append(unmapped)
+    for node, visits in by_node.items():
+        _report(machine, node, visits)
+
+
+def _saves_state(machine: Machine, file: str) -> bool:
+    """Whether the program saves the state of something in a file of this name."""
+    saved = [option for _, value, _ in machine.files.get(file, ()) for _, option in alternatives(value)]
+    held = [item for value in saved if isinstance(value, Mapping) for _, item in value.items]
+    return any(isinstance(option, StateDict) for item in (*saved, *held) for _, option in alternatives(item))
+
+
+def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
+    first, only_state = visits[0], node not in machine.kept_loads
+    if machine.saved_on_cpu.get(first.name):
+        # What the program itself saves from the CPU goes back there.
+        return
+    joined = next((visit for visit in visits if visit.joined is not None), None)
+    if joined is not None and joined.joined is not None:
+        # There are ranks, on a machine with GPUs for them, or this is not reached.
+        scene = replace(joined.scene, when=joined.scene.reach)
+        machine.emit(LoadedWhereSaved(node, scene, joined.file, "ranks", joined.joined, "", only_state))
+        return
+    if any(visit.written for visit in visits):
+        # What this very run wrote goes back to where it was.
+        return
+    if machine.overlooks and not visits[0].at_home:
+        # A helper for loading is often used beside one for saving.
+        return
+    if any(device_choice.asks_about_devices(visit.scene.reach) for visit in visits):
+        return
+    chosen = device_choice.open_to_others(machine, [visit.scene for visit in visits])
+    if chosen is not None:
+        scene = replace(first.scene, when=first.scene.reach & chosen.on_cpu)
+        machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state))

@@ -1,0 +1,170 @@
+"""Accelerate and the Trainer of Hugging Face, which place modules and batches themselves.
+
+Accelerate's `prepare` moves modules and the state of optimizers, wraps modules where there are several processes, and
+has loaders move their batches. The Trainer moves its model and the inputs (`Trainer._prepare_inputs`).
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import DEVICE_OF_MODULE, MODEL_TRAINERS
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    NONE,
+    TRUE,
+    Device,
+    External,
+    Function,
+    Kind,
+    Object,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+)
+from placement_lint.flow.models import ddp, gradients, loaders, wrappers
+from placement_lint.flow.observers import backward, device_choice
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.classes import has_base
+from placement_lint.flow.state.devices import make_current
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+
+
+def knows_its_device(module: Object) -> bool:
+    """Whether ``module.device`` is where the module is."""
+    if isinstance(module.cls, External):
+        return module.cls.name.startswith("transformers.")
+    return has_base(module.cls, DEVICE_OF_MODULE)
+
+
+# --- Accelerate ----------------------------------------------------------------------------------------------
+
+ACCELERATOR = External("accelerate.Accelerator")
+
+_HANDED_BACK = {"gather", "gather_for_metrics", "reduce", "pad_across_processes"}
+_PREPARING = {"prepare_model", "prepare_data_loader", "prepare_optimizer"}
+_CLIPPING = {"clip_grad_norm_", "clip_grad_value_"}
+METHODS = _HANDED_BACK | _PREPARING | _CLIPPING | {"prepare", "backward", "unwrap_model"}
+
+
+def chosen_device(machine: Machine) -> Value:
+    """A GPU of the process where there is one, else the CPU."""
+    return machine.either(((machines(ONE_GPU | MANY_GPUS), _own_gpu(machine)), (machines(NO_GPU), CPU)))
+
+
+def _own_gpu(machine: Machine) -> Device:
+    return Device("cuda", machine.part(machine.module_frame, "#local process", "local_process_index"))
+
+
+def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``Accelerator()``"""
+    machine.pinned = True
+    result = machine.new_object(Kind.OTHER, ACCELERATOR, node)
+    if arguments.keyword("cpu") == TRUE:
+        machine.write(result.id, "device", CPU)
+        return result
+    machine.write(result.id, "device", chosen_device(machine))
+    make_current(machine, _own_gpu(machine))
+    if arguments.keyword("device_placement") is None and not machine.standalone:
+        note = Note(node, "Accelerate chooses the device here")
+        machine.chosen.append(device_choice.Chosen(machines(NO_GPU), machines(NO_GPU), note, "accelerator.device"))
+        machine.write(result.id, "#places", TRUE)
+        if not arguments.spread and not any(name.endswith("_plugin") for name in arguments.keywords):
+            # DeepSpeed and FSDP wrap in another way.
+            machine.write(result.id, "#wraps", TRUE)
+    return result
+
+
+def call_accelerator(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``accelerator.prepare(model, optimizer, loader)`` and its kind."""
+
+    def prepare(one: Value) -> Value:
+        return _prepared(machine, target, one, node)
+
+    first = arguments.get(0)
+    if name == "prepare":
+        prepared = tuple(
+            machine.lift(lambda one: _prepared(machine, target, one, node), v) for v in arguments.positional
+        )
+        return prepared[0] if len(prepared) == 1 else Sequence(prepared, not arguments.spread)
+    if name in _PREPARING and first is not None:
+        return machine.lift(prepare, first)
+    if name == "backward" and first is not None:
+        machine.lift(lambda loss: _went_backward(machine, loss, node), first)
+    if name in _CLIPPING:
+        return gradients.clip(machine, name, arguments, node)
+    if name == "unwrap_model" and first is not None:
+        return machine.lift(lambda one: _unwrapped(machine, one), first)
+    if name in _HANDED_BACK and first is not None:
+        return first
+    return machine.fresh(node)
+
+
+def _went_backward(machine: Machine, loss: Value, node: cst.Call) -> Value:
+    backward.ran(machine, loss, node)
+    return NONE
+
+
+def _prepared(machine: Machine, target: Object, value: Value, node: cst.Call) -> Value:
+    """What ``prepare`` makes of one of its arguments: a module is wrapped where there are several processes."""
+    device = machine.read(target.id, "device") or machine.fresh()
+    if machine.read(target.id, "#places") is None:
+        device = machine.fresh()
+    if isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
+        modules.settle(machine, value, device, node)
+        return _wrapped(machine, value, node) if _wraps(machine, target, value) else value
+    if isinstance(value, Object) and value.kind is Kind.LOADER:
+        return loaders.moving(machine, value, device, node)
+    return value if isinstance(value, Object) else machine.fresh(node)
+
+
+def _wraps(machine: Machine, target: Object, module: Object | Symbol) -> bool:
+    """Whether ``prepare`` wraps a module: not what is wrapped already, nor what has nothing to train."""
+    if machine.read(target.id, "#wraps") is None or not isinstance(module, Object) or module.kind is not Kind.MODULE:
+        return False
+    return modules.has_parameters(machine, module) is True and not ddp.is_frozen(machine, module.id)
+
+
+def _wrapped(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value:
+    def wrap() -> Value:
+        wrapper = wrappers.around(machine, module, NONE, NONE, node, "torch.nn.parallel.DistributedDataParallel")
+        ddp.wrapped(machine, wrapper, module, Arguments())
+        return wrapper
+
+    return machine.fork(((machines(MANY_GPUS), wrap), (machines(NO_GPU | ONE_GPU), lambda: module)), asks=True)
+
+
+def _unwrapped(machine: Machine, value: Value) -> Value:
+    wraps = isinstance(value, Object) and value.kind is Kind.WRAPPER
+    inner = machine.read(value.id, modules.INNER) if wraps and isinstance(value, Object) else None
+    return inner if inner is not None else value
+
+
+# --- the Trainer of Hugging Face -------------------------------------------------------------------------------
+
+_ON_INPUTS = {"compute_loss", "training_step", "prediction_step"}
+
+
+def trains_model(instance: Object, method: Function) -> bool:
+    """Whether the Trainer calls a method with its model and inputs."""
+    return method.name in _ON_INPUTS and has_base(instance.cls, MODEL_TRAINERS)
+
+
+def trainer_arguments(machine: Machine, given: Arguments, node: cst.CSTNode) -> Arguments:
+    """The Trainer's model and inputs, both moved already."""
+    device = chosen_device(machine)
+    model = modules.new_opaque_module(machine, "transformers.PreTrainedModel", node)
+    machine.call_it(model.id, "model")
+    modules.settle(machine, model, device, node)
+
+    def batch(place: Value) -> Value:
+        assert isinstance(place, Device)
+        return Tensor(place, None, Role.BATCH, history=(Note(node, "the Trainer moves the inputs"),))
+
+    return replace(given, positional=(model, machine.lift(batch, device), *given.positional[2:]))

@@ -1,0 +1,130 @@
+"""Leaves: tensors that gradients are asked for, what is computed from them, and generators that yield them once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    NONE,
+    TRUE,
+    Const,
+    Fact,
+    Kind,
+    Lost,
+    Object,
+    Parameters,
+    Role,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import GeneratorExhausted
+from placement_lint.flow.observers import model_copies
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# Of a tensor that is a leaf whatever it was made with: the answer to ``requires_grad``.
+_ASKED = "#requires grad"
+# Of a generator: where the last of it was taken.
+_CONSUMED = "#consumed"
+# Of a list that stands for a generator: what it goes over.
+_OVER = "#over"
+
+
+# --- leaves ------------------------------------------------------------------------------------------------------
+
+
+def through(tensor: Tensor, how: str, node: cst.CSTNode) -> Tensor:
+    """What an operation makes of a tensor: one that is computed, if gradients are asked for."""
+    if tensor.computed is None and (tensor.requires_grad or tensor.role is Role.PARAMETER):
+        return replace(tensor, computed=Lost(how, node, tensor.place, tensor.uid), requires_grad=False)
+    return replace(tensor, requires_grad=False) if tensor.requires_grad else tensor
+
+
+def parameters(tensor: Tensor) -> frozenset[int]:
+    """The Parameters by themselves that a backward from what is computed of a tensor reaches."""
+    own = tensor.role is Role.PARAMETER and tensor.uid
+    return tensor.parameters | {tensor.uid} if own else tensor.parameters
+
+
+def severed(tensor: Tensor) -> Tensor:
+    return replace(tensor, requires_grad=False, computed=None, parameters=frozenset())
+
+
+def ask(machine: Machine, tensor: Tensor, value: Value) -> None:
+    """``t.requires_grad_(value)``, ``t.requires_grad = value``: the tensor itself, by whatever name."""
+    if tensor.uid and tensor.role is not Role.PARAMETER:
+        machine.write(tensor.uid, _ASKED, value)
+
+
+def as_asked(machine: Machine, value: Value) -> Value:
+    """A tensor that a variable holds, with what was asked of it meanwhile."""
+    if not isinstance(value, Tensor) or not value.uid or value.requires_grad:
+        return value
+    return replace(value, requires_grad=True) if machine.read(value.uid, _ASKED) == TRUE else value
+
+
+# --- generators ---------------------------------------------------------------------------------------------------
+
+
+def over(machine: Machine, made: Object, iterable: Value) -> Object:
+    """A list that stands for a generator over ``iterable``: it yields once."""
+    machine.write(made.id, _OVER, iterable)
+    return made
+
+
+def _generators(machine: Machine, value: Value) -> Iterator[tuple[int, cst.CSTNode]]:
+    """The ids of the generators that are used up when the items of a value are taken, each with its maker."""
+    for _, option in alternatives(value):
+        if isinstance(option, Parameters) and option.uid:
+            yield option.uid, option.node
+        elif isinstance(option, Object) and option.kind is Kind.LIST:
+            under = machine.read(option.id, _OVER)
+            if under is not None:
+                yield option.id, option.node
+                yield from _generators(machine, under)
+
+
+def consume(machine: Machine, value: Value, node: cst.CSTNode) -> None:
+    """All items of a value are taken out of it."""
+    for identity, _ in _generators(machine, value):
+        machine.write(identity, _CONSUMED, Fact("consumed", Note(node, "the generator is used up here")))
+
+
+def take(machine: Machine, value: Value, use: str, written: cst.CSTNode, node: cst.CSTNode) -> None:
+    """Something wants parameters out of a value, which may have none left."""
+    machine.lift(lambda option: _take(machine, option, use, written, node), value)
+
+
+def _take(machine: Machine, value: Value, use: str, written: cst.CSTNode, node: cst.CSTNode) -> Value:
+    for identity, maker in _generators(machine, value):
+        fact = machine.read(identity, _CONSUMED)
+        if fact is not None:
+            machine.lift(lambda known, maker=maker: _report(machine, known, maker, use, written, node), fact)
+            break
+    consume(machine, value, node)
+    return NONE
+
+
+def _report(
+    machine: Machine, fact: Value, maker: cst.CSTNode, use: str, written: cst.CSTNode, node: cst.CSTNode
+) -> Value:
+    if isinstance(fact, Fact) and isinstance(fact.details, Note):
+        machine.emit(GeneratorExhausted(node, machine.scene, source_text(written), use, maker, fact.details))
+    return Const(None)
+
+
+def clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``clip_grad_norm_(parameters, 1.0)``"""
+    given = arguments.get(0, "parameters")
+    if given is not None and node.args:
+        how = name.rpartition(".")[2]
+        take(machine, given, how, node.args[0].value, node)
+        if how.startswith("clip_grad_norm"):
+            model_copies.clipped(machine, given, how, node)
+    return machine.fresh(node)

@@ -1,0 +1,346 @@
+"""Data loaders: what they are built of, and what happens in their worker processes.
+
+Workers are forked unless the program asks for another start method; CUDA, once initialised, does not survive a fork
+(torch/cuda/__init__.py, `_lazy_init`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    NONE,
+    TRUE,
+    Class,
+    Comparison,
+    Const,
+    Device,
+    External,
+    Kind,
+    Mapping,
+    Object,
+    Place,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+    describe,
+)
+from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused
+from placement_lint.flow.interpreter import calls, iteration, operators
+from placement_lint.flow.models import wrappers
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.devices import as_place, default_place, resolve
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.querying import ends_at_once
+from placement_lint.source.wording import source_text
+
+DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
+WORKERS = "#workers"
+_TARGET = "#moves to"
+
+
+def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``DataLoader(dataset, batch_size=…, num_workers=…)``"""
+    loader = machine.new_object(Kind.LOADER, External("torch.utils.data.DataLoader"), node)
+    machine.write(loader.id, "dataset", arguments.get(0, "dataset") or machine.fresh())
+    machine.write(loader.id, "#rows", Const(_batch_sizes(machine, arguments)))
+    collate = arguments.get(6, "collate_fn")
+    if arguments.spread and collate is None:
+        collate = machine.fresh()
+    if collate is not None and collate != NONE:
+        machine.write(loader.id, "#collate", collate)
+    given = arguments.get(3, "sampler") or NONE
+    machine.write(loader.id, "sampler", given)
+    machine.lift(lambda order, one: _check_order(machine, order, one, node), arguments.get(2, "shuffle") or NONE, given)
+    _check_generator(machine, arguments, node)
+    _try_out(machine, loader, arguments, node)
+    return loader
+
+
+def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
+    """How many rows a loader's batches have, where its arguments and the size of its data tell."""
+    size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
+    stored = machine.read(dataset.id, "#tensors") if isinstance(dataset, Object) else None
+    first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
+    if not isinstance(size, Const) or type(size.value) is not int or size.value < 1:
+        return frozenset()
+    if not isinstance(first, Tensor):
+        return frozenset()
+    last = {rows % size.value for rows in first.rows} - {0}
+    dropped = arguments.get(8, "drop_last") == Const(True)
+    return frozenset({size.value}) | (frozenset() if dropped else last) if first.rows else frozenset()
+
+
+def tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    dataset = machine.new_object(Kind.DATASET, External(name), node)
+    machine.write(dataset.id, "#tensors", Sequence(arguments.positional, not arguments.spread))
+    return dataset
+
+
+def stored(machine: Machine, dataset: Object) -> Value | None:
+    """The tensors of a TensorDataset."""
+    return machine.read(dataset.id, "#tensors")
+
+
+def refill(machine: Machine, dataset: Object, tensors: Value) -> None:
+    """``dataset.tensors = …``"""
+    held = machine.lift(lambda given: content(machine, given) or machine.fresh(), tensors)
+    machine.write(dataset.id, "#tensors", held)
+
+
+def subset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``Subset(d, indices)`` yields what ``d`` yields."""
+    return arguments.get(0, "dataset") or machine.fresh()
+
+
+def random_split(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    dataset = arguments.get(0, "dataset") or machine.fresh()
+    lengths = content(machine, arguments.get(1, "lengths") or NONE)
+    _check_shuffle(machine, arguments.get(2, "generator") or NONE, node)
+    return Sequence((dataset,) * (len(lengths.items) if lengths else 2), exact=lengths is not None)
+
+
+def moving(machine: Machine, loader: Object, device: Value, node: cst.Call) -> Object:
+    """The same loader, which moves its batches to a device."""
+    twin = machine.new_object(Kind.LOADER, loader.cls, node)
+    for name in machine.store.names(loader.id):
+        machine.write(twin.id, name, machine.read(loader.id, name) or machine.fresh())
+    machine.write(twin.id, _TARGET, device)
+    return twin
+
+
+def delivered(machine: Machine, loader: Object, batch: Value, node: cst.CSTNode) -> Value:
+    """A batch as the loop gets it."""
+    target = machine.read(loader.id, _TARGET)
+    if target is None:
+        return batch
+
+    def put(place: Value) -> Value:
+        def there(tensor: Tensor) -> Value:
+            if not isinstance(place, (Device, Symbol)):
+                return machine.fresh()
+            return tensor.at(place, Note(node, f"the loader moves its batches to {describe(place)}"))
+
+        moved = wrappers.map_tensors(machine, batch, there, lambda symbol: symbol)
+        return wrappers.thawed(machine, moved, node)
+
+    return machine.lift(put, target)
+
+
+# --- samplers ------------------------------------------------------------------------------------------------
+
+
+def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``RandomSampler(dataset)``"""
+    return machine.new_object(Kind.OTHER, External(name), node)
+
+
+_LOOPS = "#loops"
+
+
+def distributed_sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``DistributedSampler(dataset)`` shuffles, from a seed and the number of the epoch."""
+    made = machine.new_object(Kind.OTHER, External(name), node)
+    if _is_class(arguments.get(0, "dataset")):
+        machine.emit(SamplerMisused(node, machine.scene, "class"))
+    shuffles = arguments.get(3, "shuffle")
+    if (shuffles is None and not arguments.spread) or shuffles == TRUE:
+        machine.write(made.id, _LOOPS, Const(frozenset(machine.loops_around())))
+    return made
+
+
+def _is_class(value: Value | None) -> bool:
+    """A class of the program, or of a library by its capital letter."""
+    return isinstance(value, Class) or (isinstance(value, External) and value.name.rpartition(".")[2][:1].isupper())
+
+
+def _check_order(machine: Machine, shuffle: Value, given: Value, node: cst.Call) -> Value:
+    if shuffle == TRUE and isinstance(given, Object):
+        trace = (Note(given.node, "the sampler is made here"),)
+        machine.emit(SamplerMisused(node, machine.scene, "shuffled", trace))
+    return NONE
+
+
+def note_set_epoch(machine: Machine, owner: Value) -> None:
+    """``owner.set_epoch``: of a sampler made in sight, or of what may lead to any."""
+    machine.loops_setting.update(machine.loops_around())
+    if isinstance(owner, Object) and owner.cls == External(DISTRIBUTED_SAMPLER):
+        machine.samplers_set.add(owner.id)
+    elif owner != NONE:
+        machine.sets_any_epoch = True
+
+
+def given_away(machine: Machine, given: Object) -> None:
+    """A sampler, or a loader with one, is given to a call that cannot be looked into: that may set its epoch."""
+    for _, option in alternatives(machine.read(given.id, "sampler") or given):
+        if isinstance(option, Object):
+            machine.samplers_set.add(option.id)
+
+
+def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
+    """A loader is iterated: in another loop, after a DistributedSampler, and to train on it, that is an epoch."""
+    if machine.without_grad or machine.read(loader.id, _TARGET) is not None:
+        # Whoever only evaluates gets the same in any order.
+        return
+    for guard, made in alternatives(machine.read(loader.id, "sampler") or NONE):
+        outside = machine.read(made.id, _LOOPS) if isinstance(made, Object) else None
+        epoch = _epoch(machine, node) if isinstance(outside, Const) else None
+        if not isinstance(made, Object) or not isinstance(outside, Const) or epoch is None:
+            continue
+        assert isinstance(outside.value, frozenset)
+        if epoch not in outside.value:
+            notes = (
+                Note(made.node, "the sampler is made here"),
+                Note(node, "each process goes through its share here"),
+            )
+            scene = None if guard is ALWAYS else replace(machine.scene, when=machine.path & guard)
+            machine.sampled.setdefault(epoch, {}).setdefault(made.id, (notes, scene))
+
+
+def _epoch(machine: Machine, node: cst.CSTNode) -> cst.For | cst.While | None:
+    """The loop around an iteration that counts the epochs: one with that name, or the innermost."""
+    around = [loop for loop in machine.loops_around() if _goes_round(loop, node)]
+    named = [loop for loop in around if isinstance(loop, cst.For) and "epoch" in source_text(loop.target)]
+    return next(iter((*named, *around[-1:])), None)
+
+
+def _goes_round(loop: cst.For | cst.While, node: cst.CSTNode) -> bool:
+    """Whether a loop iterates over something else than ``node``, and more than once."""
+    if isinstance(loop, cst.While):
+        return not ends_at_once(loop)
+    return loop.iter is not node and source_text(loop.iter) != "range(1)"
+
+
+def report_epochs(machine: Machine) -> None:
+    """Once it is known whose epoch is set; a loop that sets one sampler's knows why, and of which it need not."""
+    for loop, samplers in machine.sampled.items() if not machine.sets_any_epoch else ():
+        left = [found for identity, found in samplers.items() if identity not in machine.samplers_set]
+        if left and loop not in machine.loops_setting:
+            notes, scene = left[0]
+            machine.emit(SamplerMisused(loop, scene or machine.scene, "no epoch", notes))
+
+
+# --- worker processes ----------------------------------------------------------------------------------------
+
+
+def set_start_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``mp.set_start_method("spawn")``"""
+    machine.forks = machine.forks and arguments.get(0, "method") == Const("fork")
+    return NONE
+
+
+@contextmanager
+def in_worker(machine: Machine, loader: Object) -> Iterator[None]:
+    """What a loader does while it makes a batch happens in a worker, where it has any."""
+    before = machine.worker
+    if machine.read(loader.id, WORKERS) == TRUE:
+        machine.worker = Note(loader.node, "the DataLoader forks its workers here")
+    try:
+        yield
+    finally:
+        machine.worker = before
+
+
+def _try_out(machine: Machine, loader: Object, arguments: Arguments, node: cst.Call) -> None:
+    """Have a batch made, here and now, to see what the workers do and where the batch is."""
+    count = arguments.get(5, "num_workers") or Const(0)
+    context = arguments.get(11, "multiprocessing_context") or NONE
+    forked = operators.truth(machine, count, node) if context in (NONE, Const("fork")) else ALWAYS.negation
+    pinned = operators.truth(machine, arguments.get(7, "pin_memory") or NONE, node)
+    if forked.possible:
+        with machine.aside(forked):
+            machine.write(loader.id, WORKERS, TRUE)
+            said = len(machine.events)
+            batch = iteration.element(machine, loader, node)
+            _initialise(machine, loader, arguments, node)
+            if not any(isinstance(event, CudaInWorker) for event in machine.events[said:]):
+                _each_tensor(machine, batch, lambda tensor: _report_resident(machine, tensor, node))
+        machine.write(loader.id, WORKERS, TRUE)
+    elif pinned.possible:
+        with machine.aside(pinned):
+            batch = iteration.element(machine, loader, node)
+            _each_tensor(machine, batch, lambda tensor: _report_pinned(machine, tensor, node))
+
+
+def _initialise(machine: Machine, loader: Object, arguments: Arguments, node: cst.Call) -> None:
+    function = arguments.get(10, "worker_init_fn")
+    if function is not None and function != NONE:
+        with in_worker(machine, loader):
+            calls.call(machine, function, Arguments((machine.fresh("worker"),)), node)
+
+
+def _on_cuda(tensor: Tensor) -> bool:
+    return isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not tensor.assumed
+
+
+def _report_resident(machine: Machine, tensor: Tensor, node: cst.Call) -> None:
+    if _on_cuda(tensor):
+        loader = Note(node, "the DataLoader forks its workers here")
+        machine.emit(CudaInWorker(node, machine.scene, "a dataset on the GPU", loader, trace=tensor.history[:1]))
+
+
+def _report_pinned(machine: Machine, tensor: Tensor, node: cst.Call) -> None:
+    if _on_cuda(tensor):
+        machine.emit(LoaderMisplaced(node, machine.scene, "pinned", tensor.place, tensor.history[:1]))
+
+
+def _each_tensor(machine: Machine, value: Value, visit: Callable[[Tensor], None]) -> None:
+    machine.lift(lambda option: _look_into(machine, option, visit), value)
+
+
+def _look_into(machine: Machine, option: Value, visit: Callable[[Tensor], None]) -> Value:
+    if isinstance(option, Tensor):
+        visit(option)
+        return NONE
+    if isinstance(option, Object) and option.kind is Kind.DICT:
+        option = machine.read(option.id, "#map") or option
+    items = content(machine, option)
+    held = tuple(item for _, item in option.items) if isinstance(option, Mapping) else items.items if items else ()
+    for item in held:
+        _each_tensor(machine, item, visit)
+    return NONE
+
+
+# --- generators of random numbers ----------------------------------------------------------------------------
+
+
+def generator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.Generator(device="cuda")``: on the CPU unless told otherwise, whatever the default device is."""
+    made = machine.new_object(Kind.OTHER, External(name), node)
+    machine.write(made.id, "device", arguments.get(0, "device") or CPU)
+    return made
+
+
+def _check_generator(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
+    """Shuffling permutes indices on the default device with a generator that has to be there as well."""
+    if arguments.get(2, "shuffle") == TRUE and not arguments.spread:
+        _check_shuffle(machine, arguments.get(12, "generator") or NONE, node)
+
+
+def _check_shuffle(machine: Machine, given: Value, node: cst.Call) -> None:
+    def check(made: Value, default: Value) -> Value:
+        place = CPU if made == NONE else _place_of(machine, made)
+        if place is not None and isinstance(default, Device) and compare(place, default) is Comparison.DIFFERENT:
+            fault = "default device" if made == NONE else "generator"
+            machine.emit(LoaderMisplaced(node, machine.scene, fault, default if made == NONE else place))
+        return NONE
+
+    if not machine.in_default_context:
+        machine.lift(check, given, default_place(machine))
+
+
+def _place_of(machine: Machine, made: Value) -> Place | None:
+    device = machine.read(made.id, "device") if isinstance(made, Object) and made.kind is Kind.OTHER else None
+    place = as_place(device) if device is not None else None
+    return None if place is None or isinstance(place, Symbol) else resolve(machine, place)

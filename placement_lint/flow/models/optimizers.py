@@ -1,0 +1,607 @@
+"""Optimizers: which parameters they hold, whether these are still the model's, and where their state is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import OPTIMIZERS
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.values import (
+    CPU,
+    NONE,
+    TRUE,
+    Comparison,
+    Const,
+    Device,
+    External,
+    Fact,
+    Kind,
+    Mapping,
+    Object,
+    Parameters,
+    Place,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+)
+from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
+from placement_lint.flow.models import checkpoints, ddp, gradients, schedulers
+from placement_lint.flow.observers import (
+    alloc_in_forward,
+    device_choice,
+    folklore,
+    gradient_flow,
+    model_copies,
+    tied_weights,
+    uncovered_parameters,
+    unsynced_parameters,
+)
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+_COVERED = "#covered"  # Const of the ids of the modules and parameters held
+_STATE = "#state"  # Fact: why there is state, and where it was made
+_STRANDED = "#stranded"  # Fact: the state stayed behind at a move, or did not
+_GRADIENTS = "#gradients"  # of the module frame: Const of the ids that the last backward reached
+_STEPPED = "#stepped"
+_STALE = "#stale"  # Sequence of Facts: what was replaced since
+_LEFT_OUT = "#left out"  # Const of the ids that did not ask for gradients when it was built
+_BLOCK = "#block"  # Fact: the statement that builds it
+_GIVEN = "#given"  # Sequence: its parameters and its learning rate, as they were given
+
+
+_TOGETHER = Fact("together")
+
+# Where a simple statement is: the block, and its place there.
+Block = tuple[Many[cst.CSTNode], int]
+
+
+@dataclass(frozen=True)
+class _Stale:
+    """Held parameters were replaced: ``node`` did it, ``fresh`` are the ids that took the place of ``touched``."""
+
+    node: cst.CSTNode
+    replaced: str
+    how: str
+    fresh: frozenset[int]
+    touched: frozenset[int] = frozenset()
+    block: Block = ((), 0)
+
+
+@dataclass(frozen=True)
+class _Stranded:
+    reason: str
+    node: cst.CSTNode
+    module: str
+    source: Place
+    target: Place
+    trace: tuple[Note, ...]
+
+
+def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.optim.Adam(model.parameters(), lr=…)``"""
+    optimizer = machine.new_object(Kind.OPTIMIZER, External(name), node)
+    params = arguments.get(0, "params")
+    folklore.built(machine, params, node)
+    if params is not None and node.args:
+        gradients.take(machine, params, _short(name), node.args[0].value, node)
+        _report_non_leaves(machine, params, node)
+    machine.lift(lambda *_: _take(machine, optimizer, params), *uncovered_parameters.flags(machine, params))
+    machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
+    machine.write(optimizer.id, _BLOCK, Fact("block", machine.block_around()))
+    machine.write(optimizer.id, _STRANDED, _TOGETHER)
+    machine.write(optimizer.id, _GIVEN, Sequence((params or NONE, arguments.get(1, "lr") or NONE)))
+    machine.optimizers.append(optimizer)
+    if OPTIMIZERS[name].eager:
+        note = Note(node, f"`{_short(name)}` makes its state here, where the parameters are now")
+        machine.write(optimizer.id, _STATE, Fact("built", note))
+    return optimizer
+
+
+def _report_non_leaves(machine: Machine, params: Value, node: cst.Call) -> None:
+    """``Adam([x.to(device)])``: an optimizer wants leaves (torch/optim/optimizer.py, `Optimizer.add_param_group`)."""
+    machine.lift(lambda option: _report_non_leaf(machine, option, node), params)
+
+
+def _report_non_leaf(machine: Machine, option: Value, node: cst.Call) -> Value:
+    if isinstance(option, Tensor) and option.computed is not None:
+        made = option.computed
+        machine.emit(NonLeafOptimized(node, machine.scene, source_text(made.node), made.how, made.node))
+    for item in _groups(machine, option):
+        _report_non_leaves(machine, item, node)
+    return NONE
+
+
+def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:
+    """An optimizer takes what its argument holds, as far as that asks for gradients where only such is wanted."""
+    excluded, held = uncovered_parameters.left_out(machine, params), frozenset(_held(machine, params))
+    held = held - excluded if uncovered_parameters.is_filtered(machine, params) else held
+    machine.write(optimizer.id, _COVERED, Const(held))
+    machine.write(optimizer.id, _LEFT_OUT, Const(excluded - held))
+    machine.ever_held |= held
+    return NONE
+
+
+def unfrozen(machine: Machine, parts: frozenset[int], node: cst.CSTNode) -> None:
+    """Parameters ask for gradients from here on: an optimizer that left them out does not have them."""
+    for optimizer in machine.optimizers:
+        left_out = machine.read(optimizer.id, _LEFT_OUT)
+        if left_out is not None:
+            machine.lift(lambda ids, held=optimizer: _note_unfrozen(machine, held, ids, parts, node), left_out)
+
+
+def _note_unfrozen(
+    machine: Machine, optimizer: Object, left_out: Value, parts: frozenset[int], node: cst.CSTNode
+) -> Value:
+    ids = left_out.value if isinstance(left_out, Const) and isinstance(left_out.value, frozenset) else frozenset()
+    missed = frozenset(part for part in parts if any(one in ids for one in uncovered_parameters.around(machine, part)))
+    everything = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
+    missed -= everything | machine.given_away
+    if missed:
+        known = machine.read(optimizer.id, _STALE)
+        earlier = known.items if isinstance(known, Sequence) else ()
+        what = _Stale(node, "", "unfrozen", missed, missed, machine.block_around())
+        machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"unfrozen {id(node)}", what))))
+    return NONE
+
+
+def grouped(machine: Machine, value: Value) -> Iterator[Value]:
+    """What a list of tensors or a param group holds."""
+    return _groups(machine, value)
+
+
+def covered(machine: Machine, optimizer: Object) -> frozenset[int]:
+    """The ids of all modules and Parameters that an optimizer may hold here."""
+    return _covered(machine, optimizer)
+
+
+def _groups(machine: Machine, value: Value) -> Iterator[Value]:
+    """What a list of tensors or a param group holds."""
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, "#map") or value
+    if isinstance(value, Mapping):
+        given = value.get("params")
+        yield from (given,) if given is not None else ()
+    elif (items := content(machine, value)) is not None:
+        yield from items.items
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _keeps_state(name: str, arguments: Arguments) -> bool | None:
+    """Whether a step leaves state per parameter; None where an unknown argument decides."""
+    deciding = OPTIMIZERS[name].stateful_if
+    if deciding is None:
+        return True
+    value = arguments.get(2, deciding)
+    if value is None:
+        return None if arguments.spread else False
+    return bool(value.value) if isinstance(value, Const) else None
+
+
+def _held(machine: Machine, value: Value | None) -> Iterator[int]:
+    """The ids of all modules and parameters that an optimizer's first argument gives it."""
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Parameters):
+            for part in modules.reachable(machine, option.module).values():
+                yield part.id
+                if isinstance(part, Object):
+                    yield from (child.uid for _, child in modules.children(machine, part) if isinstance(child, Tensor))
+        elif isinstance(option, Tensor):
+            yield from option.modules | ({option.uid} if option.uid else frozenset())
+        elif isinstance(option, Mapping):
+            yield from _held(machine, option.get("params"))
+        elif isinstance(option, Object) and option.kind is Kind.DICT:
+            yield from _held(machine, machine.read(option.id, "#map"))
+        elif (items := content(machine, option)) is not None:
+            for item in items.items:
+                yield from _held(machine, item)
+
+
+def _covered(machine: Machine, optimizer: Object) -> frozenset[int]:
+    """Everything held on any path: a value held on one of them may be held here."""
+    value = machine.read(optimizer.id, _COVERED)
+    found: frozenset[int] = frozenset()
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Const) and isinstance(option.value, frozenset):
+            found |= option.value
+    return found
+
+
+def holders(machine: Machine, module: Object | Symbol) -> list[Object]:
+    """The optimizers that hold parameters of a module."""
+    if not machine.optimizers:
+        return []
+    parts = frozenset(modules.reachable(machine, module))
+    return [optimizer for optimizer in machine.optimizers if parts & _covered(machine, optimizer)]
+
+
+def has_state(machine: Machine, optimizer: Object) -> bool:
+    return machine.read(optimizer.id, _STATE) is not None
+
+
+def has_stepped(machine: Machine, optimizer: Object) -> bool:
+    """Whether it trains on each path that leads here."""
+    return machine.read(optimizer.id, _STEPPED) == TRUE
+
+
+def shares_rates(machine: Machine, one: Object, other: Object) -> bool:
+    """Whether two optimizers were given the same dict as a param group, or the same tensor as their learning rate."""
+    return not _rates(machine, one).isdisjoint(_rates(machine, other))
+
+
+def _rates(machine: Machine, optimizer: Object) -> set[int]:
+    given = machine.read(optimizer.id, _GIVEN)
+    params, rate = given.items if isinstance(given, Sequence) else (NONE, NONE)
+    listed = [content(machine, option) or Sequence(()) for _, option in alternatives(params)]
+    groups = {option.id for items in listed for option in items.items if isinstance(option, Object)}
+    return groups | {option.uid for _, option in alternatives(rate) if isinstance(option, Tensor)}
+
+
+def short(optimizer: Object) -> str:
+    """The name of its class, without the package."""
+    return _short(optimizer.cls.name)
+
+
+def call_method(machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if name == "step":
+        if arguments.values():
+            gradient_flow.backward(machine, NONE, node)
+        step(machine, optimizer, node)
+        return NONE
+    if name == "zero_grad":
+        ddp.zeroed(machine, optimizer)
+    if name == "add_param_group":
+        _add(machine, optimizer, frozenset(_held(machine, arguments.get(0, "param_group"))))
+        return NONE
+    if name == "__init__":
+        machine.lift(lambda *_: _take(machine, optimizer, arguments.get(0, "params")))
+        machine.write(optimizer.id, _STALE, Sequence(()))
+        machine.write(optimizer.id, _STATE, Fact("none yet"))
+        _catch_up(machine, optimizer)
+        return NONE
+    if name == "load_state_dict":
+        schedulers.given_away(machine, (optimizer,), node)
+        checkpoints.restored(machine, arguments.get(0, "state_dict"))
+        _catch_up(machine, optimizer)
+        note = Note(node, "the loaded state is put where the parameters are now")
+        machine.write(optimizer.id, _STATE, Fact("loaded", note))
+        return NONE
+    return machine.fresh(name)
+
+
+def _add(machine: Machine, optimizer: Object, added: frozenset[int]) -> None:
+    machine.write(optimizer.id, _COVERED, Const(_covered(machine, optimizer) | added))
+    machine.ever_held |= added
+    _refresh(machine, optimizer, added)
+
+
+def regrouped(machine: Machine, optimizer: Object, value: Value) -> None:
+    """The program itself puts something into the param groups: of what cannot be told, it may be all that is new."""
+    added = frozenset(_held(machine, value))
+    _add(machine, optimizer, added)
+    if not added:
+        machine.write(optimizer.id, _STALE, Sequence(()))
+
+
+def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
+    """``optimizer.step()``: the moment at which what is wrong with an optimizer takes effect."""
+    ddp.stepped(machine, optimizer)
+    schedulers.optimizer_stepped(machine, optimizer, node)
+    note = Note(node, "stepped here")
+    stranded = machine.read(optimizer.id, _STRANDED)
+    if stranded is not None:
+        machine.lift(lambda fact: _report_stranded(machine, optimizer, fact, note), stranded)
+    stale = machine.read(optimizer.id, _STALE)
+    if stale is not None:
+        machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
+    _report_successor(machine, optimizer, note)
+    uncovered_parameters.stepped(machine, optimizer, _reached(machine), note)
+    gradient_flow.stepped(machine, optimizer, note)
+    tied_weights.stepped(machine, optimizer, note)
+    unsynced_parameters.stepped(machine, optimizer, note)
+    machine.write(optimizer.id, _STEPPED, Const(True))
+    if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
+        first = Note(node, "the first step makes the state here, where the parameters are now")
+        machine.write(optimizer.id, _STATE, Fact("stepped", first))
+
+
+# --- state left behind ---------------------------------------------------------------------------------------
+
+
+def before_move(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
+    """A module is about to be moved: state that was made for its parameters stays where it is."""
+    folklore.moved(machine, module, note.node)
+    moving: frozenset[int] | None = None
+    for optimizer in machine.optimizers:
+        state = machine.read(optimizer.id, _STATE)
+        if state is None:
+            continue
+        moving = moving or frozenset(modules.reachable(machine, module))
+        if moving & _covered(machine, optimizer):
+            source = modules.place_of(machine, module)
+            machine.lift(
+                lambda fact, before, place, held=optimizer: _strand(
+                    machine, held, module, fact, before, place, target, note
+                ),
+                state,
+                machine.read(optimizer.id, _STRANDED) or _TOGETHER,
+                source,
+            )
+
+
+def state_taken(machine: Machine, optimizer: Object) -> None:
+    """The program has ``optimizer.state`` in its hands: it may move the state itself, and where to nobody knows."""
+    if has_state(machine, optimizer):
+        machine.write(optimizer.id, _STATE, Fact("taken"))
+        _catch_up(machine, optimizer)
+
+
+def _catch_up(machine: Machine, optimizer: Object) -> None:
+    """No state is left behind any more."""
+    machine.write(optimizer.id, _STRANDED, _TOGETHER)
+    machine.pending = [(held, event) for held, event in machine.pending if held != optimizer.id]
+
+
+def _strand(
+    machine: Machine,
+    optimizer: Object,
+    module: Object | Symbol,
+    state: Value,
+    before: Value,
+    source: Value,
+    target: Place,
+    note: Note,
+) -> Value:
+    left = before.details if isinstance(before, Fact) else None
+    if isinstance(left, _Stranded) and compare(left.source, target) is Comparison.SAME:
+        # Moved back to where the state is.
+        machine.write(optimizer.id, _STRANDED, _TOGETHER)
+        return NONE
+    if not isinstance(state, Fact) or not isinstance(state.details, Note):
+        return NONE
+    if not isinstance(source, (Device, Symbol)):
+        return NONE
+    culprit = note.node if state.name == "stepped" else state.details.node
+    label = machine.label(module, "the model")
+    stranded = _Stranded(state.name, culprit, label, source, target, (state.details, note))
+    leaves = device_choice.differ(machine, source, target)
+    stays = leaves.negation
+    return machine.fork(((leaves, lambda: _leave(machine, optimizer, stranded)), (stays, lambda: NONE)))
+
+
+def _leave(machine: Machine, optimizer: Object, stranded: _Stranded) -> Value:
+    machine.write(optimizer.id, _STRANDED, Fact("stranded", stranded))
+    unused = stranded.reason == "built" and machine.read(optimizer.id, _STEPPED) is None
+    if unused and stranded.target != CPU:
+        machine.pending.append((optimizer.id, _stranded_event(machine, optimizer, stranded, ())))
+    return NONE
+
+
+def _report_stranded(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> Value:
+    if isinstance(fact, Fact) and isinstance(fact.details, _Stranded):
+        machine.emit(_stranded_event(machine, optimizer, fact.details, (stepped,)))
+    return NONE
+
+
+def _stranded_event(
+    machine: Machine, optimizer: Object, what: _Stranded, more: tuple[Note, ...]
+) -> OptimizerStateStranded:
+    return OptimizerStateStranded(
+        what.node,
+        machine.scene,
+        machine.label(optimizer, "the optimizer"),
+        _short(optimizer.cls.name),
+        what.reason,
+        what.module,
+        what.source,
+        what.target,
+        (*what.trace, *more),
+    )
+
+
+# --- parameters replaced ---------------------------------------------------------------------------------------
+
+
+def replaced(
+    machine: Machine, owner: Object | Symbol, name: str, before: Value | None, after: Value, node: cst.CSTNode
+) -> None:
+    """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
+    if (machine.optimizers or machine.in_ddp) and _brings_parameters(machine, after):
+        fresh = _added(machine, owner, after) or frozenset(_ids(machine, after))
+        part = name if name.startswith("[") else f".{name}"
+        label = f"{machine.label(owner, 'model')}{part}"
+        ddp.replaced(machine, owner, label, node)
+        gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
+        made = alloc_in_forward.was_made_here(machine, after)
+        how = "made in forward" if made is not None else "replaced"
+        _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(made or node, label, how, fresh))
+
+
+def _added(machine: Machine, owner: Object | Symbol, after: Value) -> frozenset[int]:
+    """What an adapter around a part of its owner has to train besides that part; empty if that is nothing."""
+    if not isinstance(owner, Object) or not isinstance(after, Object):
+        return frozenset()
+    held, given = modules.registered_below(machine, owner), modules.registered_below(machine, after)
+    parts = modules.reachable(machine, after).values()
+    learns = any(
+        part.id not in held and isinstance(part, Object) and modules.learns_itself(machine, part) for part in parts
+    )
+    return given - held if learns and given & held else frozenset()
+
+
+def renewed(
+    machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, touched: frozenset[int] = frozenset()
+) -> None:
+    """The parameters of a module, or those among them that are ``touched``, are new objects from here on."""
+    ddp.renewed(machine, module, how, node)
+    written = source_text(node.args[0].value) if isinstance(node, cst.Call) and node.args else "the model"
+    label, fresh = machine.label(module, written), frozenset({machine.new_id()})
+    parts = touched or frozenset(modules.reachable(machine, module))
+    _mark_stale(machine, parts, _Stale(node, label, how, fresh, parts, machine.block_around()))
+
+
+def _refresh(machine: Machine, optimizer: Object, added: frozenset[int]) -> None:
+    """A param group brings what was replaced back in."""
+
+    def remaining(facts: Value) -> Value:
+        items = facts.items if isinstance(facts, Sequence) else ()
+        return Sequence(tuple(fact for fact in items if not _touched(fact) & added))
+
+    stale = machine.read(optimizer.id, _STALE)
+    if stale is not None:
+        machine.write(optimizer.id, _STALE, machine.lift(remaining, stale))
+
+
+def _touched(fact: Value) -> frozenset[int]:
+    return fact.details.touched if isinstance(fact, Fact) and isinstance(fact.details, _Stale) else frozenset()
+
+
+def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None:
+    concerned = {one for part in touched for one in uncovered_parameters.around(machine, part)}
+    for optimizer in machine.optimizers:
+        covered = _covered(machine, optimizer)
+        if covered & concerned and not what.fresh & covered:
+            known = machine.read(optimizer.id, _STALE)
+            earlier = known.items if isinstance(known, Sequence) else ()
+            machine.write(optimizer.id, _STALE, Sequence((*earlier, Fact(f"stale {id(what.node)}", what))))
+
+
+def _brings_parameters(machine: Machine, value: Value) -> bool:
+    return all(_is_or_has_parameters(machine, option) for _, option in alternatives(value))
+
+
+def _is_or_has_parameters(machine: Machine, value: Value) -> bool:
+    if isinstance(value, Tensor):
+        return value.role is Role.PARAMETER
+    return (
+        isinstance(value, Object)
+        and modules.is_module(machine, value)
+        and modules.has_parameters(machine, value) is not False
+    )
+
+
+def _ids(machine: Machine, value: Value) -> Iterator[int]:
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor):
+            yield option.uid
+            # the layer of a library that it was read from
+            yield from option.modules
+        elif isinstance(option, (Object, Symbol)):
+            yield from modules.reachable(machine, option)
+
+
+def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: Note) -> Value:
+    covered = _covered(machine, optimizer)
+    known = [fact.details for fact in facts.items if isinstance(fact, Fact)] if isinstance(facts, Sequence) else []
+    held = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
+    facts_known = [what for what in known if isinstance(what, _Stale)]
+    stale = [what for what in facts_known if what.how != "unfrozen" and not what.fresh & covered]
+    stale += [what for what in facts_known if what.how == "unfrozen" and _is_missed(machine, what.fresh - held)]
+    for what in stale:
+        moved = _statements_between(machine, optimizer, [other.block for other in stale])
+        _emit_stale(machine, optimizer, what, stepped, moved)
+    return NONE
+
+
+def _is_missed(machine: Machine, parts: frozenset[int]) -> bool:
+    """Whether the last backward reached one of these parts, as far as that is known."""
+    reached = _reached(machine)
+    wider = {one for part in parts for one in uncovered_parameters.around(machine, part)}
+    return bool(parts) and (not reached or not reached.isdisjoint(wider))
+
+
+def _emit_stale(
+    machine: Machine, optimizer: Object, what: _Stale, stepped: Note, statements: tuple[cst.CSTNode, ...] = ()
+) -> None:
+    label = machine.label(optimizer, "the optimizer")
+    built = Note(optimizer.node, f"`{label}` takes the parameters here")
+    cls = _short(optimizer.cls.name)
+    machine.emit(
+        OptimizerStale(what.node, machine.scene, label, cls, what.replaced, what.how, built, stepped, statements)
+    )
+
+
+def _statements_between(machine: Machine, optimizer: Object, changes: list[Block]) -> tuple[cst.CSTNode, ...]:
+    """From the statement that builds the optimizer to the last change, where these are simple ones of one block."""
+    fact = machine.read(optimizer.id, _BLOCK)
+    if not isinstance(fact, Fact) or not isinstance(fact.details, tuple):
+        return ()
+    lines, first = fact.details
+    last = max(place for _, place in changes)
+    between = lines[first : last + 1]
+    if any(block is not lines or place <= first for block, place in changes):
+        return ()
+    alone = [line.body[0] for line in between if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1]
+    return tuple(alone) if len(alone) == len(between) else ()
+
+
+# --- a new model under the old optimizer -------------------------------------------------------------------------
+
+
+def backward(machine: Machine, loss: Tensor) -> None:
+    """``loss.backward()``: the modules whose parameters have gradients now."""
+    machine.write(machine.module_frame, _GRADIENTS, Const(loss.modules | gradients.parameters(loss)))
+
+
+def _reached(machine: Machine) -> frozenset[int]:
+    """The modules and Parameters that the last backward reached."""
+    known = machine.read(machine.module_frame, _GRADIENTS)
+    return known.value if isinstance(known, Const) and isinstance(known.value, frozenset) else frozenset()
+
+
+def succeeded(machine: Machine, name: str, before: Value | None, after: Value, node: cst.CSTNode) -> None:
+    """``model = copy.deepcopy(model)``: a variable goes from one module to another."""
+    if not machine.optimizers or before is None or before == after:
+        return
+    for _, old in alternatives(before):
+        for _, new in alternatives(after):
+            if isinstance(old, Object) and isinstance(new, Object) and _takes_the_place(machine, old, new):
+                known = machine.successors.get(new.id)
+                if known is None or known[1] != old.id:
+                    machine.successors[new.id] = (new, old.id, _Stale(node, name, "succeeded", frozenset()))
+
+
+def _takes_the_place(machine: Machine, old: Object, new: Object) -> bool:
+    both = old != new and modules.is_module(machine, old) and modules.is_module(machine, new)
+    return both and old.id not in modules.reachable(machine, new)
+
+
+def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
+    """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
+    gradient_flow.loaded(machine, twin)
+    model_copies.copied(machine, original, twin, node)
+    what = _Stale(node, machine.label(original, "the model"), how, frozenset())
+    machine.successors[twin.id] = (twin, original.id, what)
+
+
+def _report_successor(machine: Machine, optimizer: Object, stepped: Note) -> None:
+    covered = _covered(machine, optimizer)
+    reached = machine.read(machine.module_frame, _GRADIENTS)
+    if reached is None or machine.gradients_by_hand:
+        return
+
+    def report(reached: Value) -> Value:
+        parts = reached.value if isinstance(reached, Const) and isinstance(reached.value, frozenset) else frozenset()
+        for successor, predecessor, what in machine.successors.values():
+            held = predecessor in covered and not covered & parts
+            if held and parts & frozenset(modules.reachable(machine, successor)):
+                assert isinstance(what, _Stale)
+                _emit_stale(machine, optimizer, what, stepped)
+                break
+        return NONE
+
+    machine.lift(report, reached)

@@ -1,0 +1,105 @@
+"""Programs of several processes: where a process joins the others, and what in it believes to be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import Const, Device, Object, Symbol, Value
+from placement_lint.flow.events.schema import ParallelInGroup, Scene
+from placement_lint.flow.models import loaders, ranks
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import name_of, spelled
+from placement_lint.rule import Note
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """A DataParallel over more than one device is built."""
+
+    node: cst.Call
+    scene: Scene
+    process: object
+    label: str
+    ddp: str
+    rank: str
+
+
+def is_initialised(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return ranks.has_group(machine, machine.part(machine.module_frame, ("call", name), node))
+
+
+def asked(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``get_rank()``: the same each time."""
+    return machine.part(machine.module_frame, ("call", name), node, type="int")
+
+
+def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``DistributedSampler(dataset)`` asks the process group for the rank, unless it is told."""
+    if not arguments.has(1, "num_replicas"):
+        note = Note(node, "DistributedSampler gives this process its share of the data here")
+        machine.sharing.append(ranks.Group(machine.scene, note, ranks.process(machine)))
+    return loaders.distributed_sampler(machine, name, arguments, node)
+
+
+@contextmanager
+def spawned(machine: Machine, arguments: Arguments, node: cst.Call) -> Iterator[None]:
+    """While the function runs that ``mp.spawn`` starts in each process: nothing of what it leaves there comes back."""
+    several = arguments.get(2, "nprocs") not in (None, Const(1))
+    if several:
+        machine.spawned.append(Note(node, "started in several processes here"))
+    machine.store.begin()
+    try:
+        yield
+    finally:
+        machine.store.roll_back()
+        if several:
+            machine.spawned.pop()
+
+
+def parallel_built(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
+    """``DataParallel(module)`` over all GPUs, or over several: is this process the only one?"""
+    ddp = spelled(machine, "torch.nn.parallel.DistributedDataParallel")
+    what = Parallel(
+        node, machine.scene, ranks.process(machine), machine.label(module, "the model"), ddp, _rank(machine, module)
+    )
+    if ranks.is_one_of_them(machine):
+        return
+    if machine.spawned:
+        machine.emit(_in_group(what, machine.spawned[-1], what.scene))
+    else:
+        machine.parallels.append(what)
+
+
+def _rank(machine: Machine, module: Object | Symbol) -> str:
+    """The variable that holds the index of the GPU that the module is on."""
+    place = modules.place_of(machine, module)
+    index = place.index if isinstance(place, Device) else None
+    return name_of(machine, index) if isinstance(index, Symbol) else ""
+
+
+def resolve(machine: Machine) -> set[cst.CSTNode]:
+    """Once the whole program is known: the wrappings that happen in one process of several."""
+    for parallel in machine.parallels:
+        for group in (*machine.groups, *machine.sharing):
+            when = parallel.scene.when & group.scene.when
+            if when.possible and _belong_together(parallel, group):
+                machine.emit(_in_group(parallel, group.note, replace(parallel.scene, when=when)))
+    return {event.node for event in machine.events if isinstance(event, ParallelInGroup)}
+
+
+def _belong_together(parallel: Parallel, group: ranks.Group) -> bool:
+    """Whether the two happen in one run, and neither under a condition that has nothing to do with the other's."""
+    plain = group.process == parallel.process and not any(cube.answers for cube in parallel.scene.reach.cubes)
+    same_run = group.process is None or group.process == parallel.process
+    return same_run and (plain or parallel.scene.when.implies(group.scene.reach))
+
+
+def _in_group(what: Parallel, note: Note, scene: Scene) -> ParallelInGroup:
+    return ParallelInGroup(what.node, scene, what.label, note, what.ddp, what.rank)

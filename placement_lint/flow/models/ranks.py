@@ -1,0 +1,291 @@
+"""Process groups and their ranks: which GPU belongs to which process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Answer, Condition, machines
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    FALSE,
+    NONE,
+    TRUE,
+    Const,
+    Device,
+    Fact,
+    Place,
+    Symbol,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import CurrentDeviceUnset, GlobalRankUsed, Scene
+from placement_lint.flow.state.devices import current
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import spelled
+from placement_lint.rule import Note
+
+# A cell of the module frame: the process group of this process.
+_GROUP = "#process group"
+# The same where it is the only process of its group.
+_ALONE = "#alone"
+# Whether the process has a group at all.
+_INITIALISED = "#initialised"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group of several processes, and which of them set it up."""
+
+    scene: Scene
+    note: Note
+    process: object
+
+
+@dataclass(frozen=True)
+class Use:
+    """The current device is used, without anybody having said which one that is."""
+
+    scene: Scene
+    note: Note
+    process: object
+
+
+def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dist.init_process_group("nccl", rank=rank, world_size=n)``"""
+    if arguments.keyword("device_id") is not None:
+        pin(machine)
+    _note_computed(machine, arguments.get(4, "rank") or NONE)
+    alone = Const(1) in (arguments.keyword("world_size"), arguments.get(3, "world_size"))
+    if alone:
+        machine.write(machine.module_frame, _ALONE, TRUE)
+    backend = arguments.get(0, "backend") or NONE
+    needs_group(machine)
+
+    def start(chosen: Value) -> Value:
+        if chosen == Const("nccl"):
+            machine.survive(machines(ONE_GPU | MANY_GPUS))
+        note = Note(node, "each rank joins the process group here")
+        if not alone and not machine.dead:
+            machine.write(machine.module_frame, _GROUP, Fact(str(getattr(chosen, "value", "")), note))
+            machine.groups.append(Group(machine.scene, note, process(machine)))
+        return NONE
+
+    return machine.lift(start, backend)
+
+
+def needs_group(machine: Machine) -> None:
+    """Past this point the process has a process group: what runs here makes it, or raises without one."""
+    machine.write(machine.module_frame, _INITIALISED, TRUE)
+
+
+def leave(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dist.destroy_process_group()``"""
+    machine.write(machine.module_frame, _INITIALISED, FALSE)
+    return NONE
+
+
+def has_group(machine: Machine, asked: Symbol) -> Value:
+    """``dist.is_initialized()``: what is ``asked`` here, as long as nothing tells.
+
+    A program that joins a group on some paths has none on the others, unless it joins where it finds none.
+    """
+    seen = machine.store.read(machine.module_frame, _INITIALISED)
+    if seen is None:
+        return asked
+
+    def known(guard: Condition, option: Value) -> Value:
+        if option is not ABSENT:
+            return option
+        return asked if machine.standalone or _hangs_on(guard, asked) else FALSE
+
+    return machine.either([(guard, known(guard, option)) for guard, option in alternatives(seen)])
+
+
+def _hangs_on(condition: Condition, asked: Symbol) -> bool:
+    return any(answer.question.subject == asked for cube in condition.cubes for answer in cube.answers)
+
+
+def is_alone(machine: Machine) -> bool:
+    """Whether this process joined a group in which there is no other."""
+    return machine.read(machine.module_frame, _ALONE) is not None
+
+
+def joined(machine: Machine) -> Note | None:
+    """Where this process joined a group of several, if it did on every path."""
+    value = machine.read(machine.module_frame, _GROUP)
+    return value.details if isinstance(value, Fact) and isinstance(value.details, Note) else None
+
+
+def may_lack_gpus(machine: Machine) -> bool:
+    """Whether the process group was joined with a backend other than NCCL, which works without a GPU."""
+    value = machine.read(machine.module_frame, _GROUP)
+    return isinstance(value, Fact) and value.name not in ("", "None", "nccl")
+
+
+def process(machine: Machine) -> object:
+    """What began the process that runs: the call that spawned it, or the frame of what is looked at by itself.
+
+    None for what the module's own statements run.
+    """
+    if machine.spawned:
+        return machine.spawned[-1].node
+    return machine.frames[1].id if machine.standalone and machine.running else None
+
+
+_RANK = re.compile(r"rank|\bgpu\b", re.IGNORECASE)
+
+
+def is_rank(value: object) -> bool:
+    """Whether an unknown number is another one in each process: the program calls it a rank."""
+    return isinstance(value, Symbol) and _RANK.search(value.text) is not None
+
+
+def is_one_of_them(machine: Machine) -> bool:
+    """Whether a test on the way here singles one process out: ``rank == 0``, ``world_size == 1``."""
+    return any(_single_out(cube.answers) for cube in machine.reach.cubes)
+
+
+def _single_out(answers: Iterable[Answer]) -> bool:
+    subjects = [answer.question.subject for answer in answers if answer.given]
+    return any(
+        isinstance(subject, tuple) and subject[0] in ("Equal", "Is") and subject[2] in (Const(0), Const(1))
+        for subject in subjects
+    )
+
+
+# The rank of a process among all of them, as programs get it; what shows that there may be several nodes.
+_GLOBAL_RANK = re.compile(
+    r"""(?:get_rank\(\)|(?:environ|environ\.get|getenv)[\[(]\s*["']RANK["'].*"""
+    r"""|\b(?:args?|opts?|options|config|cfg|hparams)\.rank)$"""
+)
+_SEVERAL_NODES = re.compile(
+    r"(?:--)?(?:LOCAL[_-]?RANK|NODE[_-]?RANK|GROUP_RANK|NNODES|NUM[_-]?NODES|LOCAL_WORLD_SIZE)|--nodes", re.I
+)
+
+
+def _is_global(value: object) -> bool:
+    return isinstance(value, Symbol) and _GLOBAL_RANK.search(value.text) is not None
+
+
+def _is_local(machine: Machine, value: object) -> bool:
+    """Whether a value is that of an option which a launcher gives the number on this node."""
+    return isinstance(value, Symbol) and value.text.rpartition(".")[2] in machine.local_ranks
+
+
+# ``node_rank * gpus + gpu``: who counts the processes of all nodes multiplies, and adds the number on this one.
+_COMPUTED = re.compile(r"\*.*\+|\+.*\*", re.DOTALL)
+
+
+def _note_computed(machine: Machine, rank: Value) -> None:
+    """The rank that a process joins its group with."""
+    for _, option in alternatives(rank):
+        if isinstance(option, Symbol) and _COMPUTED.search(option.text):
+            machine.computed_ranks.add(option.id)
+            machine.several_nodes = True
+
+
+def notice_attribute(machine: Machine, name: str, value: Value) -> None:
+    """``args.local_rank`` is read; where that is the rank among all, or 0, nothing tells of several nodes."""
+    if _SEVERAL_NODES.fullmatch(name):
+        told = any(isinstance(option, Const) or _is_global(option) for _, option in alternatives(value))
+        machine.several_nodes = machine.several_nodes or not told
+
+
+def notice_name(machine: Machine, name: object) -> None:
+    """An option, attribute or variable that only programs for several nodes have."""
+    if isinstance(name, str) and _SEVERAL_NODES.fullmatch(name):
+        machine.several_nodes = True
+
+
+def notice_option(machine: Machine, arguments: Arguments) -> None:
+    """``parser.add_argument("--node_rank")``; ``"--rank", "--local_rank"`` is the number on this node too."""
+    flags = [option.value for option in arguments.positional if isinstance(option, Const)]
+    texts = [flag for flag in flags if isinstance(flag, str)]
+    for text in texts:
+        notice_name(machine, text)
+    if any(_LOCAL_RANK.fullmatch(text) for text in texts):
+        named = arguments.keyword("dest")
+        machine.local_ranks.add(str(named.value) if isinstance(named, Const) else texts[0].lstrip("-"))
+
+
+_LOCAL_RANK = re.compile(r"--local[_-]rank")
+
+
+def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = True) -> None:
+    """A number that nobody knows names a GPU; ``works`` unless it only does that, and puts nothing there."""
+    counts_all = _is_global(index) and not _is_local(machine, index)
+    if isinstance(index, Symbol) and (counts_all or index.id in machine.computed_ranks):
+        if works:
+            machine.ranks_at_work.add(index.id)
+        note = Note(node, f"`{machine.text(node)}` takes the rank among all processes")
+        machine.global_ranks.setdefault(index.id, []).append(Use(machine.scene, note, process(machine)))
+
+
+def _report_global_ranks(machine: Machine) -> None:
+    for rank, uses in machine.global_ranks.items() if machine.several_nodes else ():
+        if rank not in machine.ranks_at_work:
+            continue
+        first, *others = {used.note.node: used for used in uses}.values()
+        trace = tuple(used.note for used in others)
+        label, environ = machine.text(first.note.node), spelled(machine, "os.environ")
+        computed = rank in machine.computed_ranks
+        machine.emit(GlobalRankUsed(first.note.node, first.scene, label, environ, trace, computed))
+
+
+def pin(machine: Machine) -> None:
+    """The process that runs is given a GPU of its own."""
+    machine.pinned_processes.add(process(machine))
+
+
+def use(machine: Machine, asked: Place, node: cst.CSTNode) -> None:
+    """Something is put on a GPU: on the one that the program says, or on the current one."""
+    name_gpu(machine, asked.index if isinstance(asked, Device) else asked, node)
+    if machine.replica or is_one_of_them(machine):
+        return
+    if isinstance(asked, Symbol) or isinstance(asked.index, Symbol):
+        pin(machine)
+    elif asked == Device("cuda") and current(machine) is not None:
+        machine.uses_of_own.add(node)
+    elif asked == Device("cuda"):
+        note = Note(node, f"`{machine.text(node)}` uses the current device, which is cuda:0 in every process")
+        machine.uses_of_current.append(Use(machine.scene, note, process(machine)))
+
+
+def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``dist.barrier()`` and the collectives on objects: with NCCL they run on the current device."""
+    if "device_ids" in arguments.keywords or "device" in arguments.keywords:
+        pin(machine)
+    value = machine.read(machine.module_frame, _GROUP)
+    if isinstance(value, Fact) and value.name == "nccl":
+        use(machine, Device("cuda"), node)
+    return machine.fresh(node)
+
+
+def resolve(machine: Machine) -> None:
+    """Once the whole program is known: does any rank choose its GPU?"""
+    _report_global_ranks(machine)
+    if machine.pinned:
+        return
+    # A process joins its group once: what joins one itself is not called from another process that does.
+    if machine.pinned_processes - {group.process for group in machine.groups}:
+        return
+    chosen = {used.note.node for used in machine.uses_of_current if used.process in machine.pinned_processes}
+    for group in {(group.note.node, group.process): group for group in machine.groups}.values():
+        uses = {
+            used.note.node: used
+            for used in machine.uses_of_current
+            if used.note.node not in chosen | machine.uses_of_own
+            and used.process == group.process
+            and not used.scene.reach.excludes(group.scene.reach)
+            # where the program may as well choose the CPU it is not made for several GPUs
+            and used.scene.reach.implies(used.scene.when)
+        }
+        if uses:
+            first, *others = uses.values()
+            notes = (group.note, *(used.note for used in others))
+            machine.emit(CurrentDeviceUnset(first.note.node, first.scene, machine.text(first.note.node), notes))

@@ -1,0 +1,184 @@
+"""Schedulers of the learning rate: which optimizer each has, and whether that is still the one that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.values import (
+    NONE,
+    SLICE,
+    Bound,
+    Const,
+    Fact,
+    Kind,
+    Object,
+    Symbol,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import SchedulerOutlived
+from placement_lint.flow.models import optimizers
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# Of a scheduler: the attribute under which the program itself finds its optimizer, and where it took it.
+_OPTIMIZER = "optimizer"
+_BUILT = "#built"
+# Of an optimizer: the one that took its place.
+_SUCCESSOR = "#successor"
+# Its groups of parameters, one of them, and what that holds.
+GROUPS = "param_groups"
+_GROUP = "param_groups[]"
+_PARAMS = "param_groups[].params"
+
+
+@dataclass(frozen=True)
+class _Succession:
+    """An optimizer takes another one's place: at this statement the variable goes from the one to the other."""
+
+    optimizer: Object
+    variable: str | cst.CSTNode
+    node: cst.CSTNode
+
+
+def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``StepLR(optimizer, 10)``"""
+    scheduler = machine.fresh(node)
+    optimizer = arguments.get(0, "optimizer")
+    if optimizer is not None:
+        machine.write(scheduler.id, _OPTIMIZER, optimizer)
+        machine.write(scheduler.id, _BUILT, Fact("built", node))
+        machine.scheduled.update(held.id for held in _optimizers(optimizer))
+    return scheduler
+
+
+def succeeded(
+    machine: Machine, variable: str | cst.CSTNode, before: Value | None, after: Value, node: cst.CSTNode
+) -> None:
+    """``optimizer = SGD(...)``, where the variable has held another one until now."""
+    if not machine.optimizers or before is None or before == after or not isinstance(node, (cst.Assign, cst.AnnAssign)):
+        return
+
+    def take_over(old: Value, new: Value) -> Value:
+        both = old != new and _is_optimizer(old) and _is_optimizer(new)
+        if both and isinstance(old, Object) and isinstance(new, Object) and machine.label(old) == machine.label(new):
+            machine.write(old.id, _SUCCESSOR, Fact(f"succeeded by {new.id}", _Succession(new, variable, node)))
+        return NONE
+
+    if any(_optimizers(before)) and any(_optimizers(after)):
+        machine.lift(take_over, before, after)
+
+
+def step(machine: Machine, scheduler: Symbol, node: cst.Call) -> None:
+    """``scheduler.step()`` sets the learning rate of the optimizer that it was given, and of no other."""
+    optimizer = machine.read(scheduler.id, _OPTIMIZER)
+    if optimizer is None or not isinstance(node.func, cst.Attribute):
+        return
+
+    def look(held: Value) -> Value:
+        successor = machine.read(held.id, _SUCCESSOR) if isinstance(held, Object) else None
+        if isinstance(held, Object) and successor is not None:
+            machine.lift(lambda fact: _note_outlived(machine, scheduler, held, fact, node), successor)
+        return NONE
+
+    machine.lift(look, optimizer)
+
+
+def _note_outlived(machine: Machine, scheduler: Symbol, old: Object, fact: Value, node: cst.Call) -> Value:
+    succession, built = fact.details if isinstance(fact, Fact) else None, machine.read(scheduler.id, _BUILT)
+    assert isinstance(succession, _Succession)
+    assert isinstance(built, Fact)
+    assert isinstance(built.details, cst.CSTNode)
+    assert isinstance(node.func, cst.Attribute)
+    label = machine.text(node.func.value)
+    if _is_left_alone(machine, old, succession.optimizer):
+        took = Note(built.details, f"`{label}` takes the old optimizer here")
+        steps = Note(node, "this sets the learning rate of the old one only")
+        event = SchedulerOutlived(succession.node, machine.scene, label, source_text(succession.variable), took, steps)
+        machine.outlived.append((event, old.id, succession.optimizer.id))
+    return NONE
+
+
+def _is_left_alone(machine: Machine, old: Object, new: Object) -> bool:
+    """Whether the new optimizer trains what the old one did, and shares no learning rate with it."""
+    same = optimizers.covered(machine, old) & optimizers.covered(machine, new)
+    return bool(same) and optimizers.has_stepped(machine, new) and not optimizers.shares_rates(machine, old, new)
+
+
+def optimizer_stepped(machine: Machine, optimizer: Object, node: cst.CSTNode) -> None:
+    """An optimizer that another took the place of still trains: the program has it under another name."""
+    if machine.read(optimizer.id, _SUCCESSOR) is not None:
+        machine.optimizers_out.add((optimizer.id, node))
+
+
+def given_away(machine: Machine, values: Iterable[Value], node: cst.CSTNode) -> None:
+    """Optimizers go where it is not seen who steps them or sets their learning rates."""
+    if machine.optimizers:
+        machine.optimizers_out.update((held.id, node) for value in values for held in _optimizers(value))
+
+
+def groups(machine: Machine, optimizer: Object, name: str, node: cst.CSTNode) -> Value:
+    """``optimizer.param_groups``: whoever has them may set the learning rate."""
+    if name == GROUPS:
+        machine.optimizers_out.add((optimizer.id, node))
+    return Bound(optimizer, name, node=node)
+
+
+def group(machine: Machine, groups: Bound) -> Value:
+    """One of ``optimizer.param_groups``."""
+    return Bound(groups.receiver, _GROUP, node=groups.node) if _is_of_groups(groups, GROUPS) else machine.fresh()
+
+
+def item(machine: Machine, owner: Bound, key: Value) -> Value:
+    """``optimizer.param_groups[0]``, a group that has no other name and may only be read; ``group["params"]``."""
+    if _is_of_groups(owner, GROUPS) and owner.node is not None and key != SLICE:
+        if isinstance(key, Const):
+            machine.groups_read.add(owner.node)
+        return group(machine, owner)
+    if _is_of_groups(owner, _GROUP) and key == Const("params"):
+        return Bound(owner.receiver, _PARAMS, node=owner.node)
+    return machine.fresh()
+
+
+def item_changed(machine: Machine, owner: Bound, key: Value, value: Value, node: cst.CSTNode) -> None:
+    """``optimizer.param_groups[0]["lr"] = 0.1``"""
+    if owner.name == _GROUP:
+        given_away(machine, (owner,), node)
+    if key == Const("params") or not _is_of_groups(owner, _GROUP):
+        groups_changed(machine, owner, (value,))
+
+
+def groups_changed(machine: Machine, changed: Bound, values: Iterable[Value]) -> None:
+    """``optimizer.param_groups.append({…})``, ``group["params"].extend(…)``"""
+    if _is_of_groups(changed, GROUPS, _GROUP, _PARAMS) and isinstance(changed.receiver, Object):
+        for value in values:
+            optimizers.regrouped(machine, changed.receiver, value)
+
+
+def _is_of_groups(value: Bound, *names: str) -> bool:
+    return value.name in names and _is_optimizer(value.receiver)
+
+
+def resolve(machine: Machine) -> None:
+    """At the end it is known that nobody else looks after the learning rate."""
+    out = {identity for identity, node in machine.optimizers_out if node not in machine.groups_read}
+    for event, old, new in machine.outlived:
+        if out.isdisjoint((old, new)) and new not in machine.scheduled:
+            machine.emit(event)
+
+
+def _is_optimizer(value: Value) -> bool:
+    return isinstance(value, Object) and value.kind is Kind.OPTIMIZER
+
+
+def _optimizers(value: Value) -> Iterator[Object]:
+    """The optimizers that a value may be, or be something of."""
+    for _, option in alternatives(value):
+        holder = option.receiver if isinstance(option, Bound) else option
+        if isinstance(holder, Object) and _is_optimizer(holder):
+            yield holder

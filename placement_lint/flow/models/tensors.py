@@ -1,0 +1,839 @@
+"""Tensors: where they are made, what operations need of them, and what comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import (
+    DEVICE_FLAGS,
+    ELEMENTWISE,
+    FACTORIES_OF_DATA,
+    HOST_FACTORIES,
+    HOST_VALUE_ATTRIBUTES,
+    HOST_VALUE_METHODS,
+    HOST_VALUE_TYPES,
+    NEW_METHODS,
+    NUMBER_TYPES,
+    REDUCTIONS,
+    SAME_DEVICE,
+    SEVERING,
+    VIEWS,
+    Shape,
+)
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, answered, machines
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ACCELERATORS,
+    ARRAY,
+    CPU,
+    FALSE,
+    NONE,
+    OWN,
+    REPLICA,
+    SLICE,
+    TRUE,
+    Bound,
+    Comparison,
+    Const,
+    Device,
+    External,
+    Kind,
+    Lost,
+    Object,
+    Place,
+    Placed,
+    Role,
+    Sequence,
+    Source,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+    describe,
+)
+from placement_lint.flow.events.mismatch_cause import Cause, cause_of
+from placement_lint.flow.events.schema import (
+    DevicesMixed,
+    GradientOfCopyRead,
+    HostRead,
+    MoveDiscarded,
+    Operand,
+    ParametersRead,
+    ReplicaLossReduced,
+    ReplicaLossUsed,
+)
+from placement_lint.flow.models import async_copy, ddp, gradients, shapes
+from placement_lint.flow.observers import (
+    alloc_in_forward,
+    backward,
+    device_choice,
+    gradient_flow,
+    hooks,
+    replica_escape,
+    replicas,
+    shared_storage,
+    uncovered_parameters,
+)
+from placement_lint.flow.observers.arrivals import arrive, meet
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.devices import as_place, default_place, place_of_default_type, resolve, target_place
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import is_bound_here, value_of
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# --- making tensors ----------------------------------------------------------------------------------------
+
+
+def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node: cst.Call) -> Value:
+    """A factory's result: ``torch.zeros(3, device=d)``."""
+    given, filled = arguments.keyword("device"), arguments.keyword("out")
+    _note_inputs(machine, node)
+    if filled is not None and filled != NONE:
+        # ``torch.arange(n, out=t)`` is ``t``, where that is.
+        return filled
+    if given is None or given == NONE:
+        if name in FACTORIES_OF_DATA and (data := arguments.get(0, "data")) is not None and _has_place(machine, data):
+            return machine.lift(lambda option: _from_data(machine, name, option, node), data)
+        source = Source.FACTORY_IN_FORWARD if machine.in_forward else Source.FACTORY
+        scalar = _scalar(machine, shape, arguments)
+
+        def make(place: Value) -> Value:
+            assert isinstance(place, (Device, Symbol))
+            built = _built(machine, name, place, source, scalar, node)
+            literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
+            built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
+            return gradient_flow.of_data(machine, name, built, arguments, node) if literal else built
+
+        return machine.lift(make, _default_place(machine, name))
+    written = device_choice.argument(node, len(node.args), "device")
+    how = node if written is None else f"device={source_text(written)}"
+    device_choice.request_literal(machine, given, written, how, node)
+    rows, literal = _rows(machine, shape, arguments), shape is Shape.DATA
+    leaf = arguments.keyword("requires_grad") == TRUE
+
+    def make_on(device: Value) -> Value:
+        built = _built_on(machine, name, device, _scalar(machine, shape, arguments), node, leaf)
+        built = replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
+        return (
+            gradient_flow.of_data(machine, name, built, arguments, node)
+            if literal and isinstance(built, Tensor)
+            else built
+        )
+
+    return machine.lift(make_on, given)
+
+
+def _default_place(machine: Machine, name: str) -> Value:
+    if name in HOST_FACTORIES:
+        return CPU
+    return place_of_default_type(machine) if name == "torch.Tensor" else default_place(machine)
+
+
+def _has_place(machine: Machine, data: Value) -> bool:
+    """Whether data is a tensor already, or may be one: what nobody knows, but has been moved."""
+    return any(
+        isinstance(option, Tensor)
+        or (isinstance(option, Symbol) and machine.read(option.id, modules.PLACE) is not None)
+        for _, option in alternatives(data)
+    )
+
+
+def _from_data(machine: Machine, name: str, data: Value, node: cst.Call) -> Value:
+    """``torch.as_tensor(t)`` is ``t``, ``torch.tensor(t)`` a copy of it in the same place."""
+    if not isinstance(data, Tensor):
+        return machine.fresh(node)
+    if name == "torch.as_tensor":
+        return data
+    return gradient_flow.cut(machine, derive(data, "torch.tensor", node, data.scalar), data, "torch.tensor", node)
+
+
+def _built_on(
+    machine: Machine, name: str, device: Value, scalar: bool | None, node: cst.Call, leaf: bool = False
+) -> Value:
+    place = as_place(device)
+    resolved = machine.fresh() if place is None else arrive(machine, place, node)
+    return _built(machine, name, resolved, Source.FACTORY_ON_DEVICE, scalar, node)
+
+
+def _built(machine: Machine, name: str, place: Place, source: Source, scalar: bool | None, node: cst.Call) -> Tensor:
+    short = name.rpartition("torch.")[2]
+    note = Note(node, f"`{short}` makes a tensor on {describe(place)} here")
+    uid, nothing = machine.new_id(), frozenset[int]()
+    return Tensor(place, scalar, source=source, created=node, history=(note,), uid=uid, reached=nothing)
+
+
+def build_on_cuda(machine: Machine, name: str, node: cst.Call) -> Value:
+    """``torch.cuda.FloatTensor(3)``"""
+    return _built(machine, name, arrive(machine, Device("cuda"), node), Source.FACTORY_ON_DEVICE, False, node)
+
+
+def build_like(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.zeros_like(t)``, ``t.new_zeros(3)``: where ``t`` is, unless ``device=`` says otherwise."""
+    model, given = arguments.get(0, "input"), arguments.keyword("device")
+    if given is not None and given != NONE:
+        return machine.lift(lambda device: _built_on(machine, "like", device, None, node), given)
+
+    def like(tensor: Value) -> Value:
+        if not isinstance(tensor, Tensor):
+            return machine.fresh()
+        note = Note(node, f"made on {describe(tensor.place)} here, like its model")
+        nothing = frozenset[int]()
+        return Tensor(tensor.place, None, created=node, history=(note,), assumed=tensor.assumed, reached=nothing)
+
+    return machine.lift(like, model) if model is not None else machine.fresh()
+
+
+def _scalar(machine: Machine, shape: Shape, arguments: Arguments) -> bool | None:
+    """Whether a factory's result is 0-dim, as far as its arguments tell."""
+    if shape in (Shape.ALWAYS_DIMENSIONS, Shape.ARRAY):
+        return False
+    if shape is Shape.DATA:
+        return _scalar_of_data(machine, arguments.get(0, "data"))
+    position = {Shape.SIZES: 0, Shape.SIZE: 0, Shape.LAST_SIZE: len(arguments.positional) - 1}[shape]
+    size = arguments.get(position, "size")
+    items = content(machine, size) if size is not None else None
+    if items is not None:
+        return not items.items if items.exact else None
+    # A size that is no literal: nobody writes a computed ``()``.
+    return size is None and not arguments.spread
+
+
+def _rows(machine: Machine, shape: Shape, arguments: Arguments) -> frozenset[int]:
+    """The first size of ``torch.randn(27, 4)``, ``torch.randint(0, 9, (27,))`` or ``torch.tensor([1, 2])``."""
+    if shape is Shape.DATA:
+        data = arguments.get(0, "data")
+        listed = content(machine, data) if data is not None else None
+        return frozenset({len(listed.items)}) if listed is not None and listed.exact else frozenset()
+    if shape not in (Shape.SIZES, Shape.SIZE, Shape.LAST_SIZE) or not arguments.positional:
+        return frozenset()
+    size = arguments.positional[-1 if shape is Shape.LAST_SIZE else 0]
+    items = content(machine, size)
+    first = items.items[0] if items is not None and items.items and items.has_in_place(0) else size
+    if isinstance(first, Const) and isinstance(first.value, int):
+        return frozenset({first.value})
+    return frozenset()
+
+
+def _scalar_of_data(machine: Machine, data: Value | None) -> bool | None:
+    if isinstance(data, Const):
+        return isinstance(data.value, (int, float, bool))
+    if isinstance(data, Tensor):
+        return data.scalar
+    if isinstance(data, Symbol) and data.type:
+        return data.type in NUMBER_TYPES
+    if data is not None and content(machine, data) is not None:
+        return False
+    if data == ARRAY:
+        return False
+    return None
+
+
+# --- operations --------------------------------------------------------------------------------------------
+
+
+def operate(
+    machine: Machine,
+    operation: str | cst.CSTNode,
+    operands: Iterable[Operand],
+    node: cst.CSTNode,
+    scalar: bool | None = None,
+) -> Tensor | None:
+    """An operation that wants its tensors on one device; its result, None without any tensor."""
+    tensors = [operand for operand in operands if not _ignored(operand.tensor)]
+    if not tensors:
+        return None
+    for operand in tensors:
+        modules.report_unregistered(machine, operand.tensor.uid, node)
+        replica_escape.use(machine, operand.tensor, node)
+        alloc_in_forward.note_use(machine, operand.tensor.uid)
+    home = tensors[0]
+    for operand in tensors:
+        meet(machine, operand.tensor, node)
+        async_copy.read(machine, operand.tensor, operand.source, node)
+    for other in tensors[1:]:
+        home = _meet(machine, operation, home, other, node)
+    result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
+    leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
+    result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
+    # What comes of a tensor whose move was thrown away is not to blame for being where it is.
+    blamed = [operand.tensor.created for operand in tensors if operand.tensor.created in machine.discarded]
+    return replace(result, created=blamed[0]) if blamed else result
+
+
+def _ignored(tensor: Tensor) -> bool:
+    return isinstance(tensor.place, Device) and tensor.place.kind == "meta"
+
+
+def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode) -> Operand:
+    """Two operands of one operation; the one that says where the result is."""
+    verdict = _compared(one.tensor.place, other.tensor.place)
+    if verdict is Comparison.SAME:
+        return other if one.tensor.assumed else one
+    if verdict is Comparison.UNKNOWN and not _made_here_for_a_moved_module(one.tensor, other.tensor):
+        _meet_an_option(machine, operation, one, other, node)
+        return Operand(one.source, replace(one.tensor, place=machine.fresh()))
+    stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
+    if stray.tensor.place == CPU:
+        if stray.tensor.scalar is not False:
+            # A 0-dim CPU tensor mixes with anything; of unknown dimension it may be one.
+            return home
+        if stray.tensor.assumed:
+            return home
+        on_gpu = answered(machine.own_on_gpu, True) & machines(ONE_GPU | MANY_GPUS)
+        if home.tensor.place == OWN and machine.path.excludes(on_gpu):
+            return home
+    elif home.tensor.place == CPU and home.tensor.scalar is not False:
+        return home
+    if not _blamed_elsewhere(machine, stray.tensor) and not (stray.tensor.adrift or home.tensor.adrift):
+        event = _mixed(machine, operation, stray, home, node)
+        machine.emit(event)
+        machine.strays.add(stray.tensor.created or stray.tensor.uid)
+        adrift = _is_adrift(event)
+        either = adrift or not (machine.in_forward or stray.whole or home.whole)
+        home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either, adrift=adrift))
+    if (stray.whole and not stray.unregistered) or _keeps_to_the_cpu(stray.tensor, home.tensor):
+        # Once the module is where it belongs, its output may be elsewhere as well.
+        return Operand(home.source, replace(home.tensor, place=machine.fresh()))
+    return home
+
+
+def _compared(one: Place, other: Place) -> Comparison:
+    """Whether two operands are on one device: some replica is on another GPU than that of any fixed number."""
+    fixed = other if one == REPLICA else one if other == REPLICA else None
+    return Comparison.DIFFERENT if fixed is not None and device_choice.is_one_card(fixed) else compare(one, other)
+
+
+def _is_adrift(event: DevicesMixed) -> bool:
+    """Whether nothing says which of the two is out of place: neither is where a module is, nor to blame by itself."""
+    home = event.home.tensor
+    settled = event.stray.whole or event.home.whole or home.modules or home.place in (OWN, REPLICA)
+    return cause_of(event) is Cause.NOT_MOVED and not settled
+
+
+def _keeps_to_the_cpu(stray: Tensor, home: Tensor) -> bool:
+    """A module that works with what it has itself moved to the CPU may well never leave it."""
+    return home.place == OWN and stray.source is Source.MOVE
+
+
+def _meet_an_option(
+    machine: Machine, operation: str | cst.CSTNode, one: Operand, other: Operand, node: cst.CSTNode
+) -> None:
+    """A tensor on the CPU meets one that is where an option of the command line says."""
+    stray, home = (one, other) if one.tensor.place == CPU else (other, one)
+    if stray.tensor.place != CPU or stray.tensor.scalar is not False or stray.tensor.assumed or home.tensor.assumed:
+        return
+    if stray.tensor.adrift:
+        return
+    apart = device_choice.named_away(machine, home.tensor.place)
+    if not machine.path.excludes(apart) and not _blamed_elsewhere(machine, stray.tensor):
+        event = _mixed(machine, operation, stray, home, node)
+        scene = replace(event.scene, when=event.scene.when & apart)
+        machine.emit(replace(event, scene=scene, by_option=True))
+
+
+def _blamed_elsewhere(machine: Machine, stray: Tensor) -> bool:
+    """Whether a tensor is out of place as a move was thrown away, a Parameter is none, or a forward made a layer."""
+    if (stray.created or stray.uid) in machine.discarded:
+        return True
+    if not machine.made_in_forward.isdisjoint({*stray.modules, stray.uid}):
+        return True
+    return stray.lost is not None and not stray.modules
+
+
+def _made_here_for_a_moved_module(one: Tensor, other: Tensor) -> bool:
+    """A CPU tensor that a module makes or keeps by itself meets one that was moved to a device of the user's choice."""
+    stray, home = (one, other) if one.place == CPU else (other, one)
+    kept = stray.source is Source.FACTORY_IN_FORWARD or stray.holder is not None
+    chosen = isinstance(home.place, Symbol) and bool(home.place.text) and not home.assumed
+    return stray.place == CPU and kept and chosen and bool(home.modules)
+
+
+def _mixed(
+    machine: Machine, operation: str | cst.CSTNode, stray: Operand, home: Operand, node: cst.CSTNode
+) -> DevicesMixed:
+    unregistered = stray.unregistered or stray.tensor.uid in machine.unregistered
+    put = stray.tensor.history[-1].node if stray.tensor.history else None
+    return DevicesMixed(
+        node,
+        machine.scene,
+        operation if isinstance(operation, str) else f"`{source_text(operation)}`",
+        replace(stray, unregistered=unregistered),
+        home,
+        bool(machine.in_forward),
+        modules.moved_on_the_way(machine),
+        _name_of_place(machine, home.tensor),
+        machine.inputs.get(put, ()) if put is not None else (),
+        brought=put not in machine.inputs,
+    )
+
+
+def _name_of_place(machine: Machine, tensor: Tensor) -> str:
+    """What the program calls the device of a tensor: the argument of its move, where that still means the same."""
+    for note in reversed(tensor.history):
+        if isinstance(note.node, cst.Call):
+            method = isinstance(note.node.func, cst.Attribute) and note.node.func.attr.value in ("to", "cuda")
+            source = device_choice.argument(note.node, 0 if method else len(note.node.args), "device")
+            value = value_of(machine, source) if source is not None else None
+            place = as_place(value) if value is not None else None
+            if source is not None and place is not None and resolve(machine, place) == tensor.place:
+                return source_text(source)
+    return ""
+
+
+def _note_inputs(machine: Machine, node: cst.Call) -> None:
+    """A forward makes or moves a tensor: which arguments of the running function are tensors as well?"""
+    if machine.in_forward and node not in machine.inputs:
+        machine.inputs[node] = sure_tensors(machine)
+
+
+def sure_tensors(machine: Machine) -> tuple[str, ...]:
+    """The required arguments of the running function that are surely tensors."""
+    function = machine.frame.function
+    if function is None:
+        return ()
+    parameters = function.node.params
+    required = [param for param in (*parameters.posonly_params, *parameters.params) if param.default is None]
+    return tuple(param.name.value for param in required if _is_surely_tensor(machine, function.node, param))
+
+
+def _is_surely_tensor(machine: Machine, function: cst.CSTNode, param: cst.Param) -> bool:
+    """Whether an argument is no list, dict or None: by how it came, by its annotation, or by how it is used."""
+    name = param.name.value
+    value = machine.read(machine.frame.id, name)
+    options = [option for _, option in alternatives(value)] if value is not None else []
+    tensors = [
+        option for option in options if isinstance(option, Tensor) and option.source is not Source.FACTORY_IN_FORWARD
+    ]
+    if not tensors or len(tensors) < len(options):
+        return False
+    if param.annotation is not None:
+        return source_text(param.annotation.annotation).rpartition(".")[2] == "Tensor"
+    if all(not tensor.assumed and tensor.role is not Role.BATCH for tensor in tensors):
+        return True
+    return re.search(rf"(?<![\w.]){name}\.(?:{_TELLS_A_TENSOR})\b", source_text(function)) is not None
+
+
+_TELLS_A_TENSOR = "device|dtype|shape|size|dim|view|reshape|permute|transpose|unsqueeze|squeeze|flatten"
+
+
+def _is_stray(one: Tensor, other: Tensor) -> bool:
+    """Whether the first is the one out of place: what an earlier call left, is on the CPU, names a card, or is new."""
+    if one.left != other.left:
+        return one.left
+    if (one.place == CPU) != (other.place == CPU):
+        return one.place == CPU
+    if isinstance(one.place, Device) and one.place.kind in ("replica", "own"):
+        return False
+    if isinstance(other.place, Device) and other.place.kind in ("replica", "own"):
+        return True
+    return bool(other.modules) and not one.modules
+
+
+def _entry(operands: list[Tensor]) -> cst.CSTNode | None:
+    """The call through which all of them came that are from outside; None once a module's own parameters take part."""
+    own = any(tensor.modules and tensor.entered is None for tensor in operands)
+    return None if own else next((tensor.entered for tensor in operands if tensor.entered), None)
+
+
+def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tensor:
+    modules = frozenset().union(*(tensor.modules for tensor in operands))
+    reductions = {tensor.reduction for tensor in operands if tensor.reduction}
+    if scalar is None:
+        known = {tensor.scalar for tensor in operands}
+        scalar = known.pop() if len(known) == 1 else (False if False in known else None)
+    return Tensor(
+        home.place,
+        scalar,
+        reduction=reductions.pop() if len(reductions) == 1 else None,
+        per_replica=any(tensor.per_replica for tensor in operands),
+        source=home.source,
+        created=home.created,
+        modules=modules,
+        history=home.history,
+        holder=home.holder,
+        left=home.left,
+        entered=_entry(operands),
+        split=shapes.joined(operands),
+        synced=frozenset().union(*(tensor.synced for tensor in operands)),
+        unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
+        assumed=all(tensor.assumed for tensor in operands),
+        mended=home.mended or any(tensor.mended for tensor in operands),
+        adrift=home.adrift or any(tensor.adrift for tensor in operands),
+        scattered=any(tensor.scattered for tensor in operands),
+        parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
+        reached=gradient_flow.joined(operands),
+        cuts=frozenset().union(*(tensor.cuts for tensor in operands)),
+    )
+
+
+def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = None) -> Tensor:
+    """What a tensor becomes by an operation of its own: same place, no longer the same tensor."""
+    lost = Lost(how, node, tensor.place, tensor.uid) if tensor.role is Role.PARAMETER else tensor.lost
+    role = tensor.role if tensor.role is Role.BATCH else Role.PLAIN
+    operation = how.strip(".()")
+    severs = operation in SEVERING
+    parameters = frozenset() if severs else gradients.parameters(tensor)
+    tensor = gradients.severed(tensor) if severs else gradients.through(tensor, how, node)
+    return replace(
+        tensor,
+        scalar=scalar,
+        role=role,
+        lost=lost,
+        parameters=parameters,
+        reached=gradient_flow.reached(tensor),
+        rows=frozenset(),
+        literal=False,
+        loaded=False,
+        split=None,
+        padded=None,
+        chunk=None,
+        memory=tensor.memory if operation in VIEWS else None,
+        copied_in_replica=None,
+        unfinished=None,
+        copied=None,
+        uid=0,
+    )
+
+
+def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
+    """``t[key]``: a CPU index may index a CUDA tensor, a CUDA index must not index a CPU tensor."""
+    if tensor.chunk is not None:
+        hooks.used(machine, tensor.chunk, node.value, node)
+    modules.report_unregistered(machine, tensor.uid, node)
+    if tensor.role is Role.BATCH:
+        named = isinstance(key, Const) and isinstance(key.value, str)
+        return replace(tensor, uid=0) if named else shapes.after_index(tensor, replace(tensor, uid=0), key)
+    if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
+        # It may as well be a tuple of anything: tensors, of which nobody knows where they are.
+        part = machine.fresh(node)
+        machine.write(part.id, modules.PLACE, Placed(machine.fresh()))
+        return part
+    for item in key.items if isinstance(key, Sequence) else (key,):
+        if isinstance(item, Tensor) and _may_not_index(tensor, item):
+            stray, home = Operand(node.value, tensor), Operand(node.slice[0], item)
+            machine.emit(_mixed(machine, "indexing", stray, home, node))
+    return shapes.after_index(tensor, derive(tensor, "indexing", node, _scalar_after_index(tensor, key)), key)
+
+
+def _may_not_index(tensor: Tensor, index: Tensor) -> bool:
+    certain = not (tensor.assumed or tensor.adrift or index.assumed or index.adrift)
+    certain = certain and tensor.lost is None and index.scalar is False
+    return certain and tensor.place == CPU and compare(tensor.place, index.place) is Comparison.DIFFERENT
+
+
+def _scalar_after_index(tensor: Tensor, key: Value) -> bool | None:
+    """A slice, None or an index tensor leaves a dimension; a number takes one away."""
+    keys = key.items if isinstance(key, Sequence) else (key,)
+    leaves = any(
+        item in (SLICE, Const(None))
+        or (isinstance(item, Tensor) and item.scalar is False)
+        or (isinstance(item, Object) and item.kind is Kind.LIST)
+        for item in keys
+    )
+    return False if leaves and tensor.scalar is not True else None
+
+
+# --- attributes and methods ----------------------------------------------------------------------------------
+
+
+def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) -> Value:
+    """``t.name``, where it is no call."""
+    if name == "device":
+        machine.devices_read.add(node)
+        # What is put beside a tensor that is out of place goes where that is moved.
+        astray = (tensor.created or tensor.uid or None) in machine.strays
+        return machine.fresh(node) if astray else tensor.place
+    if name == "grad" and tensor.copied is not None and tensor.copied not in machine.retained:
+        label = machine.text(node).removesuffix(".grad")
+        machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
+    if name == "is_cuda" and (tensor.place == OWN or (isinstance(tensor.place, Symbol) and machine.looks_at_forward)):
+        return machine.ask(machine.own_on_gpu)
+    if name in DEVICE_FLAGS and isinstance(tensor.place, Device) and tensor.place.kind != OWN.kind:
+        kind = "cuda" if tensor.place == REPLICA else tensor.place.kind
+        return Const(kind == DEVICE_FLAGS[name])
+    if name == "is_cuda" and (away := device_choice.named_away(machine, tensor.place)).possible:
+        return machine.either(((away, TRUE), (away.negation, FALSE)))
+    if name in HOST_VALUE_ATTRIBUTES:
+        if (known := shapes.answer(tensor, name)) is not None:
+            return known
+        return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""), tensor.scattered and name == "shape")
+    if name in ("data", "T", "mT", "H", "real", "imag"):
+        derived = derive(tensor, f".{name}", node, tensor.scalar)
+        if name == "data":
+            derived = gradient_flow.cut(machine, derived, tensor, ".data", node)
+        return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
+    if name in _FIELDS and tensor.role is not Role.BATCH:
+        return derive(tensor, _FIELDS[name], node, tensor.scalar)
+    if name == "grad":
+        machine.asked_for.add(tensor.uid)
+        return replace(tensor, role=Role.PLAIN, modules=frozenset(), uid=0)
+    return Bound(tensor, name, node=node)
+
+
+# The fields of what ``max``, ``sort``, ``topk`` and their kind return, each with a method that makes the like of it.
+_FIELDS = {"values": "sort", "indices": "argmax"}
+
+
+def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how: str) -> Value:
+    """The tensor on another device: itself where it is there already."""
+    place = target_place(machine, target)
+    if place is None:
+        converted = Lost(".to(dtype)", node, tensor.place, tensor.uid)
+        return replace(tensor, lost=converted) if _converts(tensor, target) else tensor
+    place = arrive(machine, place, node)
+    if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
+        return tensor
+    moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
+    if compare(tensor.place, place) is Comparison.DIFFERENT:
+        moved = gradients.through(moved, how, node)
+        if _made_with_gradient(tensor):
+            return replace(moved, copied=node)
+    if tensor.role is Role.PARAMETER:
+        return replace(moved, role=Role.PLAIN, lost=Lost(how, node, tensor.place, tensor.uid))
+    return moved
+
+
+def _made_with_gradient(tensor: Tensor) -> bool:
+    """``torch.zeros(3, requires_grad=True)`` itself, not what is computed from it."""
+    made = tensor.created
+    written = device_choice.argument(made, len(made.args), "requires_grad") if isinstance(made, cst.Call) else None
+    return bool(tensor.uid) and written is not None and source_text(written) == "True"
+
+
+def _converts(tensor: Tensor, target: Value) -> bool:
+    """``param.to(torch.float64)`` is a new tensor; to the default type it is the Parameter itself."""
+    return (
+        tensor.role is Role.PARAMETER
+        and isinstance(target, External)
+        and target.name not in ("torch.float32", "torch.float", "torch.dtype")
+        and target.name.startswith("torch.")
+    )
+
+
+# Methods that convert: without effect on a tensor that is so already, as a fresh Parameter is a float32.
+_NO_OPS_ON_PARAMETERS = {"float", "contiguous", "requires_grad_", "share_memory_"}
+
+
+# Methods that look at no element of a tensor.
+_READS_NOTHING = {
+    "size",
+    "dim",
+    "numel",
+    "to",
+    "cuda",
+    "record_stream",
+    "is_pinned",
+    "stride",
+    "data_ptr",
+    "get_device",
+}
+
+
+def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``t.name(...)``"""
+    modules.report_unregistered(machine, tensor.uid, node)
+    receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
+    if name not in _READS_NOTHING:
+        async_copy.read(machine, tensor, receiver, node)
+    if name in ("to", "cuda", "cpu", "type_as", "pin_memory"):
+        return _moved_by(machine, tensor, name, arguments, node)
+    if name == "type":
+        dtype = next(iter(arguments.values()), None)
+        return _typed(machine, tensor, dtype, node) if dtype is not None else machine.fresh(node, "str")
+    if name == "numpy":
+        if arguments.keyword("force") != Const(True):
+            read_on_host(machine, Operand(receiver, tensor), node)
+        return machine.fresh("ndarray", HOST_VALUE_TYPES[name])
+    as_number = name in ("item", "backward", "__float__", "__int__", "__bool__")
+    if tensor.per_replica and as_number and not (name == "backward" and arguments.has(0, "gradient")):
+        machine.emit(
+            ReplicaLossUsed(node, machine.scene, receiver, f"`{machine.text(receiver)}.{name}()`", name, tensor)
+        )
+    if name == "backward":
+        backward.ran(machine, tensor, node)
+    if name == "detach":
+        detached = ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
+        return gradient_flow.cut(machine, detached, tensor, ".detach()", node)
+    replicas.change(machine, tensor, name, arguments, node)
+    shared_storage.change_by_method(machine, tensor, name, receiver, node)
+    if name == "get_device":
+        return tensor.place
+    if name == "retain_grad" and tensor.copied is not None:
+        machine.retained.add(tensor.copied)
+    if name in HOST_VALUE_METHODS:
+        if not arguments.values() and (known := shapes.answer(tensor, name)) is not None:
+            return known
+        of_rows = name != "size" or arguments.get(0, "dim") in (None, Const(0))
+        type_ = "int" if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
+        return machine.fresh(node, type_, tensor.scattered and of_rows)
+    if name in NEW_METHODS:
+        return build_like(machine, arguments.with_receiver(tensor), node)
+    if name == "requires_grad_":
+        gradients.ask(machine, tensor, arguments.get(0, "requires_grad") or TRUE)
+        if tensor.role is not Role.PARAMETER:
+            return replace(tensor, requires_grad=arguments.get(0, "requires_grad") in (None, TRUE))
+    if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
+        machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
+    if name == "requires_grad_" and tensor.role is Role.PARAMETER:
+        parts = tensor.modules or frozenset({tensor.uid})
+        uncovered_parameters.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
+    if name in _NO_OPS_ON_PARAMETERS and (tensor.role is Role.PARAMETER or tensor.requires_grad):
+        return tensor
+    if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
+        return reduce(machine, tensor, name, receiver, node)
+    others = [
+        Operand(argument.value, value)
+        for argument, value in zip(node.args, arguments.positional, strict=False)
+        if isinstance(value, Tensor)
+    ]
+    plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
+    if plain != name:
+        gradient_flow.changed(machine, tensor)
+        gradient_flow.written_into(machine, *arguments.values())
+    if plain in SAME_DEVICE and others:
+        result = operate(machine, f"`{name}`", [Operand(receiver, tensor), *others], node)
+        if result is not None:
+            kept = result.split if plain in ELEMENTWISE else tensor.split if plain == "matmul" else None
+            result = replace(result, split=kept)
+            return tensor if plain != name else gradient_flow.accompanied(machine, result, *arguments.values())
+    if plain != name:
+        return shapes.after(tensor, tensor, plain, arguments) if plain in _RESHAPES else tensor
+    derived = derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
+    derived = replace(derived, scattered=replicas.depends(machine, tensor, *arguments.values()))
+    if name not in VIEWS:
+        derived = gradient_flow.accompanied(machine, derived, *arguments.values())
+    return shapes.after(tensor, derived, name, arguments)
+
+
+# What moves dimensions also has a form that does so in place.
+_RESHAPES = {"t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims"}
+
+# Methods that may take the last dimension away, and those that may add one to a 0-dim tensor.
+_REMOVES_DIMENSIONS = REDUCTIONS | {"squeeze", "select", "logsumexp", "unbind", "diagonal", "split", "chunk"}
+_ADDS_DIMENSIONS = {"unsqueeze", "expand", "repeat", "view", "reshape", "flatten", "new", "tile", "ravel"}
+
+
+def _scalar_after(name: str, tensor: Tensor, arguments: Arguments) -> bool | None:
+    """Whether the result of a method is 0-dim, given whether the tensor is."""
+    changing = _ADDS_DIMENSIONS if tensor.scalar else _REMOVES_DIMENSIONS
+    if name not in changing:
+        return tensor.scalar
+    if name in REDUCTIONS:
+        dim = arguments.get(0, "dim")
+        # To have a dimension 1 (or -2) is to have another one besides.
+        beyond = isinstance(dim, Const) and type(dim.value) is int and dim.value not in (0, -1)
+        return False if beyond or arguments.keyword("keepdim") == Const(True) else None
+    return None
+
+
+def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``t.to(d)`` and its kind; dropped as a statement it does nothing."""
+    target = _target(machine, tensor, name, arguments, node)
+    _note_inputs(machine, node)
+
+    def apply(place: Value) -> Value:
+        moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
+        moved = async_copy.copied(machine, tensor, moved, arguments, node)
+        named = as_place(place)
+        is_dropped = machine.statement is node and _could_be_assigned(machine, node)
+        if is_dropped and named is not None and (named != tensor.place or name == "pin_memory"):
+            machine.discarded.add(tensor.created or tensor.uid)
+            receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
+            assignable = not isinstance(receiver, cst.Name) or _would_be_seen(machine, receiver.value, node)
+            label = machine.text(receiver)
+            event = MoveDiscarded(node, machine.scene, label, name, tensor, named, assignable)
+            machine.emit(replace(event, named=not isinstance(receiver, cst.Call)))
+        return moved
+
+    return machine.lift(apply, target)
+
+
+def _would_be_seen(machine: Machine, name: str, node: cst.Call) -> bool:
+    """Whether an assignment to a variable reaches those who read it: not where a loop only lends it an item."""
+    around = [loop for loop in machine.loops_around() if isinstance(loop, cst.For)]
+    loop = next((loop for loop in reversed(around) if _mentions(source_text(loop.target), name)), None)
+    _, here, rest = source_text(loop.body).partition(source_text(node)) if loop is not None else ("", "", "")
+    return is_bound_here(machine, name) and (not here or _mentions(rest, name))
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", text) is not None
+
+
+def _could_be_assigned(machine: Machine, node: cst.Call) -> bool:
+    """Whether a statement ``x.to(d)`` was meant to change ``x``: warming a GPU up with a temporary is not."""
+    method = node.func
+    if not isinstance(method, cst.Attribute) or method.attr.value == "type_as":
+        return False
+    receiver: cst.BaseExpression = method.value
+    while isinstance(receiver, cst.Call) and isinstance(receiver.func, cst.Attribute):
+        receiver = receiver.func.value
+    if receiver is method.value:
+        return isinstance(receiver, (cst.Name, cst.Attribute, cst.Subscript))
+    return isinstance(value_of(machine, receiver), Tensor)
+
+
+def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Value:
+    """``t.type(torch.cuda.FloatTensor)`` moves as well as converts; a dtype only converts."""
+
+    def convert(option: Value) -> Value:
+        text = option.name if isinstance(option, External) else option.value if isinstance(option, Const) else None
+        derived = shapes.same(tensor, derive(tensor, ".type(…)", node, tensor.scalar))
+        if isinstance(option, Symbol) and option.type == "torch.dtype":
+            return derived
+        if not isinstance(text, str):
+            return replace(derived, place=machine.fresh())
+        if text.endswith("Tensor"):
+            device = Device("cuda") if text.startswith("torch.cuda.") else CPU
+            if device != CPU:
+                device_choice.request_type(machine, dtype, node)
+            return move(machine, tensor, device, node, ".type(…)")
+        return derived
+
+    return machine.lift(convert, dtype)
+
+
+def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    if name in ("cpu", "pin_memory"):
+        device_choice.fetched(machine, tensor)
+        return CPU
+    given = arguments.get(0, "device") or arguments.keyword("device") or arguments.keyword("other")
+    if name == "cuda" and (given is None or given == NONE):
+        device_choice.request(machine, node, node)
+        return Device("cuda")
+    if name == "cuda" and isinstance(given, Symbol):
+        return Device("cuda", given)
+    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
+    device_choice.used(machine, given or NONE, node)
+    return given or NONE
+
+
+def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNode, node: cst.CSTNode) -> Value:
+    """``t.mean()``, ``torch.sum(t)``: 0-dim."""
+    if tensor.per_replica:
+        if name in ("sum", "mean"):
+            machine.reduced.append(ReplicaLossReduced(node, machine.scene, source_text(source), name, tensor))
+        return replace(tensor, per_replica=False, scalar=True, reduced=node, uid=0)
+    reduction = name if name in ("sum", "mean") else None
+    return replace(derive(tensor, f".{name}()", node, True), reduction=reduction)
+
+
+def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
+    """Something that needs host memory is given the tensor."""
+    tensor = operand.tensor
+    async_copy.read(machine, tensor, operand.source, node)
+    away = ALWAYS if _on_gpu(tensor.place) else device_choice.named_away(machine, tensor.place)
+    if not tensor.assumed and not tensor.mended and not machine.path.excludes(away):
+        scene = replace(machine.scene, when=machine.scene.when & away)
+        machine.emit(HostRead(node, scene, operand.source, source_text(node), tensor, operand.inside))
+
+
+def _on_gpu(place: Place) -> bool:
+    return isinstance(place, Device) and (place.kind in ACCELERATORS or place == REPLICA)

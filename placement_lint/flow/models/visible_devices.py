@@ -1,0 +1,113 @@
+"""``CUDA_VISIBLE_DEVICES``: which GPUs a program sees, and under which numbers.
+
+The driver reads the variable once, when something first touches CUDA (``torch.cuda.is_available()`` asks the runtime
+how many devices there are), and numbers what is visible from 0.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.domain.values import ABSENT, Const, Device, Fact, Symbol, Value, alternatives
+from placement_lint.flow.events.schema import InvisibleDevice, VisibleDevicesLate
+from placement_lint.flow.state.devices import current_is_chosen
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
+_VISIBLE = "#visible devices"
+_TOUCHED = "#cuda touched"
+# Where a list that is no literal was set.
+_SET = "#visible devices set"
+# What touched it runs only where the file is the program.
+_AS_SCRIPT = "touched by the script"
+
+
+def touch(machine: Machine, node: cst.CSTNode) -> None:
+    """CUDA is initialised, unless it is already."""
+    machine.uses_cuda = machine.uses_cuda or machine.worker is None
+    if machine.worker is None and machine.read(machine.module_frame, _TOUCHED) is None:
+        note = Note(node, f"`{machine.text(node)}` initialises CUDA here")
+        machine.write(machine.module_frame, _TOUCHED, Fact(_AS_SCRIPT if machine.is_script else "touched", note))
+
+
+def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
+    """The variable is assigned: in time, or when the driver has read it already.
+
+    Where the process has chosen its GPU by then, it is for those that it starts.
+    """
+    touched = machine.read(machine.module_frame, _TOUCHED) if not current_is_chosen(machine) else None
+    for guard, fact in alternatives(touched) if touched is not None else ():
+        if isinstance(fact, Fact) and isinstance(fact.details, Note):
+            with machine.assuming(guard):
+                # Where there is no GPU, none is hidden in vain.
+                if not machine.path.excludes(machines(ONE_GPU | MANY_GPUS)):
+                    machine.late_restrictions.append(VisibleDevicesLate(node, machine.scene, fact.details))
+    if isinstance(value, Const) and isinstance(value.value, str):
+        machine.write(machine.module_frame, _VISIBLE, Fact(value.value, Note(node, "set here")))
+    else:
+        machine.write(machine.module_frame, _VISIBLE, value)
+        machine.write(machine.module_frame, _SET, Fact("set", Note(node, "set here")))
+        machine.pinned = True
+
+
+def hand_down(machine: Machine) -> None:
+    """The program starts another one, which reads the variable anew: then it was set in time, for that one."""
+    machine.late_restrictions.clear()
+
+
+def restricted(machine: Machine) -> bool:
+    """Whether the program says itself which GPUs it sees."""
+    return machine.read(machine.module_frame, _VISIBLE) is not None
+
+
+def forget(machine: Machine) -> None:
+    """A new process, in which nothing has touched CUDA."""
+    machine.write(machine.module_frame, _TOUCHED, ABSENT)
+
+
+def forget_script(machine: Machine) -> None:
+    """What nobody calls here is for others, who import the file: what it does only as a script did not happen."""
+    touched = machine.read(machine.module_frame, _TOUCHED) or ABSENT
+    before = machine.lift(lambda fact: ABSENT if fact == Fact(_AS_SCRIPT) else fact, touched)
+    machine.write(machine.module_frame, _TOUCHED, before)
+
+
+def visible(machine: Machine) -> tuple[tuple[str, ...], Note] | None:
+    """The entries of a literal list and the statement that set it, where no other list may hold here."""
+    value = machine.read(machine.module_frame, _VISIBLE)
+    if not isinstance(value, Fact) or not isinstance(value.details, Note):
+        return None
+    entries = tuple(entry.strip() for entry in value.name.split(","))
+    return (entries, value.details) if all(entry.isdigit() for entry in entries) else None
+
+
+def name_device(
+    machine: Machine, device: Value, how: str | cst.CSTNode, node: cst.CSTNode, literal: bool = True
+) -> None:
+    """A GPU is named by its number: is there one of that number among the visible?
+
+    Where the number is no literal, it is said once: the first use raises.
+    """
+    if not isinstance(device, Device) or device.kind != "cuda":
+        return
+    if isinstance(device.index, Symbol):
+        _name_again(machine, device.index, how, node)
+    known = visible(machine)
+    if known is None or not isinstance(device.index, int):
+        return
+    entries, note = known
+    if device.index >= len(entries) and (literal or machine.invisible.get(device.index, node) is node):
+        machine.invisible.setdefault(device.index, node)
+        machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (device.index,), entries, note))
+
+
+def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
+    """The number of a GPU is what alone is visible: whatever it is, it is numbered 0."""
+    where = machine.read(machine.module_frame, _SET)
+    note = where.details if isinstance(where, Fact) else None
+    if isinstance(note, Note) and machine.read(machine.module_frame, _VISIBLE) == number:
+        text = number.text or "the number"
+        machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (1,), ("1",), note, text))

@@ -1,0 +1,121 @@
+"""What is assigned on a wrapper: it stays there, and the module inside goes on reading its own.
+
+Neither DataParallel nor DistributedDataParallel passes an assignment on: ``nn.Module.__setattr__`` gives the wrapper
+itself an attribute, a layer or a Parameter of that name.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import WRAPPERS
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    NONE,
+    Class,
+    Const,
+    Function,
+    Kind,
+    Object,
+    Role,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import WrapperAttributeWritten
+from placement_lint.flow.interpreter import attributes
+from placement_lint.flow.models import wrappers
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.classes import find
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+
+def written(
+    machine: Machine, wrapper: Object, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
+) -> None:
+    """``wrapper.name = value``"""
+    inner = machine.read(wrapper.id, modules.INNER)
+    if inner is not None and not wrappers.has_attribute(wrapper, name):
+        machine.lift(lambda module, new: _written(machine, wrapper, module, name, new, node, text), inner, value)
+
+
+def _written(
+    machine: Machine,
+    wrapper: Object,
+    module: Value,
+    name: str,
+    value: Value,
+    node: cst.CSTNode,
+    text: str | cst.CSTNode,
+) -> Value:
+    if not isinstance(module, Object) or module.kind is not Kind.MODULE:
+        return NONE
+    own = _own(machine, module, name)
+    if own is not None and all(_differs(machine, option, value) for _, option in alternatives(machine.restrict(own))):
+        kind = WRAPPERS[wrapper.cls.name]
+        wrapped = Note(wrapper.node, f"wrapped in {kind} here")
+        event = WrapperAttributeWritten(node, machine.scene, source_text(text), kind, name, wrapped, _is_part(value))
+        machine.wrapper_writes.append((event, wrapper.id, module))
+    return NONE
+
+
+def _own(machine: Machine, module: Object, name: str) -> Value | None:
+    """What the module inside has under that name itself."""
+    stored = machine.read(module.id, name)
+    if stored is not None or not isinstance(module.cls, Class):
+        return stored
+    inherited = find(machine, module.cls, name)
+    return None if isinstance(inherited, Function) else inherited
+
+
+def _differs(machine: Machine, own: Value, value: Value) -> bool:
+    """Whether the module surely has something else, at some time at least: what a loop computes changes."""
+    if isinstance(value, Symbol):
+        return isinstance(own, Const) and bool(machine.loops_around())
+    if _is_part(value):
+        return not _is_same(own, value)
+    return isinstance(own, Const) and own != value
+
+
+def _is_part(value: Value) -> bool:
+    """Whether it is a layer or a Parameter."""
+    if isinstance(value, Tensor):
+        return value.role is Role.PARAMETER and bool(value.uid)
+    return isinstance(value, Object) and value.kind is Kind.MODULE
+
+
+def _is_same(own: Value, value: Value) -> bool:
+    if isinstance(own, Tensor) and isinstance(value, Tensor):
+        return own.uid == value.uid
+    return own == value
+
+
+def read(machine: Machine, wrapper: Object, name: str) -> None:
+    """``wrapper.name``: the program may well keep something of its own there."""
+    if not wrappers.has_attribute(wrapper, name):
+        machine.wrapper_fields.add((wrapper.id, name, machine.path))
+
+
+def written_inside(machine: Machine, module: Object, name: str) -> None:
+    """``wrapper.module.name = value``, or the module itself assigns it: then what the wrapper has is something else."""
+    if module.id in machine.wraps:
+        machine.wrapper_fields.add((module.id, name, machine.path))
+
+
+def resolve(machine: Machine) -> None:
+    """What was assigned is missed where the module inside reads its own."""
+    for event, wrapper, module in machine.wrapper_writes:
+        readers = machine.reads.get((attributes.identity(module), event.name), {})
+        reads = tuple(Note(node, "read here") for node, updating in readers.items() if not updating)
+        if reads and not _is_looked_after(machine, event, {wrapper, module.id}):
+            machine.emit(replace(event, reads=reads, always=event.node not in machine.read_of_others))
+
+
+def _is_looked_after(machine: Machine, event: WrapperAttributeWritten, owners: set[int]) -> bool:
+    return any(
+        owner in owners and name == event.name and not event.scene.when.excludes(path)
+        for owner, name, path in machine.wrapper_fields
+    )

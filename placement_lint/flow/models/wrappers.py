@@ -1,0 +1,570 @@
+"""DataParallel and DistributedDataParallel: wrapping, calling, replicas, and what comes back.
+
+The behaviour is that of torch/nn/parallel/{data_parallel,replicate,scatter_gather}.py: the constructor moves the
+module only where there is a single device, a call needs the module on the first device, replicas run on scattered
+inputs, and their outputs are gathered by concatenation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import MODULE_ATTRIBUTES, MODULE_ATTRIBUTES_OF_DATA_PARALLEL, WRAPPERS
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU, Condition, any_of, machines
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    NONE,
+    REPLICA,
+    Const,
+    Device,
+    External,
+    Kind,
+    Loaded,
+    Mapping,
+    Object,
+    Place,
+    Placed,
+    Role,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import FirstDeviceMissed, StateLoaded, WrappedTwice, WrapperAttributeRead
+from placement_lint.flow.models import checkpoints, ddp, device_arguments, processes, scatter
+from placement_lint.flow.observers import folklore, hooks
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.devices import as_place
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+
+_IDS = "#device ids"
+_OUTPUT = "#output device"
+_DIM = "#dim"
+DATA_PARALLEL = "torch.nn.DataParallel"
+
+
+def wrap(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``nn.DataParallel(module, device_ids=…)``"""
+    module = arguments.get(0, "module")
+    if module is None:
+        return machine.fresh()
+    return machine.lift(lambda inner, ids: _wrap(machine, name, inner, ids, arguments, node), module, _ids(arguments))
+
+
+def _ids(arguments: Arguments) -> Value:
+    return arguments.get(1, "device_ids") or NONE
+
+
+def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call) -> Value:
+    modules.treat_as_module(machine, inner)
+    inner = _once(machine, name, inner, node)
+    if not isinstance(inner, (Object, Symbol)):
+        return machine.fresh()
+    output = arguments.get(2, "output_device") or NONE
+    machine.lift(lambda option: _checked(machine, name, inner, ids, option, node), output)
+    wrapper = around(machine, inner, ids, output, node, name, arguments.get(3, "dim"))
+    label = machine.label(inner)
+    note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
+    machine.wraps.setdefault(inner.id, []).append(note)
+    machine.wrapped_in.setdefault(inner.id, set()).update(frame.id for frame in machine.frames)
+    folklore.wrapped(machine, inner, name, node)
+    for part in modules.reachable(machine, inner).values():
+        machine.moved.setdefault(part.id, note)
+        if isinstance(part, Object) and not isinstance(part.cls, External):
+            machine.moved.setdefault(part.cls.id, note)
+    if name == DATA_PARALLEL:
+        if ids == NONE or (content(machine, ids) is not None and not is_single(machine, ids)):
+            processes.parallel_built(machine, inner, node)
+        _move_to_only_device(machine, inner, ids, node)
+    else:
+        ddp.wrapped(machine, wrapper, inner, arguments)
+    return wrapper
+
+
+def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
+    """What a wrapper is put around, if it were not a wrapper already: what that leads to is no fault of its own."""
+    if not isinstance(inner, Object) or inner.kind is not Kind.WRAPPER:
+        return inner
+    repeated = inner.node is node
+    if not repeated or machine.same_each_round():
+        kind, already = WRAPPERS[name], WRAPPERS[inner.cls.name]
+        first = Note(inner.node, f"wrapped in {already} here, in an earlier round" if repeated else "wrapped here")
+        label = machine.text(node.args[0].value) if node.args else machine.label(inner)
+        machine.emit(WrappedTwice(node, machine.scene, label, kind, already, first, repeated))
+    return machine.read(inner.id, modules.INNER) or machine.fresh()
+
+
+def _checked(machine: Machine, name: str, inner: Object | Symbol, ids: Value, output: Value, node: cst.Call) -> Value:
+    if name == DATA_PARALLEL:
+        device_arguments.check_data_parallel(machine, ids, output, node)
+    else:
+        device_arguments.check_distributed(machine, inner, ids, output, node)
+    return NONE
+
+
+def around(
+    machine: Machine,
+    inner: Object | Symbol,
+    ids: Value,
+    output: Value,
+    node: cst.Call,
+    name: str = DATA_PARALLEL,
+    dim: Value | None = None,
+) -> Object:
+    """The bare wrapper object, before its constructor does anything."""
+    _require_devices(machine, ids)
+    wrapper = machine.new_object(Kind.WRAPPER, External(name), node)
+    machine.write(wrapper.id, modules.INNER, inner)
+    machine.write(wrapper.id, _IDS, ids)
+    machine.write(wrapper.id, _OUTPUT, output)
+    machine.write(wrapper.id, _DIM, dim or Const(0))
+    return wrapper
+
+
+def _move_to_only_device(machine: Machine, inner: Object | Symbol, ids: Value, node: cst.Call) -> None:
+    """With a single device the constructor itself moves the module there (data_parallel.py, ``__init__``)."""
+    first = first_device(machine, ids)
+    alone = machines(ONE_GPU | MANY_GPUS) if is_single(machine, ids) else machines(ONE_GPU)
+    if first is not None:
+        machine.fork(((alone, lambda: _moved(machine, inner, first, node)), (alone.negation, lambda: NONE)))
+
+
+def _moved(machine: Machine, inner: Object | Symbol, device: Place, node: cst.Call) -> Value:
+    modules.move(machine, inner, device, node)
+    return NONE
+
+
+def _require_devices(machine: Machine, ids: Value) -> None:
+    """Without any GPU the ids are ignored; with too few of them the constructor raises."""
+    items = content(machine, ids)
+    numbers = [item.value for item in items.items if isinstance(item, Const)] if items is not None else []
+    if any(isinstance(number, int) and number > 0 for number in numbers):
+        machine.survive(machines(NO_GPU | MANY_GPUS))
+
+
+def first_device(machine: Machine, ids: Value) -> Place | None:
+    """``device_ids[0]``, on which the module has to be."""
+    if ids == NONE:
+        return Device("cuda", 0)
+    items = content(machine, ids)
+    if items is None or not items.items:
+        return None
+    place = as_place(items.items[0])
+    return Device("cuda", place) if isinstance(place, Symbol) else place
+
+
+def is_single(machine: Machine, ids: Value) -> bool:
+    items = content(machine, ids)
+    return items is not None and items.exact and len(items.items) == 1
+
+
+def literal_ids(machine: Machine, wrapper: Object) -> tuple[object, ...]:
+    """The ``device_ids`` of a wrapper, empty where they are not given or not known."""
+    return _literal_ids(machine, machine.read(wrapper.id, _IDS) or NONE)
+
+
+def _literal_ids(machine: Machine, ids: Value) -> tuple[object, ...]:
+    items = content(machine, ids)
+    if items is None or not all(isinstance(item, Const) for item in items.items):
+        return ()
+    return tuple(item.value for item in items.items if isinstance(item, Const))
+
+
+# --- calling -----------------------------------------------------------------------------------------------
+
+Forward = Callable[[Object | Symbol, Arguments], Value]
+
+
+def call(machine: Machine, wrapper: Object, arguments: Arguments, node: cst.Call, forward: Forward) -> Value:
+    """``wrapper(x)``; ``forward`` calls a bare module."""
+    inner = machine.read(wrapper.id, modules.INNER)
+    if inner is None:
+        return machine.fresh()
+    return machine.lift(lambda module: _call(machine, wrapper, module, arguments, node, forward), inner)
+
+
+def _call(
+    machine: Machine, wrapper: Object, inner: Value, arguments: Arguments, node: cst.Call, forward: Forward
+) -> Value:
+    if not isinstance(inner, (Object, Symbol)):
+        return machine.fresh()
+    ids = machine.read(wrapper.id, _IDS) or NONE
+    first = first_device(machine, ids)
+    if wrapper.cls != External(DATA_PARALLEL):
+        with ddp.through(machine):
+            result = _call_distributed(machine, inner, ids, arguments, forward)
+        return ddp.came_through(machine, wrapper, result)
+    folklore.called(machine, arguments, node)
+    scatter.check_packed(machine, arguments, node)
+    if is_single(machine, ids):
+        only = first or machine.fresh()
+        return machine.fork(
+            (
+                (machines(NO_GPU), lambda: forward(inner, arguments)),
+                (
+                    machines(ONE_GPU | MANY_GPUS),
+                    lambda: _on_one_device(machine, wrapper, inner, ids, only, arguments, node, forward),
+                ),
+            )
+        )
+    return machine.fork(
+        (
+            (machines(NO_GPU), lambda: forward(inner, arguments)),
+            (
+                machines(ONE_GPU),
+                lambda: _on_one_device(machine, wrapper, inner, ids, Device("cuda", 0), arguments, node, forward),
+            ),
+            (
+                machines(MANY_GPUS),
+                lambda: _in_replicas(machine, wrapper, inner, ids, arguments, node, forward),
+            ),
+        )
+    )
+
+
+def _on_one_device(
+    machine: Machine,
+    wrapper: Object,
+    inner: Object | Symbol,
+    ids: Value,
+    device: Place,
+    arguments: Arguments,
+    node: cst.Call,
+    forward: Forward,
+) -> Value:
+    """With one device there are no replicas, but the same look at where the module is."""
+    _check_first_device(machine, wrapper, inner, ids, device, node)
+    scatter.check_dimensions(machine, arguments, node)
+    outside = machine.on_only_gpu
+    machine.on_only_gpu = _notes(machine, wrapper, inner, node, "DataParallel puts the inputs on its only GPU")
+    try:
+        return forward(inner, _scattered(machine, arguments, device))
+    finally:
+        machine.on_only_gpu = outside
+
+
+def _notes(machine: Machine, wrapper: Object, inner: Object | Symbol, node: cst.Call, how: str) -> tuple[Note, Note]:
+    """On the wrapper and on its call."""
+    label = machine.label(inner)
+    built = Note(wrapper.node, f"{f'`{label}`' if label else 'the module'} is wrapped in DataParallel here")
+    return built, Note(node, f"called here: {how}")
+
+
+def _call_distributed(
+    machine: Machine, inner: Object | Symbol, ids: Value, arguments: Arguments, forward: Forward
+) -> Value:
+    """DDP moves its inputs exactly where ``device_ids`` is given (distributed.py, ``_pre_forward``)."""
+    if ids == NONE:
+        return forward(inner, arguments)
+    place = modules.place_of(machine, inner)
+    return machine.lift(
+        lambda device: forward(inner, _scattered(machine, arguments, device)),
+        place,
+    )
+
+
+def _in_replicas(
+    machine: Machine,
+    wrapper: Object,
+    inner: Object | Symbol,
+    ids: Value,
+    arguments: Arguments,
+    node: cst.Call,
+    forward: Forward,
+) -> Value:
+    first = first_device(machine, ids)
+    if first is not None:
+        _check_first_device(machine, wrapper, inner, ids, first, node)
+    output = _output_device(machine, wrapper, first)
+    if machine.replica:
+        return machine.fresh()
+    machine.replica = _notes(machine, wrapper, inner, node, "each replica runs the forward on its own GPU")
+    machine.replica_ids = _literal_ids(machine, ids)
+    machine.replica_depth = len(machine.frames)
+    given = machine.read(wrapper.id, _DIM)
+    dim = given.value if isinstance(given, Const) and isinstance(given.value, int) else None
+    machine.replica_dim, machine.batch_misplaced = dim, False
+    machine.replicated = frozenset(modules.reachable(machine, inner))
+    machine.store.begin()
+    try:
+        result = forward(inner, _scattered(machine, arguments, REPLICA, dim))
+        gathered = _gathered(machine, result, output, _splits_unevenly(machine, arguments, ids))
+        kept = hooks.run(machine)
+    finally:
+        # What a replica assigns to its attributes goes with the replica.
+        machine.store.roll_back()
+        machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
+        machine.replica_depth = 0
+    for cell, value in kept.items():
+        machine.write(*cell, value)
+    scatter.check_arguments(machine, arguments, dim, node)
+    scatter.check_keywords(machine, inner, arguments, dim, _literal_ids(machine, ids), node)
+    return thawed(machine, gathered, node)
+
+
+def _check_first_device(
+    machine: Machine, wrapper: Object, inner: Object | Symbol, ids: Value, first: Place, node: cst.Call
+) -> None:
+    if modules.has_parameters(machine, inner) is False:
+        return
+    for placed in dict.fromkeys(placed for _, placed in modules.placements(machine, inner)):
+        machine.lift(lambda where: _first_device_missed(machine, wrapper, ids, first, where, node), placed)
+
+
+def _first_device_missed(
+    machine: Machine,
+    wrapper: Object,
+    ids: Value,
+    first: Place,
+    placed: Value,
+    node: cst.Call,
+) -> Value:
+    if isinstance(placed, Placed) and modules.provably_off(placed.place, first):
+        inner = machine.read(wrapper.id, modules.INNER)
+        name = machine.label(inner) if inner is not None else ""
+        label = f"`{name}`" if name else "the module"
+        machine.emit(
+            FirstDeviceMissed(
+                wrapper.node,
+                machine.scene,
+                label,
+                machine.label(wrapper, name or "model"),
+                _literal_ids(machine, ids),
+                first,
+                placed.place,
+                placed.note,
+                Note(node, "called here"),
+            )
+        )
+    return NONE
+
+
+def _output_device(machine: Machine, wrapper: Object, first: Place | None) -> Place:
+    given = machine.read(wrapper.id, _OUTPUT)
+    if given == Const(-1):
+        # An old way to name the CPU (torch/nn/parallel/comm.py, `gather`).
+        return CPU
+    if given is not None and given != NONE:
+        return as_place(given) or machine.fresh()
+    return first or machine.fresh()
+
+
+def _scattered(machine: Machine, arguments: Arguments, device: Place, dim: int | None = None) -> Arguments:
+    def scattered(value: Value) -> Value:
+        return machine.lift(lambda option: map_tensors(machine, option, to_device, unknown), value)
+
+    in_replica = device == REPLICA
+    batch = arguments.positional[0] if arguments.positional else None
+
+    def to_device(tensor: Tensor) -> Value:
+        role, there = _scattered_role(tensor), replace(tensor, assumed=False, holder=None, uid=0)
+        there = replace(there, place=device, role=role, scattered=in_replica)
+        return replace(there, split=dim, rows=frozenset(), literal=False)
+
+    def unknown(symbol: Symbol) -> Value:
+        # What else than the first argument may be no tensor at all.
+        of_rows = symbol == batch
+        return Tensor(device, None, Role.INPUT, assumed=True, scattered=of_rows, split=dim) if in_replica else symbol
+
+    return replace(
+        arguments,
+        positional=tuple(scattered(value) for value in arguments.positional),
+        keywords={name: scattered(value) for name, value in arguments.keywords.items()},
+    )
+
+
+def _scattered_role(tensor: Tensor) -> Role:
+    return Role.BATCH if tensor.role is Role.BATCH else Role.PLAIN
+
+
+def map_tensors(
+    machine: Machine, value: Value, change: Callable[[Tensor], Value], unknown: Callable[[Symbol], Value]
+) -> Value:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, Symbol):
+        return unknown(value)
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, "#map") or value
+    if isinstance(value, Mapping):
+        items = tuple((key, map_tensors(machine, item, change, unknown)) for key, item in value.items)
+        return replace(value, items=items)
+    items_of = content(machine, value)
+    if items_of is not None:
+        mapped = tuple(
+            machine.lift(lambda item: map_tensors(machine, item, change, unknown), item) for item in items_of.items
+        )
+        changed = replace(items_of, items=mapped)
+        return machine.new_list(changed, value.node) if isinstance(value, Object) else changed
+    return value
+
+
+def _splits_unevenly(machine: Machine, arguments: Arguments, ids: Value) -> bool:
+    """Whether some batch is known not to divide by the number of devices."""
+    items = content(machine, ids)
+    devices = len(items.items) if items is not None and items.exact else 0
+    given = [machine.restrict(value) for value in arguments.values()]
+    rows = {count for value in given if isinstance(value, Tensor) for count in value.rows}
+    return devices > 1 and any(count % devices for count in rows)
+
+
+def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> Value:
+    """The replicas' outputs, concatenated on the output device; 0-dim ones become a vector."""
+
+    def gather(tensor: Tensor) -> Value:
+        return replace(
+            tensor,
+            place=output,
+            role=_scattered_role(tensor),
+            scalar=False if tensor.scalar else tensor.scalar,
+            per_replica=tensor.per_replica or tensor.scalar is True,
+            uneven=uneven and tensor.scalar is True,
+            assumed=tensor.assumed,
+            split=None,
+            padded=None,
+            lost=None,
+            holder=None,
+            entered=None,
+            scattered=False,
+            memory=None,
+            copied_in_replica=None,
+            uid=0,
+        )
+
+    return machine.lift(lambda option: map_tensors(machine, option, gather, lambda symbol: symbol), result)
+
+
+def thawed(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
+    """Containers that forward built, built again outside it."""
+
+    def thaw(option: Value) -> Value:
+        if isinstance(option, Mapping):
+            return machine.new_dict(option, node)
+        return option
+
+    return machine.lift(thaw, value)
+
+
+# --- attributes and state dicts --------------------------------------------------------------------------------
+
+
+def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNode, text: str) -> Value | None:
+    """``wrapper.name`` for a name that is no method of nn.Module; None where it raises AttributeError."""
+    if name == "module":
+        return machine.read(wrapper.id, modules.INNER)
+    own = machine.read(wrapper.id, name)
+    if own is not None:
+        return own
+    if not has_attribute(wrapper, name) and not machine.expecting_attribute_errors:
+        kind = WRAPPERS[wrapper.cls.name]
+        wrapped = Note(wrapper.node, f"wrapped in {kind} here")
+        machine.emit(WrapperAttributeRead(node, machine.scene, text, kind, name, wrapped))
+    return None
+
+
+def has_attribute(wrapper: Object, name: str) -> bool:
+    known = MODULE_ATTRIBUTES_OF_DATA_PARALLEL if wrapper.cls == External(DATA_PARALLEL) else MODULE_ATTRIBUTES
+    return name in known or name.startswith("_")
+
+
+def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str) -> None:
+    """``module.load_state_dict(state)``: keys saved with a wrapper's prefix fit a wrapper only.
+
+    An unknown value may be a wrapper or a bare module.
+    """
+    state = arguments.get(0, "state_dict")
+    checkpoints.restored(machine, state)
+    if isinstance(module, Symbol):
+        return
+    strict = arguments.get(1, "strict") != Const(False)
+    into_wrapper = module.kind is Kind.WRAPPER
+    scene = machine.scene
+    for guard, option in alternatives(state) if state is not None else ():
+        here = replace(scene, when=scene.when & guard)
+        if isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
+            continue
+        if isinstance(option, Loaded):
+            machine.loads.append((node, here, label, option, into_wrapper, strict))
+        elif isinstance(option, StateDict) and option.prefixed != into_wrapper:
+            trace = (Note(option.node, "the state dict is taken here"),)
+            machine.emit(StateLoaded(node, here, label, option, into_wrapper, strict, trace))
+
+
+def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
+    """Whether the program may have looked at the keys and changed them, or deals with keys that do not fit."""
+    return _keys_of(state) in machine.handled or (strict and machine.expects("RuntimeError"))
+
+
+def _keys_of(state: Loaded | StateDict) -> object:
+    return (state.node, state.entries) if isinstance(state, Loaded) else state.node
+
+
+def keys_used(machine: Machine, state: Loaded | StateDict) -> None:
+    """The program looks at the keys of a state dict, or changes them: what it does next depends on a prefix."""
+    machine.handled.add(_keys_of(state))
+
+
+def may_change(machine: Machine, value: Value) -> None:
+    """A state dict is given away: its keys may be others afterwards."""
+    if isinstance(value, (Loaded, StateDict)):
+        machine.handled.add(value.file if isinstance(value, Loaded) else _keys_of(value))
+
+
+def resolve_loads(machine: Machine) -> None:
+    """Once all that the program saves is known: does what it loads from the same file fit?"""
+    for node, scene, label, loaded, into_wrapper, strict in machine.loads:
+        if loaded.file in machine.handled:
+            continue
+        saves = [(guard, _entry(value, loaded.entries), note) for guard, value, note in _saved_there(machine, loaded)]
+        fitting = any_of(
+            guard
+            for guard, state, _ in saves
+            if not isinstance(state, StateDict) or not _misfits(machine, state, into_wrapper)
+        )
+        for guard, state, note in saves:
+            if isinstance(state, StateDict) and _misfits(machine, state, into_wrapper) and fitting.excludes(guard):
+                trace = (Note(state.node, "the state dict is taken here"), note)
+                here = replace(scene, when=scene.when & guard)
+                if here.when.possible:
+                    machine.emit(StateLoaded(node, here, label, state, into_wrapper, strict, trace))
+
+
+def _misfits(machine: Machine, state: StateDict, into_wrapper: bool) -> bool:
+    return state.prefixed != into_wrapper and _keys_of(state) not in machine.handled
+
+
+def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:
+    """What the program saved in a file; to resume is to load what some earlier run of it saved, under any name."""
+    saves = machine.files.get(loaded.file)
+    if saves is None and "resume" in loaded.file.lower():
+        every = [save for saved in machine.files.values() for save in saved]
+        saves = [save for save in every if _entry(save[1], loaded.entries) is not None]
+    return saves or []
+
+
+def _entry(value: Value, entries: tuple[object, ...]) -> Value | None:
+    for key in entries:
+        if not isinstance(value, Mapping):
+            return None
+        found = value.get(key)
+        if found is None:
+            return None
+        value = found
+    return value
+
+
+def save(machine: Machine, value: Value, file: str, node: cst.Call) -> None:
+    """``torch.save(value, file)``"""
+    note = Note(node, "saved here")
+    for guard, option in alternatives(machine.restrict(value)):
+        if isinstance(option, Object) and option.kind is Kind.DICT:
+            option = machine.read(option.id, "#map") or option
+        for inner, saved in alternatives(option):
+            machine.files.setdefault(file, []).append((machine.path & guard & inner, saved, note))

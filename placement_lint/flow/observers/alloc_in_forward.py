@@ -1,0 +1,129 @@
+"""Modules and Parameters that a forward makes: whether each call does so again, or only the first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import Object, Role, Source, Tensor, Value, alternatives
+from placement_lint.flow.events.schema import MadeInForward
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.machine import Machine, Made
+
+
+def note_module(machine: Machine, module: Object) -> None:
+    """A module has been built; one that another module's ``__init__`` builds belongs to that."""
+    if machine.in_forward and not _constructing_within(machine):
+        _note(machine, module.id, module.node, module.cls.name.rpartition(".")[2])
+
+
+def note_parameter(machine: Machine, parameter: Tensor, data: Tensor, node: cst.CSTNode) -> None:
+    """``nn.Parameter(torch.randn(3))``; one of a tensor that was computed is that tensor's way into something else."""
+    fresh = data.source in (Source.FACTORY_IN_FORWARD, Source.FACTORY_ON_DEVICE) and data.uid
+    if machine.in_forward and fresh and not _constructing_within(machine):
+        _note(machine, parameter.uid, node, "Parameter")
+
+
+# Decorators that run a function once and keep what it returned.
+_RUN_ONCE = re.compile(r"(?:.*\.)?(?:\w*cached?(?:_\w+)?|memoi[sz]ed?|singleton|\w*once)", re.IGNORECASE)
+
+
+def _note(machine: Machine, identity: int, node: cst.CSTNode, cls: str) -> None:
+    running = [frame.function for frame in machine.frames if frame.function is not None]
+    if any(_RUN_ONCE.fullmatch(name) for function in running for name in function.decorators):
+        return
+    machine.made[identity] = Made(node, machine.scene, cls)
+    machine.made_in_forward.add(identity)
+
+
+def _constructing_within(machine: Machine) -> bool:
+    """Whether an ``__init__`` is running that the innermost forward called."""
+    for frame in reversed(machine.frames):
+        if frame.function is not None and frame.function.name == "__init__":
+            return True
+        if frame.receiver == machine.in_forward[-1] and frame.function is not None and frame.function.name == "forward":
+            return False
+    return False
+
+
+# --- what becomes of it ------------------------------------------------------------------------------------------
+
+
+def note_use(machine: Machine, identity: int) -> None:
+    if identity in machine.made:
+        machine.made[identity].used = True
+
+
+def note_module_use(machine: Machine, module: Object) -> None:
+    """A module made here is called; what it contains is used as a part of it."""
+    if module.id in machine.made and _learns_of_its_own(machine, module):
+        note_use(machine, module.id)
+        for part in modules.reachable(machine, module):
+            if part != module.id:
+                machine.made.pop(part, None)
+
+
+def _learns_of_its_own(machine: Machine, module: Object) -> bool:
+    """Whether it has more to learn than the layers that it was given: one around a layer of the model has not."""
+    given = (part for part in modules.reachable(machine, module).values() if isinstance(part, Object))
+    own = (part for part in given if part.id in machine.made or part.id > module.id)
+    return any(modules.learns_itself(machine, part) for part in own)
+
+
+def note_keeping(machine: Machine, value: Value) -> None:
+    """A value is stored in something that may outlive the forward."""
+    if machine.made:
+        for _, option in alternatives(value):
+            for identity in _ids(machine, option):
+                if identity in machine.made:
+                    machine.made[identity].kept = True
+
+
+def forget(machine: Machine, identity: int) -> None:
+    """The program looks after the weights itself: it sets, loads or freezes them."""
+    machine.made.pop(identity, None)
+    machine.made_in_forward.discard(identity)
+
+
+def was_made_here(machine: Machine, value: Value) -> cst.CSTNode | None:
+    """Where the running forward made this; None where it did not."""
+    nodes = [machine.made[identity].node for identity in _ids(machine, value) if identity in machine.made]
+    return nodes[0] if nodes else None
+
+
+def _ids(machine: Machine, value: Value) -> tuple[int, ...]:
+    if isinstance(value, Tensor) and value.role is Role.PARAMETER:
+        return (value.uid,)
+    return tuple(modules.reachable(machine, value)) if isinstance(value, Object) else ()
+
+
+# --- once, or each time -------------------------------------------------------------------------------------------
+
+
+def run_forward(machine: Machine, run: Callable[[], Value]) -> Value:
+    """Run an outermost forward and report what each call of it makes anew."""
+    before, machine.made = machine.made, {}
+    result = run()
+    made = [record for record in machine.made.values() if record.used]
+    again = _rehearse(machine, run) if any(record.kept for record in made) else {}
+    for record in made:
+        if not record.kept or (record.node in again and record.scene.reach.implies(again[record.node].scene.reach)):
+            machine.emit(MadeInForward(record.node, record.scene, record.cls, record.kept))
+    machine.made = before
+    return result
+
+
+def _rehearse(machine: Machine, run: Callable[[], Value]) -> dict[cst.CSTNode, Made]:
+    """What a second call makes, from the state that the first one left; nothing else of it counts."""
+    if machine.rehearsing or machine.dead:
+        return {}
+    events, machine.events = machine.events, []
+    machine.rehearsing, machine.made = True, {}
+    machine.store.begin()
+    run()
+    machine.store.roll_back()
+    machine.dead = False
+    machine.rehearsing, machine.events = False, events
+    return {record.node: record for record in machine.made.values()}

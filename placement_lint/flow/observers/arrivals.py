@@ -1,0 +1,36 @@
+"""Arrivals: something is put on a device. What that takes of the machine, and who else wants to know of it."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import Device, Place, Tensor
+from placement_lint.flow.events.schema import CudaInWorker
+from placement_lint.flow.models import ranks, visible_devices
+from placement_lint.flow.state.devices import require, resolve
+from placement_lint.flow.state.machine import Machine
+
+
+def arrive(machine: Machine, place: Place, node: cst.CSTNode) -> Place:
+    """Where something that is put at ``place`` lands; past this point the machine has that device."""
+    ranks.use(machine, place, node)
+    landed = resolve(machine, place)
+    require(machine, landed)
+    if isinstance(landed, Device) and landed.kind == "cuda":
+        visible_devices.touch(machine, node)
+        _in_worker(machine, node)
+    return landed
+
+
+def meet(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
+    """An operation runs where this tensor is."""
+    if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not tensor.assumed:
+        _in_worker(machine, node)
+
+
+def _in_worker(machine: Machine, node: cst.CSTNode) -> None:
+    """A worker uses CUDA: said once of each statement, for its first use raises."""
+    if machine.worker is not None:
+        first = machine.in_workers.setdefault(machine.frame.line or node, node)
+        if first is node:
+            machine.emit(CudaInWorker(node, machine.scene, machine.text(node), machine.worker))

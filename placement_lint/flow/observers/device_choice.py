@@ -1,0 +1,433 @@
+"""A program's choice of device, and the places that ask for CUDA without regard to it.
+
+A choice is a device with a CPU alternative that something is moved to, or a flag under which something is moved to
+CUDA. A request is ``.cuda()``, ``"cuda"`` and their kind, in so many words. They meet once the whole program is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.domain.path_condition import (
+    ALWAYS,
+    ANY_MACHINE,
+    MANY_GPUS,
+    NEVER,
+    NO_GPU,
+    ONE_GPU,
+    Answer,
+    Condition,
+    Cube,
+    Question,
+    answered,
+    machines,
+    of,
+)
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    Comparison,
+    Const,
+    Device,
+    External,
+    Object,
+    Place,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+)
+from placement_lint.flow.events.schema import CudaRequested, Scene
+from placement_lint.flow.models import lightning, visible_devices
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.devices import as_place, current_is_chosen
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import visible
+from placement_lint.flow.state.options import is_option
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """``on_cpu`` is the condition under which the choice falls on the CPU, ``surely_not`` the one under which every
+    single flag that it depends on speaks against CUDA."""
+
+    on_cpu: Condition
+    surely_not: Condition
+    note: Note
+    text: str
+    # the command-line option that names the device, where there is one
+    option: Symbol | None = None
+    # another file's code made it, from the machine alone: it would do on any, which says nothing of the program
+    helpful: bool = False
+    # it is made for a module, by which all that it computes is there as well
+    of_module: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    node: cst.CSTNode
+    scene: Scene
+    how: str | cst.CSTNode
+    # where the literal stands that names CUDA, if that is not at the request itself
+    written: cst.BaseExpression | None
+    # the current device was set to one that is itself chosen: index-less CUDA follows it
+    follows: bool
+    # what the program could name its device by, there
+    names: frozenset[str]
+    # the program's own file asks
+    at_home: bool
+
+
+def used(machine: Machine, target: Value, node: cst.Call) -> None:
+    """Something is moved to ``target``: if that is the CPU on some machines, the program chooses."""
+    if machine.standalone:
+        return
+    # Where another tensor is says nothing of what the program would choose.
+    named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
+    places = [(guard, as_place(option)) for guard, option in named]
+    on_cpu = [guard for guard, place in places if place == CPU]
+    options = [option for _, place in places if (option := _option(place)) is not None and not _is_item(option)]
+    if not options and not (on_cpu and len(places) > 1):
+        return
+    text = machine.text(node.args[0].value) if node.args else "the device"
+    note = Note(node, f"`{text}` is used here")
+    for cube in on_cpu[0].cubes if on_cpu else ():
+        for answer in cube.answers if cube.machines != NO_GPU else ():
+            answer.question.say(chooses_cpu=answer.given)
+    if on_cpu and len(places) > 1:
+        machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0])))
+    for option in options:
+        elsewhere = machine.question(("elsewhere", option), text=f"{option.text or text} names another device")
+        machine.chosen.append(Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option))
+
+
+def _is_helpful(machine: Machine, choice: Condition) -> bool:
+    return not machine.at_home and not any(cube.answers for cube in choice.cubes)
+
+
+def _option(place: Place | None) -> Symbol | None:
+    """The command-line option that a device, or its index, comes from."""
+    symbol = place.index if isinstance(place, Device) else place
+    return symbol if isinstance(symbol, Symbol) and is_option(symbol) else None
+
+
+def _is_item(option: Symbol) -> bool:
+    """``args.gpus[0]`` is one of several GPUs, which DataParallel takes care of."""
+    return isinstance(option.source, cst.Subscript)
+
+
+def is_one_card(place: Place) -> bool:
+    """Whether a place is the GPU of a number that the command line gives: the same for all replicas."""
+    return isinstance(place, Device) and place.kind == "cuda" and _option(place) is not None
+
+
+def differ(machine: Machine, one: Place, other: Place) -> Condition:
+    """When two places differ, as far as is known."""
+    verdict = compare(one, other)
+    if verdict is Comparison.UNKNOWN and CPU in (one, other):
+        return named_away(machine, other if one == CPU else one)
+    return ALWAYS if verdict is Comparison.DIFFERENT else NEVER
+
+
+def named_away(machine: Machine, place: Place) -> Condition:
+    """When a place that an option of the command line names is not the CPU: it is there to name a GPU."""
+    option = _option(place)
+    if option is None:
+        return NEVER
+    # as the program asks it itself
+    subject, rivals = (cst.Equal.__name__, option, Const("cpu")), ("equal", option)
+    return answered(machine.question(subject, rivals, text=f'{option.text} == "cpu"'), False)
+
+
+def request(
+    machine: Machine,
+    how: str | cst.CSTNode,
+    node: cst.CSTNode,
+    module: Object | Symbol | None = None,
+    written: cst.BaseExpression | None = None,
+) -> None:
+    """CUDA is asked for in so many words; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
+    if machine.standalone and not asks_about_devices(machine.tested & machine.decided):
+        lightning.requested(machine, how, node)
+    if machine.standalone or machine.worker is not None:
+        return
+    if machine.sure_of_gpu or machine.does_without("AssertionError", "RuntimeError"):
+        return
+    if (
+        written is not None
+        and machine.path.excludes(machines(NO_GPU))
+        and not machine.tested.excludes(machines(NO_GPU))
+    ):
+        # A variable may hold CUDA here as there was an exception where it holds something else.
+        return
+    scene = replace(machine.scene, reach=machine.tested & machine.decided if written is None else machine.path)
+    if module is None or modules.has_parameters(machine, module) is not False:
+        follows, names = current_is_chosen(machine), visible(machine)
+        machine.requests.append(Request(node, scene, how, written, follows, names, machine.at_home))
+    guarding = _device_flags(machine.tested)
+    if guarding is not None:
+        text = _flag_text(machine.tested)
+        note = Note(node, f"moved only {text} here")
+        helpful = _is_helpful(machine, guarding)
+        chosen = Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful)
+        of_module = module is not None and modules.is_module(machine, module)
+        machine.chosen.append(replace(chosen, of_module=of_module))
+
+
+def request_literal(
+    machine: Machine,
+    given: Value | None,
+    source: cst.BaseExpression | None,
+    how: str | cst.CSTNode,
+    node: cst.CSTNode,
+    module: Object | Symbol | None = None,
+) -> None:
+    """The same where an argument says it: a literal ``"cuda"``, ``"cuda:0"`` or index, wherever that stands."""
+    if source is None or not isinstance(given, (Const, Device)):
+        return
+    place = as_place(given)
+    if isinstance(place, Device) and place.kind == "cuda":
+        if isinstance(given, Const):
+            visible_devices.name_device(machine, place, how, node, _is_literal(source))
+        if _is_literal(source):
+            request(machine, how, node, module)
+        elif place.written is not None:
+            request(machine, place.written, node, module, place.written)
+
+
+def fetched(machine: Machine, tensor: Tensor) -> None:
+    """``t.cpu()`` of what is on a GPU."""
+    if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not machine.standalone:
+        machine.fetched.append(machine.tested & machine.decided)
+
+
+def argument(node: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
+    """The source of an argument."""
+    named = next((arg.value for arg in node.args if arg.keyword is not None and arg.keyword.value == name), None)
+    if named is None and position < len(node.args) and node.args[position].keyword is None:
+        return node.args[position].value
+    return named
+
+
+def _is_literal(source: cst.BaseExpression) -> bool:
+    if isinstance(source, cst.Call):
+        return bool(source.args) and _is_literal(source.args[0].value)
+    return isinstance(source, (cst.SimpleString, cst.Integer))
+
+
+def request_type(machine: Machine, given: Value, node: cst.CSTNode) -> None:
+    """The same where a tensor type of CUDA is named outright, not chosen."""
+    if isinstance(given, (External, Const)):
+        request(machine, node, node)
+
+
+def _device_flags(reach: Condition) -> Condition | None:
+    """The part of a path that decides about CUDA; None where nothing does."""
+    if len(reach.cubes) != 1:
+        return None
+    (cube,) = reach.cubes
+    answers = frozenset(answer for answer in cube.answers if _chooses(answer.question))
+    # That there are several GPUs says that something is spread over them, and not where it goes otherwise.
+    excludes_cpu = cube.machines == ONE_GPU | MANY_GPUS
+    if not answers and not excludes_cpu:
+        return None
+    return of([Cube(cube.machines if excludes_cpu else ANY_MACHINE, answers)])
+
+
+def _none_of(flags: Condition) -> Condition:
+    (cube,) = flags.cubes
+    result = ALWAYS if cube.machines == ANY_MACHINE else machines(ANY_MACHINE & ~cube.machines)
+    for answer in cube.answers:
+        result = result & answered(answer.question, not answer.given)
+    return result
+
+
+_WORDS_FOR_CUDA = ("cuda", "gpu", "device", "accel")
+# That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is; and ``len(gpus) > 1``
+# says how many there are: where it is false, there may be one.
+_OF_ELSE = re.compile(r"None|\.(?:size|shape)\b|(?:> *1|>= *2)$")
+
+
+def _is_flag(question: Question) -> bool:
+    """Whether it says if CUDA is used at all."""
+    text = _without_arguments(question.text)
+    about_cuda = _OF_ELSE.search(text) is None and any(word in text.lower() for word in _WORDS_FOR_CUDA)
+    return about_cuda and not _asks_where_something_is(question)
+
+
+# A call, of which only some functions leave what they are given the flag that it is.
+_CALL = re.compile(r"([\w.]*)\(([^()]*)\)")
+_LEAVES_FLAG = re.compile(r"(?:|not|and|or|in|bool|int|len|str|getattr|(?:.*\.)?(?:get|getenv|lower|strip))")
+
+
+def _without_arguments(text: str) -> str:
+    """``accuracy(net, device=d) > best`` says nothing of the device."""
+    while (call := _CALL.search(text)) is not None:
+        kept = call[2] if _LEAVES_FLAG.fullmatch(call[1]) else ""
+        text = f"{text[: call.start()]}{call[1]} {kept} {text[call.end() :]}"
+    return text
+
+
+def _asks_where_something_is(question: Question) -> bool:
+    """Whether it is ``x.is_cuda`` of anything but the command line: that follows what was chosen elsewhere."""
+    symbol = question.subject
+    return isinstance(symbol, Symbol) and symbol.text.endswith("is_cuda") and not is_option(symbol)
+
+
+def _chooses(question: Question) -> bool:
+    """Whether it is a flag of the program's: one of which the analysis lost track may be what was chosen long ago."""
+    symbol = question.subject
+    was_lost = isinstance(symbol, Symbol) and symbol.parent is None and isinstance(symbol.source, str)
+    return _is_flag(question) and not was_lost
+
+
+def _flag_text(reach: Condition) -> str:
+    (cube,) = reach.cubes
+    flag = next((answer for answer in cube.answers if _chooses(answer.question)), None)
+    if flag is None:
+        return "where CUDA is available"
+    return f"under `{flag.question.text}`" if flag.given else f"where `{flag.question.text}` is false"
+
+
+def resolve(machine: Machine) -> set[cst.CSTNode]:
+    """Report every request that is reached where some choice falls elsewhere; their nodes."""
+    by_node: dict[cst.CSTNode, list[Request]] = {}
+    for asked in machine.requests:
+        by_node.setdefault(asked.node, []).append(asked)
+    machine.chosen = [chosen for chosen in _distinct(machine.chosen) if not _is_about_else(machine, chosen)]
+    ignoring: set[cst.CSTNode] = set()
+    for node, visits in by_node.items():
+        ignored = next((chosen for chosen in machine.chosen if _ignores(node, visits, chosen)), None)
+        if ignored is not None:
+            asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
+            scene = replace(asked.scene, when=asked.scene.reach & ignored.on_cpu)
+            how = source_text(asked.how)
+            device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
+            place = asked.written or node
+            if place not in ignoring:
+                used = Note(node, "used here") if place is not node else None
+                machine.emit(CudaRequested(place, scene, how, ignored.note, ignored.text, used, device))
+            ignoring.update((place, node))
+    return ignoring
+
+
+def _distinct(choices: Iterable[Chosen]) -> Iterator[Chosen]:
+    """Of choices that differ only in the place of their notes the first two: no request is at the place of both."""
+    places: dict[tuple[object, ...], set[cst.CSTNode]] = {}
+    for chosen in choices:
+        flags = (chosen.on_cpu, chosen.surely_not, chosen.text, chosen.option, chosen.helpful, chosen.of_module)
+        kept = places.setdefault(flags, set())
+        if len(kept) < 2 and chosen.note.node not in kept:
+            kept.add(chosen.note.node)
+            yield chosen
+
+
+def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
+    """Whether a GPU is used on purpose where a flag is not set as well.
+
+    ``--multi-gpu`` says how many, not if; where results are kept, if they are taken to the host otherwise.
+    """
+    flags = any(cube.answers for cube in chosen.surely_not.cubes)
+    fetched = () if chosen.of_module else machine.fetched
+    on_gpu = (*(asked.scene.reach for asked in machine.requests), *fetched)
+    return flags and any(reach.implies(chosen.surely_not) for reach in on_gpu)
+
+
+def asks_about_devices(reach: Condition) -> bool:
+    """Whether the program tests anything to do with GPUs before it gets here."""
+    texts = [answer.question.text.lower() for cube in reach.cubes for answer in cube.answers]
+    excludes_machines = all(cube.machines != ANY_MACHINE for cube in reach.cubes)
+    return excludes_machines or any(word in text for text in texts for word in ("gpu", "cuda", "device"))
+
+
+def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:
+    """The choice of a device that may fall elsewhere each time a statement is reached."""
+    return next((chosen for chosen in machine.chosen if _may_fall_elsewhere(scenes, chosen)), None)
+
+
+def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
+    if all(_finds_cuda(scene.reach) or _is_asked_for(scene.reach, chosen) for scene in scenes):
+        return False
+    # One execution with several values is reached wherever one of them is there.
+    by_visit: dict[int, Condition] = {}
+    for scene in scenes:
+        by_visit[scene.visit] = by_visit.get(scene.visit, NEVER) | scene.reach
+    if any(reach.excludes(chosen.surely_not) for reach in by_visit.values()):
+        return False
+    return chosen.option is None or not any(_asks_about(scene, chosen.option) for scene in scenes)
+
+
+def _finds_cuda(reach: Condition) -> bool:
+    """Whether a statement is reached only where something, whatever it is, turned out to be on a GPU."""
+    return all(any(answer.given and _sees_cuda(answer.question) for answer in cube.answers) for cube in reach.cubes)
+
+
+def _is_asked_for(reach: Condition, chosen: Chosen) -> bool:
+    """Whether a flag that is not the choice's own leads there: how the two hang together, nobody knows.
+
+    Nor is it known where a GPU was seen and the choice is a flag that nobody is known to set.
+    """
+    own = {answer.question for cube in chosen.on_cpu.cubes for answer in cube.answers}
+    unknown = bool(own) and not any(_is_set_by_user(question) for question in own)
+    return all(
+        (unknown and not cube.machines & NO_GPU)
+        or any(_is_flag(answer.question) and answer.question not in own for answer in cube.answers)
+        for cube in reach.cubes
+    )
+
+
+def _is_set_by_user(question: Question) -> bool:
+    asked_about = question.subject if isinstance(question.subject, tuple) else (question.subject,)
+    return any(isinstance(one, Symbol) and is_option(one) for one in asked_about)
+
+
+def _sees_cuda(question: Question) -> bool:
+    """Whether it is ``x.is_cuda``, or compares anything with ``"cuda"``."""
+    named = question.subject if isinstance(question.subject, tuple) else ()
+    compares = any(isinstance(one, Const) and str(one.value).startswith("cuda") for one in named)
+    return compares or _asks_where_something_is(question)
+
+
+def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
+    """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
+    if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
+        return False
+    if chosen.option is not None and _OF_EACH_PROCESS.search(chosen.option.text) is not None:
+        return False
+    if chosen.helpful and all(asked.at_home for asked in visits):
+        return False
+    if all(_is_for_several_processes(asked.scene.reach) for asked in visits):
+        return False
+    return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
+
+
+# How programs name the number of a process: each has the GPU of that number, and nobody names another device by it.
+_OF_EACH_PROCESS = re.compile(r"rank$", re.IGNORECASE)
+# How programs name what says whether they run as several processes, and how they ask whether it is one.
+_SEVERAL_PROCESSES = re.compile(r"distributed|launcher|\bddp\b|world_size|local_rank|\bdist\.", re.IGNORECASE)
+_ONE_PROCESS = re.compile(r"(?:==|\bis) *(?:-1|0|1|None|[\"']none[\"'])$", re.IGNORECASE)
+
+
+def _is_for_several_processes(reach: Condition) -> bool:
+    """Whether a statement is reached only where the program runs as several processes, each with a GPU of its own."""
+    return all(any(_says_several_processes(answer) for answer in cube.answers) for cube in reach.cubes)
+
+
+def _says_several_processes(answer: Answer) -> bool:
+    text = answer.question.text
+    asks_for_one = _ONE_PROCESS.search(text) is not None
+    return answer.given is not asks_for_one and _SEVERAL_PROCESSES.search(text) is not None
+
+
+def _asks_about(scene: Scene, option: Symbol) -> bool:
+    """Whether the program looks at an option before it gets here."""
+    answers = {answer for cube in scene.reach.cubes for answer in cube.answers}
+    subjects = [answer.question.subject for answer in answers]
+    return any(option == subject or (isinstance(subject, tuple) and option in subject) for subject in subjects)

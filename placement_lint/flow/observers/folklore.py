@@ -1,0 +1,66 @@
+"""What is right and often said to be wrong: seen here, so that the truth about it can be told where it is met."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import WRAPPERS
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.values import (
+    CPU,
+    Device,
+    Kind,
+    Object,
+    Parameters,
+    Source,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import Rumoured
+from placement_lint.flow.models import optimizers
+from placement_lint.flow.state.machine import Machine
+
+
+def wrapped(machine: Machine, module: Object | Symbol, wrapper: str, node: cst.Call) -> None:
+    """A module is wrapped whose parameters an optimizer holds."""
+    for optimizer in optimizers.holders(machine, module):
+        name = machine.label(optimizer, "the optimizer")
+        cls = optimizers.short(optimizer)
+        machine.emit(Rumoured(node, machine.scene, "optimizer before wrapper", name, cls, WRAPPERS[wrapper]))
+
+
+def moved(machine: Machine, module: Object | Symbol, node: cst.CSTNode) -> None:
+    """A wrapper is moved, or a module whose parameters an optimizer without state holds."""
+    if isinstance(module, Object) and module.kind is Kind.WRAPPER:
+        name, wrapper = machine.label(module, "the wrapper"), WRAPPERS[module.cls.name]
+        machine.emit(Rumoured(node, machine.scene, "move after wrap", name, wrapper=wrapper))
+    for optimizer in optimizers.holders(machine, module):
+        if not optimizers.has_state(machine, optimizer):
+            name, cls = machine.label(optimizer, "the optimizer"), optimizers.short(optimizer)
+            machine.emit(Rumoured(node, machine.scene, "optimizer before move", name, cls))
+
+
+def built(machine: Machine, params: Value | None, node: cst.Call) -> None:
+    """An optimizer is built with the parameters of a wrapper."""
+    for _, option in alternatives(params) if params is not None else ():
+        module = option.module if isinstance(option, Parameters) else None
+        if isinstance(module, Object) and module.kind is Kind.WRAPPER:
+            name, wrapper = machine.label(module, "the wrapper"), WRAPPERS[module.cls.name]
+            machine.emit(Rumoured(node, machine.scene, "parameters of wrapper", name, wrapper=wrapper))
+
+
+def called(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
+    """A DataParallel is called with inputs from the CPU, or with inputs that were moved first."""
+    for position, value in enumerate(arguments.positional):
+        name = machine.text(node.args[position].value) if position < len(node.args) else "an input"
+        if isinstance(value, Tensor) and value.place == CPU:
+            machine.emit(Rumoured(node, machine.scene, "inputs on the CPU", name))
+        elif any(_was_moved(option) for _, option in alternatives(value)):
+            machine.emit(Rumoured(node, machine.scene, "inputs moved first", name))
+
+
+def _was_moved(value: Value) -> bool:
+    on_gpu = isinstance(value, Tensor) and isinstance(value.place, Device) and value.place.kind == "cuda"
+    return on_gpu and isinstance(value, Tensor) and value.source is Source.MOVE

@@ -1,0 +1,48 @@
+"""Copies of models: what is done to the gradients of one that no backward ever reaches."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import NONE, Object, Parameters, Value
+from placement_lint.flow.events.schema import GradientsOfCopyClipped
+from placement_lint.flow.observers import gradient_flow
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import name_of
+from placement_lint.rule import Note
+
+
+def copied(machine: Machine, original: Object, twin: Object, node: cst.CSTNode) -> None:
+    """``copy.deepcopy(model)``"""
+    machine.twins.append((original, twin, Note(node, "copied here")))
+
+
+def clipped(machine: Machine, parameters: Value, how: str, node: cst.CSTNode) -> None:
+    """``clip_grad_norm_(model.parameters(), 1.0)``"""
+    if machine.twins:
+        machine.lift(lambda option: _clipped(machine, option, how, node), parameters)
+
+
+def _clipped(machine: Machine, parameters: Value, how: str, node: cst.CSTNode) -> Value:
+    if not isinstance(parameters, Parameters) or not isinstance(parameters.module, Object):
+        return NONE
+    root = parameters.module
+    parts = modules.reachable(machine, root)
+    for original, twin, note in machine.twins:
+        for one, other in ((original, twin), (twin, original)):
+            if one.id in parts:
+                label, trained = machine.label(root, "the model"), machine.label(other, "")
+                event = GradientsOfCopyClipped(node, machine.scene, label, trained, how, name_of(machine, other), note)
+                ids = modules.registered_below(machine, root), modules.registered_below(machine, other)
+                machine.clipped.append((event, *ids))
+    return NONE
+
+
+def resolve(machine: Machine) -> None:
+    """At the end it is known which of two a backward ever reached."""
+    if not machine.clipped or not gradient_flow.knows_backwards(machine):
+        return
+    for event, parts, others in machine.clipped:
+        if parts.isdisjoint(machine.given_gradients | machine.given_away) and others & machine.given_gradients:
+            machine.emit(event)

@@ -1,0 +1,109 @@
+"""Lists that repeat their items: ``[nn.Linear(3, 3)] * 4`` has one layer, four times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import (
+    AtLeast,
+    Choice,
+    Const,
+    Kind,
+    Object,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import LayerRepeated
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+from placement_lint.source.wording import source_text
+
+# Who writes so means it.
+_ON_PURPOSE = re.compile(r"shar(?:e|ing)|tied|tying|recur|universal|same|reus|albert", re.IGNORECASE)
+# What is called so is a number of things; what is not may be a flag: ``[nn.LayerNorm(size)] * use_norm``.
+_COUNT = re.compile(
+    r"\b(?:n|k|len|n_\w+|num\w*|\w*_num|"
+    r"\w*(?:depth|layers|blocks|heads|levels|stages|steps|experts|repeats|times|count|copies))\b",
+    re.IGNORECASE,
+)
+
+
+def repeated(machine: Machine, node: cst.BinaryOperation, left: Value, right: Value, newest: int) -> None:
+    """``[item] * times`` or ``times * [item]``; the items are made for it where their ids are above ``newest``."""
+    if isinstance(node.left, (cst.List, cst.Tuple)):
+        literal, counted, items, times = node.left, node.right, left, right
+    elif isinstance(node.right, (cst.List, cst.Tuple)):
+        literal, counted, items, times = node.right, node.left, right, left
+    else:
+        return
+    known = content(machine, items)
+    if known is None or not _is_several(times, counted) or _is_on_purpose(machine):
+        return
+    for item in known.items:
+        for identity, kind in _made(machine, item, newest):
+            machine.repeated[identity] = LayerRepeated(node, machine.scene, literal, counted, kind)
+
+
+def _is_several(times: Value, written: cst.BaseExpression) -> bool:
+    if isinstance(times, Choice):
+        return all(_is_several(option, written) for _, option in times.alternatives)
+    if isinstance(times, Const):
+        return type(times.value) is int and times.value > 1
+    counts = isinstance(times, Symbol) and (times.type == "int" or _COUNT.search(source_text(written)) is not None)
+    return counts or isinstance(times, AtLeast)
+
+
+def _is_on_purpose(machine: Machine) -> bool:
+    """Whether the program says that one layer is meant, or has chosen between this and something else."""
+    names = [frame.receiver.cls.name for frame in machine.frames if isinstance(frame.receiver, Object)]
+    line = [source_text(machine.frame.line)] if machine.frame.line is not None else []
+    return machine.chooses or _ON_PURPOSE.search(" ".join(names + line)) is not None
+
+
+def _made(machine: Machine, item: Value, newest: int) -> Iterator[tuple[int, str]]:
+    """The layers and Parameters that were made for the list and have something to learn, each with its class."""
+    for _, made in alternatives(item):
+        if isinstance(made, Tensor) and made.role is Role.PARAMETER and made.uid > newest:
+            yield made.uid, "Parameter"
+        elif isinstance(made, Object) and made.id > newest and _learns(machine, made):
+            yield made.id, made.cls.name.rpartition(".")[2]
+
+
+def _learns(machine: Machine, made: Object) -> bool:
+    return made.kind is Kind.MODULE and modules.learns(machine, made)
+
+
+def kept(machine: Machine, value: Value) -> None:
+    """A container of torch.nn gets a layer or Parameter, or a list of them."""
+    if machine.repeated:
+        machine.kept_repeated.update(_identities(machine, value))
+
+
+def refilled(machine: Machine, items: Sequence) -> None:
+    """``layers[i] = layer``: what is in the list keeps the place for others."""
+    if machine.repeated:
+        machine.refilled.update(identity for item in items.items for identity in _identities(machine, item))
+
+
+def _identities(machine: Machine, value: Value) -> Iterator[int]:
+    for _, option in alternatives(value):
+        items = content(machine, option)
+        if items is not None:
+            yield from (identity for item in items.items for identity in _identities(machine, item))
+        elif isinstance(option, (Tensor, Object)):
+            yield option.uid if isinstance(option, Tensor) else option.id
+
+
+def resolve(machine: Machine) -> None:
+    """At the end it is known which of them containers keep as they are."""
+    for identity, event in machine.repeated.items():
+        if identity in machine.kept_repeated and identity not in machine.refilled:
+            machine.emit(event)

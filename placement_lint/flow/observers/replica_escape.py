@@ -1,0 +1,127 @@
+"""Attributes through which a replica reaches the original module.
+
+A replica is a shallow copy: its registered children are the replica's own, and everything else in ``__dict__`` is what
+the original has (torch/nn/modules/module.py, ``Module._replicate_for_data_parallel``). So a plain list of layers, or a
+method that was bound in ``__init__``, leads back to the original on the first device.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    REPLICA,
+    Alias,
+    Bound,
+    Function,
+    Holder,
+    Kind,
+    Mapping,
+    Object,
+    Partial,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import AliasUsed
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+
+
+def kept(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
+    """``self.name = value``, where the value may lead to a module."""
+    for _, option in alternatives(value):
+        if _how(option):
+            machine.kept[(owner.id, name, option)] = node
+
+
+def _how(value: Value) -> str:
+    """What an attribute holds through which a module may be reached; empty for anything else."""
+    if isinstance(value, Object):
+        return {Kind.LIST: "list", Kind.DICT: "dict"}.get(value.kind, "")
+    if isinstance(value, Bound):
+        return "bound method" if value.function is not None else ""
+    return {Sequence: "tuple", Partial: "partial", Function: "lambda"}.get(type(value), "")
+
+
+def escaping(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, alone: bool) -> Value:
+    """What a replica reads from ``self.name``, marked where it leads to the original.
+
+    ``alone`` where it is the only thing that may be read there.
+    """
+    how, statement = _how(value), machine.kept.get((owner.id, name, value))
+    if owner.alias is not None:
+        return marked(value, owner.alias)
+    if not how or statement is None:
+        return value
+    method = value.name if isinstance(value, Bound) and alone else ""
+    return marked(value, Alias(owner, name, statement, how, node, method))
+
+
+def marked(value: Value, alias: Alias) -> Value:
+    """A value with everything in it that is the original's."""
+    if isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.LIST, Kind.DICT):
+        return replace(value, alias=alias)
+    if isinstance(value, Tensor) and value.role in (Role.PARAMETER, Role.BUFFER):
+        return replace(value, alias=alias, place=REPLICA, assumed=False)
+    if isinstance(value, Bound) and value.function is not None:
+        return replace(value, receiver=marked(value.receiver, alias))
+    if isinstance(value, Function):
+        return replace(value, alias=alias)
+    if isinstance(value, Partial):
+        positional = tuple(marked(item, alias) for item in value.positional)
+        return replace(value, function=marked(value.function, alias), positional=positional)
+    return inside(value, alias) if isinstance(value, Sequence) else value
+
+
+def inside(items: Sequence, alias: Alias | None) -> Sequence:
+    return items if alias is None else replace(items, items=tuple(marked(item, alias) for item in items.items))
+
+
+def within(mapping: Mapping, alias: Alias | None) -> Mapping:
+    if alias is None:
+        return mapping
+    rest = marked(mapping.rest, alias) if mapping.rest is not None else None
+    return Mapping(tuple((key, marked(item, alias)) for key, item in mapping.items), rest)
+
+
+def enclose(machine: Machine, function: Function) -> None:
+    """A lambda that an attribute holds sees the modules of the frame that it was made in: the originals."""
+    if function.alias is None or function.frame == machine.module_frame:
+        return
+    for name in machine.store.names(function.frame):
+        value = machine.read(function.frame, name)
+        if isinstance(value, Object) and value.id in machine.replicated:
+            machine.write(machine.frame.id, name, marked(value, function.alias))
+
+
+def call(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
+    """A module is called in a replica."""
+    if not isinstance(module, Object) or module.alias is None or module.id not in machine.replicated:
+        return
+    # Of a class of the program its own layers will tell.
+    if not modules.is_of_program(module) and modules.has_parameters(machine, module) is True:
+        _report(machine, module.alias, "module", node)
+
+
+def use(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
+    """A tensor takes part in an operation."""
+    if tensor.alias is not None and machine.replica:
+        _report(machine, tensor.alias, "parameter", node)
+
+
+def _report(machine: Machine, alias: Alias, content: str, node: cst.CSTNode) -> None:
+    if not machine.replica:
+        return
+    holder = Holder(alias.owner, alias.name, alias.node, alias.how, content, registrable=True)
+    container = modules.registering(machine, holder) if alias.how in ("list", "tuple", "dict") else ""
+    used = Note(node, "the original's weights are used here, in a replica")
+    cls = alias.owner.cls.name
+    machine.emit(
+        AliasUsed(alias.node, machine.scene, cls, alias.name, alias.how, alias.read, alias.method, used, container)
+    )

@@ -1,0 +1,165 @@
+"""What the replicas of a module share: its lists and dicts, its plain tensors, and replica 0 its buffers as well.
+
+torch/nn/modules/module.py, `Module._replicate_for_data_parallel`, copies the `__dict__` of a module, not what is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.values import (
+    CPU,
+    REPLICA,
+    Device,
+    Holder,
+    Kind,
+    Mapping,
+    Object,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import SharedContainerChanged, SharedTensorChanged
+from placement_lint.flow.interpreter import attributes
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+from placement_lint.source.wording import source_text
+
+
+def depends(machine: Machine, *values: Value) -> bool:
+    """Whether one of some values depends on the rows that a replica has."""
+    return any(_depends(machine, option) for value in values for _, option in alternatives(value))
+
+
+def _depends(machine: Machine, value: Value) -> bool:
+    if isinstance(value, (Tensor, Symbol)):
+        return value.scattered
+    items = content(machine, value)
+    return items is not None and depends(machine, *items.items)
+
+
+# --- tensors ---------------------------------------------------------------------------------------------------
+
+# Methods with a final underscore that change no content.
+_NO_CHANGES = {"requires_grad_", "detach_", "share_memory_", "squeeze_", "unsqueeze_", "transpose_", "t_", "resize_"}
+
+
+def change(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.CSTNode) -> None:
+    """``t.name_(...)``, of a tensor that a replica shares."""
+    if name.endswith("_") and not name.endswith("__") and name not in _NO_CHANGES:
+        _change(machine, tensor, arguments.values(), node, copied=name == "copy_")
+
+
+def update(machine: Machine, target: Value, value: Value, node: cst.AugAssign) -> None:
+    """``t += value``"""
+    for _, option in alternatives(target):
+        if isinstance(option, Tensor):
+            _change(machine, option, (value,), node)
+
+
+def change_item(machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode) -> None:
+    """``owner[key] = value``"""
+    if isinstance(owner, Tensor):
+        items = key.items if isinstance(key, Sequence) else (key,)
+        # An index tensor has to be where the tensors are; what a number or a slice names is copied to from anywhere.
+        indexed = any(isinstance(item, (Tensor, Symbol)) for item in items)
+        _change(machine, owner, (key, value), node, copied=not indexed)
+    elif isinstance(owner, Object) and owner.kind in (Kind.LIST, Kind.DICT):
+        change_container(machine, owner, "[]=", key, (value,), node)
+
+
+def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CSTNode, copied: bool = False) -> None:
+    """A tensor is changed by what it meets, or by what is ``copied`` to it, which may be on another device."""
+    memory, values = tensor.memory, tuple(by)
+    if memory is None or not machine.replica or tensor.role is Role.PARAMETER:
+        return
+    before = machine.read(memory.owner.id, memory.name)
+    held = [option for _, option in alternatives(before) if isinstance(option, Tensor)] if before is not None else []
+    if any(option.role is Role.PARAMETER for option in held):
+        return
+    identity = attributes.identity(memory.owner)
+    machine.changed.add((identity, memory.name))
+    buffer = any(option.role is Role.BUFFER for option in held)
+    if not buffer and not copied and tensor.place == CPU and _on_replica(values):
+        # On one GPU as well as on many the two do not mix: that the tensor is not moved is the fault.
+        machine.accumulating.add((identity, memory.name))
+        return
+    label = f"self.{memory.name}"
+    event = SharedTensorChanged(node, machine.scene, label, memory.name, buffer, depends(machine, *values))
+    tests = " ".join(source_text(test) for test in machine.guards)
+    machine.shared_changes.append((event, identity, frozenset(re.findall(r"self\.(\w+)", tests))))
+
+
+def accumulates(machine: Machine, holder: Holder | None) -> bool:
+    """Whether replicas add to the tensor that an attribute holds."""
+    return holder is not None and (attributes.identity(holder.owner), holder.name) in machine.accumulating
+
+
+def is_memory_of(value: Value, owner: Object, name: str) -> bool:
+    """``self.x = self.x.add_(1)`` assigns what is there; ``self.x = self.x.to(y.device)`` too, each time anew."""
+    memory = value.memory or value.copied_in_replica if isinstance(value, Tensor) else None
+    return memory is not None and memory.owner == owner and memory.name == name
+
+
+def _on_replica(values: Iterable[Value]) -> bool:
+    return any(
+        isinstance(option, Tensor) and option.place == REPLICA and not option.scalar
+        for value in values
+        for _, option in alternatives(value)
+    )
+
+
+def resolve(machine: Machine) -> None:
+    """What is done under a test of something that a forward changes is done once: an initialisation by the data."""
+    for event, identity, tested in machine.shared_changes:
+        if not any((identity, name) in machine.changed for name in tested):
+            machine.emit(event)
+
+
+# --- lists and dicts --------------------------------------------------------------------------------------------
+
+_PUTS = {"append", "extend", "insert", "add", "update", "setdefault", "[]="}
+_NAMES_A_DEVICE = re.compile(r"device|gpu|rank|thread", re.IGNORECASE)
+
+
+def change_container(
+    machine: Machine, target: Object, how: str, key: Value | None, values: Iterable[Value], node: cst.CSTNode
+) -> None:
+    """``self.items.append(value)``, ``self.cache[key] = value``"""
+    holder = machine.holders.get(target.id)
+    if holder is None or not machine.replica or holder.owner.id not in machine.replicated or how not in _PUTS:
+        return
+    machine.changed.add((attributes.identity(holder.owner), holder.name))
+    own = (holder.owner.id, holder.name) in machine.written
+    if not own and not _names_device(key) and any(_has_tensor(machine, value) for value in values):
+        event = SharedContainerChanged(node, machine.scene, f"self.{holder.name}", holder.name, target.kind.value, how)
+        machine.emit(event)
+
+
+def _names_device(key: Value | None) -> bool:
+    """Whether each replica has a key of its own."""
+    if isinstance(key, Symbol):
+        return _NAMES_A_DEVICE.search(key.text) is not None
+    return isinstance(key, Device)
+
+
+def _has_tensor(machine: Machine, value: Value) -> bool:
+    """Whether it is a tensor or contains one; numbers of the replicas may well be collected."""
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor):
+            return not isinstance(option.place, Symbol) or not option.assumed
+        if isinstance(option, Object) and option.kind is Kind.DICT:
+            option = machine.read(option.id, "#map") or option
+        if isinstance(option, Mapping):
+            return any(_has_tensor(machine, item) for _, item in option.items)
+        items = content(machine, option)
+        if items is not None:
+            return any(_has_tensor(machine, item) for item in items.items)
+    return False

@@ -1,0 +1,153 @@
+"""Memory that several names have: ``nn.Parameter(t)`` is another tensor than ``t``, in the same memory.
+
+What one of them changes in place, the other has as well, until the module moves: ``Module.to`` gives each Parameter and
+buffer memory of its own on the other device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    Comparison,
+    Const,
+    Fact,
+    Kind,
+    Object,
+    Role,
+    Symbol,
+    Tensor,
+    Value,
+    compare,
+)
+from placement_lint.flow.events.schema import ParameterShared
+from placement_lint.flow.interpreter import attributes
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import value_of
+from placement_lint.rule import Note
+
+# Of a Parameter: the id of the tensor that it was made of.
+_MEMORY = "#memory"
+# Of memory: the attribute by which it was last changed in place while its module was built, and where.
+_CHANGED = "#changed in place"
+# Methods with a final underscore that change no content.
+_NO_CHANGES = {"requires_grad_", "detach_", "share_memory_"}
+
+
+def shared(machine: Machine, parameter: Tensor, data: Value) -> None:
+    """``nn.Parameter(data)``"""
+    memory = _memory(machine, data)
+    if memory:
+        machine.write(parameter.uid, _MEMORY, Const(memory))
+        machine.storages.add(memory)
+
+
+def replaced(machine: Machine, tensor: Tensor) -> None:
+    """``tensor.data = …``: it is in other memory from here on."""
+    if tensor.uid and machine.storages:
+        machine.write(tensor.uid, _MEMORY, Const(machine.new_id()))
+
+
+def _memory(machine: Machine, value: Value) -> int:
+    """What tells the memory of a tensor; 0 where it may be any."""
+    if isinstance(value, Symbol):
+        return value.id if value.parent is None else 0
+    if not isinstance(value, Tensor):
+        return 0
+    known = machine.read(value.uid, _MEMORY) if value.uid else None
+    return known.value if isinstance(known, Const) and isinstance(known.value, int) else value.uid
+
+
+def change_by_method(machine: Machine, tensor: Tensor, name: str, source: cst.BaseExpression, node: cst.Call) -> None:
+    """``source.name_(…)``"""
+    if name.endswith("_") and not name.endswith("__") and name not in _NO_CHANGES:
+        change(machine, tensor, source, node)
+
+
+def change(machine: Machine, tensor: Value, source: cst.BaseExpression, node: cst.CSTNode) -> None:
+    """A tensor that the program calls ``source`` is changed in place while a module is built that has it."""
+    if not machine.storages:
+        return
+    while isinstance(source, cst.Attribute) and source.attr.value == "data":
+        source = source.value
+        tensor = value_of(machine, source) or tensor
+    if not isinstance(source, cst.Attribute) or not isinstance(tensor, (Tensor, Symbol)):
+        return
+    owner = value_of(machine, source.value)
+    being_built = isinstance(owner, Object) and owner.kind is Kind.MODULE and machine.constructing(owner)
+    if isinstance(owner, Object) and being_built and _memory(machine, tensor) in machine.storages:
+        _changed(machine, owner, tensor, source.attr.value, node)
+
+
+def _changed(machine: Machine, module: Object, tensor: Tensor | Symbol, name: str, node: cst.CSTNode) -> None:
+    changed = Note(node, f"`self.{name}` is changed in place here")
+    machine.write(_memory(machine, tensor), _CHANGED, Fact(f"{name} of {module.id}", (module, name, tensor, changed)))
+    for other, value in _held(machine, module, _memory(machine, tensor)):
+        _note_shared(machine, module, (name, tensor), (other, value), changed)
+
+
+def kept(machine: Machine, module: Object, name: str, value: Value) -> None:
+    """``module.name = value``, which was changed by way of another attribute before."""
+    if not machine.storages or not isinstance(value, (Tensor, Symbol)) or not machine.constructing(module):
+        return
+    fact = machine.read(_memory(machine, value), _CHANGED)
+    if isinstance(fact, Fact) and isinstance(fact.details, tuple) and fact.details[0] == module:
+        _, other, tensor, changed = fact.details
+        if other != name:
+            _note_shared(machine, module, (other, tensor), (name, value), changed)
+
+
+def _note_shared(
+    machine: Machine,
+    module: Object,
+    changed_by: tuple[str, Tensor | Symbol],
+    changed_with: tuple[str, Tensor | Symbol],
+    changed: Note,
+) -> None:
+    (name, tensor), (other, value) = changed_by, changed_with
+    if _is_itself(value, tensor) or _are_apart(value, tensor):
+        return
+    parameter, parted = _later(changed_by, changed_with)
+    if isinstance(parameter, Tensor) and parameter.created is not None:
+        both = all(isinstance(one, Tensor) and one.role is Role.PARAMETER for one in (tensor, value))
+        event = ParameterShared(parameter.created, machine.scene, parted, name, other, both, changed)
+        machine.shared_parameters.append((event, attributes.identity(module)))
+
+
+def _held(machine: Machine, module: Object, memory: int) -> Iterator[tuple[str, Tensor | Symbol]]:
+    """The attributes of a module that are in some memory."""
+    for name in machine.store.names(module.id):
+        value = machine.read(module.id, name)
+        if isinstance(value, (Tensor, Symbol)) and not name.startswith("#") and _memory(machine, value) == memory:
+            yield name, value
+
+
+def _is_itself(one: Tensor | Symbol, other: Tensor | Symbol) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.uid == other.uid
+    return one == other
+
+
+def _are_apart(one: Tensor | Symbol, other: Tensor | Symbol) -> bool:
+    """Whether one of them has been moved meanwhile."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return False
+    return compare(one.place, other.place) is not Comparison.SAME
+
+
+def _later(*named: tuple[str, Tensor | Symbol]) -> tuple[Tensor | Symbol, str]:
+    """Of two in the same memory the Parameter that was made of the other, and its name."""
+    parameters = [(value, name) for name, value in named if isinstance(value, Tensor) and value.role is Role.PARAMETER]
+    return max(parameters, key=lambda known: known[0].uid) if parameters else (named[0][1], named[0][0])
+
+
+def resolve(machine: Machine) -> None:
+    """What changed with another is missed where the module reads it once it is built."""
+    for event, identity in machine.shared_parameters:
+        readers = machine.reads.get((identity, event.other), {})
+        reads = tuple(Note(node, f"`self.{event.other}` is read here") for node in readers)
+        if reads:
+            machine.emit(replace(event, reads=reads))

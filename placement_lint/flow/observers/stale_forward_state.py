@@ -1,0 +1,147 @@
+"""What a call of forward leaves on its module for the next one: no move takes a plain tensor along."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from placement_lint.flow.domain.path_condition import answered
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    OWN,
+    Class,
+    Comparison,
+    Device,
+    Fact,
+    Function,
+    Holder,
+    Object,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+)
+from placement_lint.flow.events.schema import DevicesMixed
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.classes import find, resolution_order
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.registries import copied, empty_registries
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# Cells of a module, by an attribute: the statement of a forward that left what is there.
+_LEFT = "#left "
+_MOVES_ALONG = (Role.PARAMETER, Role.BUFFER)
+
+
+def note(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
+    """A forward assigns to an attribute of a module."""
+    if not machine.replica and any(_is_somewhere(option) for _, option in alternatives(value)):
+        machine.write(owner.id, _LEFT + name, Fact(f"left {id(node)}", Holder(owner, name, node)))
+
+
+def _is_somewhere(value: Value) -> bool:
+    """Whether it is a tensor that no move takes along, or tells where one was."""
+    if isinstance(value, Sequence):
+        return any(_is_somewhere(item) for item in value.items)
+    return isinstance(value, Device) or (isinstance(value, Tensor) and value.role not in _MOVES_ALONG)
+
+
+def keeping(machine: Machine, run: Callable[[], Value]) -> Value:
+    """Run an outermost forward: what it leaves where its module is, its next call finds there."""
+    result = run()
+    for owner, name in sorted(machine.written):
+        value, fact = machine.read(owner, name), machine.read(owner, _LEFT + name)
+        if value is not None and isinstance(fact, Fact) and isinstance(fact.details, Holder):
+            machine.write(owner, name, _held(machine, value, fact.details))
+    return result
+
+
+def _held(machine: Machine, value: Value, holder: Holder) -> Value:
+    def hold(option: Value, place: Value) -> Value:
+        if not isinstance(option, Tensor) or option.role in _MOVES_ALONG or not isinstance(place, (Device, Symbol)):
+            return option
+        return replace(option, holder=holder, left=True) if compare(option.place, place) is Comparison.SAME else option
+
+    return machine.lift(hold, value, modules.place_of(machine, holder.owner))
+
+
+# --- a class by itself -------------------------------------------------------------------------------------------
+
+# What a second call asks of what was noted before it.
+_ASKED = ("holders", "in_ddp", "labels", "modules_by_name", "modules_by_use", "moved", "optimizers", "unregistered")
+# Through these a class may look after what moves.
+_MOVES = ("_apply", "to", "cuda", "cpu")
+
+
+def call_again(machine: Machine, instance: Object, run: Callable[[], Value]) -> None:
+    """Whether a second call would use what the first one left, if the module came to a GPU between the two."""
+    left = dict(_left_behind(machine, instance))
+    if not left:
+        return
+    registries = empty_registries() | {name: copied(getattr(machine, name)) for name in _ASKED}
+    with machine.noting(registries), machine.aside(answered(machine.own_on_gpu, True)):
+        for (owner, name), value in left.items():
+            machine.write(owner, name, value)
+        machine.written = set()
+        run()
+        reused = {cell for cell, value in left.items() if _is_still_there(machine, *cell, value)}
+    for event in registries["events"]:
+        stray = event.stray.tensor if isinstance(event, DevicesMixed) else None
+        if stray is not None and stray.left and stray.holder and (stray.holder.owner.id, stray.holder.name) in reused:
+            machine.emit(event)
+
+
+def _left_behind(machine: Machine, instance: Object) -> Iterator[tuple[tuple[int, str], Value]]:
+    """What a forward left on a module and its parts, as it is once the module has moved."""
+    for part in modules.reachable(machine, instance).values():
+        if not isinstance(part, Object) or _looks_after_moves(machine, part):
+            continue
+        for name in [cell.removeprefix(_LEFT) for cell in machine.store.names(part.id) if cell.startswith(_LEFT)]:
+            value = machine.read(part.id, name)
+            stale = machine.lift(_after_a_move, value) if value is not None else None
+            if stale is not None and stale != value and not _is_forgotten(machine, part, name):
+                yield (part.id, name), stale
+
+
+def _looks_after_moves(machine: Machine, module: Object) -> bool:
+    cls = module.cls
+    return isinstance(cls, Class) and any(isinstance(find(machine, cls, name), Function) for name in _MOVES)
+
+
+def _is_forgotten(machine: Machine, module: Object, name: str) -> bool:
+    """Whether a class has a method to forget what is kept: then it is for its users to do so, as between two inputs."""
+    forgets = re.compile(rf"\bself\.{name}\s*=\s*None\b")
+    cls = module.cls
+    return isinstance(cls, Class) and any(
+        method.name not in ("__init__", "forward") and forgets.search(source_text(method.node))
+        for one in resolution_order(cls)
+        for method in _methods(machine, one)
+    )
+
+
+def _methods(machine: Machine, cls: Class) -> Iterator[Function]:
+    values = (machine.read(cls.id, name) for name in machine.store.names(cls.id))
+    return (value for value in values if isinstance(value, Function))
+
+
+def _after_a_move(value: Value) -> Value:
+    """The same, where the module was on the CPU then."""
+    if isinstance(value, Tensor) and value.place == OWN and value.left and value.holder is not None:
+        return replace(value, place=CPU, history=(*value.history, Note(value.holder.node, "kept here for later calls")))
+    if isinstance(value, Sequence):
+        return replace(value, items=tuple(_after_a_move(item) for item in value.items))
+    return CPU if value == OWN else value
+
+
+def _is_still_there(machine: Machine, owner: int, name: str, left: Value) -> bool:
+    """Whether a call has not put something else there: what each call makes anew is not kept."""
+    kept = {option for _, option in alternatives(left) if isinstance(option, Tensor) and option.left}
+    value = machine.read(owner, name)
+    return value is not None and any(option in kept for _, option in alternatives(value))

@@ -1,0 +1,141 @@
+"""Tied weights: one Parameter in several layers, until something puts a new one under each of its names.
+
+``Module._apply`` and ``load_state_dict(assign=True)`` go from name to name and know nothing of ties
+(torch/nn/modules/module.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    NONE,
+    Device,
+    Fact,
+    Object,
+    Role,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import TieBroken
+from placement_lint.flow.models import ddp, optimizers
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import value_of
+from placement_lint.rule import Note
+
+# Of a Parameter: what put others in its place, since it was last tied.
+_PARTED = "#parted"
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A statement that gives a module, under some name, a Parameter of another one; the ids of both."""
+
+    node: cst.CSTNode
+    owner: int
+    name: str
+    uid: int
+    layers: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Parted:
+    """Where and how a tie was broken, and the last id that was given until then."""
+
+    tie: Tie
+    node: cst.CSTNode
+    how: str
+    newest: int
+
+
+def tied(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
+    """``a.weight = b.weight``, for the first time or again."""
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.uid:
+            source = _source(machine, option, owner, name, node)
+            if source:
+                machine.ties[owner.id, name, option.uid] = Tie(node, owner.id, name, option.uid, source | {owner.id})
+            _settle(machine, owner)
+
+
+def _source(machine: Machine, parameter: Tensor, owner: Object, name: str, node: cst.CSTNode) -> frozenset[int]:
+    """The layer that has a Parameter which a statement gives another name; none where it is a new one."""
+    if parameter.modules:
+        return parameter.modules - {owner.id}
+    written = node.value if isinstance(node, cst.Assign) else None
+    holder = value_of(machine, written.value) if isinstance(written, cst.Attribute) else None
+    if not isinstance(written, cst.Attribute) or not isinstance(holder, Object):
+        return frozenset()
+    return frozenset({holder.id}) if (holder.id, written.attr.value) != (owner.id, name) else frozenset()
+
+
+def parted(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode) -> None:
+    """Each name below a module gets a new Parameter."""
+    if not machine.ties or (how == "materialized" and not _empties(node)):
+        return
+    parts = modules.reachable(machine, module)
+    for tie in machine.ties.values():
+        held = machine.read(tie.owner, tie.name) if parts.keys() >= tie.layers else None
+        if held is not None:
+            fact = Fact(f"parted {id(node)}", _Parted(tie, node, how, machine.newest))
+            machine.lift(lambda option, fact=fact, tie=tie: _part(machine, option, tie, how, fact), held)
+
+
+def _empties(node: cst.CSTNode) -> bool:
+    """Whether it is ``module.to_empty(device=…)``: no other move from meta is possible."""
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "to_empty"
+
+
+def _part(machine: Machine, held: Value, tie: Tie, how: str, parted: Fact) -> Value:
+    changes = how != "materialized" or (isinstance(held, Tensor) and held.place == Device("meta"))
+    if isinstance(held, Tensor) and held.uid == tie.uid and changes:
+        machine.parted.add(tie.uid)
+        machine.write(tie.uid, _PARTED, parted)
+    return NONE
+
+
+def given_away(machine: Machine, value: Value) -> None:
+    """A call that cannot be looked into gets a module: it may tie what belongs together."""
+    if machine.parted and isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
+        for uid in machine.parted:
+            mend(machine, uid)
+
+
+def _settle(machine: Machine, owner: Object) -> None:
+    """A module gets a Parameter once its own was no longer that of others: it is tied again, or is not meant to be."""
+    for tie in machine.ties.values() if machine.parted else ():
+        if owner.id in tie.layers:
+            mend(machine, tie.uid)
+
+
+def mend(machine: Machine, uid: int) -> None:
+    """What came of a tied Parameter is looked after by the program: ``a.weight.data = b.weight.data``."""
+    if uid in machine.parted:
+        machine.write(uid, _PARTED, ABSENT)
+
+
+def stepped(machine: Machine, optimizer: Object, note: Note) -> None:
+    """``optimizer.step()``: Parameters that were one are trained each by itself."""
+    for uid in machine.parted:
+        fact = machine.read(uid, _PARTED)
+        if fact is not None:
+            machine.lift(lambda option: _report(machine, optimizer, option, note), fact)
+
+
+def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> Value:
+    parted = fact.details if isinstance(fact, Fact) else None
+    if not isinstance(parted, _Parted) or optimizer.id <= parted.newest:
+        # One that was built before has none of the new Parameters.
+        return NONE
+    tie = parted.tie
+    frozen = any(ddp.is_frozen(machine, part) for part in (*tie.layers, tie.uid))
+    if tie.layers <= optimizers.covered(machine, optimizer) and not frozen:
+        label = machine.label(optimizer, "the optimizer")
+        machine.emit(TieBroken(parted.node, machine.scene, parted.how, tie.node, label, stepped))
+    return NONE

@@ -1,0 +1,189 @@
+"""Which of the parameters that a program trains no optimizer holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    TRUE,
+    Class,
+    Kind,
+    Object,
+    Parameters,
+    Role,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import OptimizerMisses
+from placement_lint.flow.models import ddp, optimizers
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+
+# --- frozen parts ------------------------------------------------------------------------------------------------
+
+
+def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTNode) -> None:
+    """``requires_grad`` is set on the parameters of these modules, or on a Parameter."""
+    if flag == TRUE:
+        optimizers.unfrozen(machine, parts, node)
+    else:
+        machine.ever_frozen |= parts
+    ddp.flagged(machine, parts, flag, node)
+
+
+def flags(machine: Machine, value: Value | None) -> list[Value]:
+    """What decides which parameters an optimizer's argument leaves out; each thing once."""
+    found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := ddp.flag_of(machine, part)))
+    return list(found)[:_MOST_FLAGS]
+
+
+_MOST_FLAGS = 3
+
+
+def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
+    """What an optimizer's argument leaves out, or does not name, while it does not ask for gradients."""
+    return frozenset(part for part in _candidates(machine, value) if ddp.is_frozen(machine, part))
+
+
+def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
+    filtered = [part for parameters in _filtered(machine, value) for part in _ids(machine, parameters)]
+    return filtered or sorted(machine.ever_frozen)
+
+
+def is_filtered(machine: Machine, value: Value | None) -> bool:
+    """Whether an optimizer's argument takes only what asks for gradients."""
+    return any(True for _ in _filtered(machine, value))
+
+
+def _filtered(machine: Machine, value: Value | None) -> Iterator[Parameters]:
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Parameters) and option.trainable:
+            yield option
+        for item in optimizers.grouped(machine, option):
+            yield from _filtered(machine, item)
+
+
+def _ids(machine: Machine, parameters: Parameters) -> Iterable[int]:
+    return modules.reachable(machine, parameters.module)
+
+
+def around(machine: Machine, part: int) -> Iterator[int]:
+    """A part of a module and the modules that it is known to be a part of."""
+    current: int | None = part
+    while current is not None:
+        yield current
+        current = machine.outer.get(current)
+
+
+# --- criteria and Parameters by themselves -----------------------------------------------------------------------
+
+_CRITERION = re.compile(r"loss|criterion|objective|penalty", re.IGNORECASE)
+
+
+def called(machine: Machine, module: Object, inputs: Iterable[Value], result: Value) -> Value:
+    """A module is called that may be a criterion: it takes what other modules compute and gives a number.
+
+    Whether what it gives is a number may be told by a backward from there.
+    """
+    if machine.in_forward or module.id in machine.criteria:
+        return result
+    options = [option for value in inputs for option in _handed(machine, value)]
+    given = any(isinstance(option, Tensor) and option.modules for option in options)
+    number = any(isinstance(option, Tensor) and option.scalar is True for _, option in alternatives(result))
+    named = _CRITERION.search(module.cls.name) is not None
+    if not given or not has_own_parameters(machine, module):
+        return result
+    if number or named:
+        machine.criteria[module.id] = module
+        return result
+    return machine.lift(lambda option: _perhaps_a_loss(machine, module, option), result)
+
+
+def _perhaps_a_loss(machine: Machine, module: Object, result: Value) -> Value:
+    if not isinstance(result, Tensor) or result.scalar is False:
+        return result
+    identity = machine.new_id()
+    machine.perhaps_losses[identity] = module
+    return replace(result, uid=identity)
+
+
+def backward(machine: Machine, loss: Tensor) -> None:
+    """``loss.backward()``: it is a number, and the module that gave it a criterion."""
+    module = machine.perhaps_losses.get(loss.uid)
+    if module is not None:
+        machine.criteria[module.id] = module
+
+
+def _handed(machine: Machine, value: Value) -> Iterator[Value]:
+    """A value's alternatives, and what the lists among them hold."""
+    for _, option in alternatives(value):
+        items = content(machine, option)
+        for item in items.items if items is not None else (option,):
+            yield from (inner for _, inner in alternatives(item))
+
+
+def has_own_parameters(machine: Machine, module: Object) -> bool:
+    """Whether there is something to learn, all of it made in sight: what was trained elsewhere is no criterion's."""
+    parts = [part for part in modules.reachable(machine, module).values() if modules.is_module(machine, part)]
+    ours = all(
+        isinstance(part, Object) and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn."))
+        for part in parts
+    )
+    return ours and modules.learns(machine, module)
+
+
+def note_parameter(machine: Machine, parameter: Tensor, node: cst.CSTNode) -> None:
+    receivers = [frame.receiver for frame in machine.frames]
+    in_module = any(isinstance(one, Object) and one.kind is Kind.MODULE for one in receivers)
+    if not in_module:
+        machine.loose[parameter.uid] = node
+
+
+def registered(machine: Machine, value: Value) -> None:
+    """A module gets a Parameter: it is no longer by itself."""
+    for _, option in alternatives(value):
+        if isinstance(option, Tensor) and option.role is Role.PARAMETER:
+            machine.loose.pop(option.uid, None)
+
+
+def asked_for(machine: Machine, module: Object | Symbol) -> None:
+    """``module.parameters()``: somebody may train them."""
+    machine.asked_for.update(modules.registered_below(machine, module) if isinstance(module, Object) else {module.id})
+
+
+def given_away(machine: Machine, module: Object) -> None:
+    """A module is given to a call that cannot be looked into."""
+    asked_for(machine, module)
+    machine.given_away.update(modules.reachable(machine, module))
+
+
+def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
+    """An optimizer steps after a backward that ``reached`` these modules and Parameters."""
+    if not reached & optimizers.covered(machine, optimizer):
+        return
+    label = machine.label(optimizer, "the optimizer")
+    for module in machine.criteria.values():
+        parts = modules.registered_below(machine, module)
+        if parts & reached and not any(ddp.is_frozen(machine, part) for part in parts):
+            name, cls = machine.label(module, "the criterion"), module.cls.name.rpartition(".")[2]
+            event = OptimizerMisses(optimizer.node, machine.scene, label, name, cls, module.node, note)
+            machine.misses.append((event, parts))
+    for uid, node in machine.loose.items():
+        if uid in reached and not ddp.is_frozen(machine, uid):
+            event = OptimizerMisses(optimizer.node, machine.scene, label, "", "Parameter", node, note)
+            machine.misses.append((event, frozenset({uid})))
+
+
+def resolve(machine: Machine) -> None:
+    """At the end it is known what no optimizer ever held."""
+    for event, parts in machine.misses:
+        if parts.isdisjoint(machine.ever_held) and parts.isdisjoint(machine.asked_for):
+            machine.emit(event)

@@ -1,0 +1,129 @@
+"""What trains beside DistributedDataParallel: modules and Parameters whose gradients nobody averages over the ranks.
+
+DDP averages what it finds in the module that it wraps. A criterion with weights, or a second head, may take part in the
+same backward, and be trained by each rank for itself.
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    NONE,
+    Fact,
+    Kind,
+    Object,
+    Role,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.events.schema import TrainedOutsideDdp
+from placement_lint.flow.models import ddp, optimizers, ranks
+from placement_lint.flow.observers import uncovered_parameters
+from placement_lint.flow.state import modules
+from placement_lint.flow.state.machine import Machine
+from placement_lint.rule import Note
+from placement_lint.source.wording import source_text
+
+# Of a module, or of a Parameter by itself: the wrapper beside it, and the backward that gave it gradients of its own.
+_BESIDE = "#beside ddp"
+# What a program averages by hand is called so.
+_BY_HAND = re.compile(r"grad|param|weight|bias|\bp\b|\.data\b|bucket|flat", re.IGNORECASE)
+
+
+def called(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
+    """A module that is in no DDP is called from outside of any."""
+    if isinstance(module, Object) and module.kind is Kind.MODULE:
+        machine.beside_ddp.setdefault(module.id, (module, node))
+
+
+def backward(machine: Machine, loss: Tensor, wrapper: Object, note: Note) -> None:
+    """A backward from what came through a wrapper as well."""
+    fact = Fact(f"beside {wrapper.id} {id(note.node)}", (wrapper, note))
+    reached = loss.modules | loss.parameters | (loss.reached or frozenset())
+    for module, _ in machine.beside_ddp.values():
+        if reached & _learning(machine, module):
+            machine.write(module.id, _BESIDE, fact)
+    for uid in machine.loose.keys() & reached:
+        machine.write(uid, _BESIDE, fact)
+
+
+def _learning(machine: Machine, module: Object) -> frozenset[int]:
+    """What a module has to learn; nothing where some of it is in a wrapper, or frozen, or not in sight."""
+    parts = modules.reachable(machine, module).values()
+    if not uncovered_parameters.has_own_parameters(machine, module) or any(_is_apart(machine, part) for part in parts):
+        return frozenset()
+    learning = [part for part in parts if isinstance(part, Object) and modules.learns_itself(machine, part)]
+    tensors = [child for part in learning for _, child in modules.children(machine, part) if isinstance(child, Tensor)]
+    return frozenset((*(part.id for part in learning), *(one.uid for one in tensors if one.role is Role.PARAMETER)))
+
+
+def _is_apart(machine: Machine, part: Object | Symbol) -> bool:
+    return ddp.wrapper_of(machine, part) is not None or ddp.is_frozen(machine, part.id)
+
+
+def zeroed(machine: Machine, optimizer: Object) -> None:
+    """``optimizer.zero_grad()``: these gradients come to nothing."""
+    for identity in _candidates(machine, optimizer):
+        if machine.read(identity, _BESIDE) is not None:
+            machine.write(identity, _BESIDE, ABSENT)
+
+
+def _candidates(machine: Machine, optimizer: Object) -> list[int]:
+    """What an optimizer holds of these, without the parts of others."""
+    if not machine.in_ddp:
+        return []
+    held = optimizers.covered(machine, optimizer)
+    called = [module for module, _ in machine.beside_ddp.values()]
+    inner = {part for module in called for part in modules.reachable(machine, module) if part != module.id}
+    return [one for one in (*machine.beside_ddp, *machine.loose) if one in held and one not in inner]
+
+
+def stepped(machine: Machine, optimizer: Object, note: Note) -> None:
+    """``optimizer.step()``: each rank goes its own way with these."""
+    for identity in _candidates(machine, optimizer) if not ranks.is_alone(machine) else ():
+        fact = machine.read(identity, _BESIDE)
+        if fact is not None:
+            machine.lift(lambda option, one=identity: _note(machine, one, optimizer, option, note), fact)
+
+
+def _note(machine: Machine, identity: int, optimizer: Object, fact: Value, stepped: Note) -> Value:
+    if not isinstance(fact, Fact) or not isinstance(fact.details, tuple):
+        return NONE
+    wrapper, backward = fact.details
+    module, call = machine.beside_ddp.get(identity, (None, None))
+    label, kind = (machine.label(module, "the module"), module.cls.name) if module is not None else ("", "Parameter")
+    trace = (Note(wrapper.node, "wrapped in DistributedDataParallel here"), backward, stepped)
+    event = TrainedOutsideDdp(
+        call or machine.loose[identity],
+        machine.scene,
+        label,
+        kind.rpartition(".")[2],
+        machine.label(wrapper, "the wrapper"),
+        machine.label(optimizer, "the optimizer"),
+        trace,
+    )
+    machine.outsiders.append((event, _learning(machine, module) if module is not None else frozenset({identity})))
+    return NONE
+
+
+def reduced(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
+    """``dist.all_reduce(t)`` averages by hand, unless it is a loss, or numbers for a report."""
+    known = [option for value in arguments.values() for _, option in alternatives(value)]
+    if any(isinstance(option, Symbol) for option in known) or _BY_HAND.search(source_text(node)):
+        machine.reduces_by_hand = True
+
+
+def resolve(machine: Machine) -> None:
+    """At the end it is known whether the program averages gradients, or weights, itself."""
+    if machine.reduces_by_hand or machine.gradients_by_hand:
+        return
+    for event, parts in machine.outsiders:
+        if parts.isdisjoint(machine.given_away if event.label else machine.asked_for):
+            machine.emit(event)

@@ -1,0 +1,89 @@
+"""Classes of the program: their bases, and where an attribute is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_lint.flow.api.torch_names import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS, WRAPPERS
+from placement_lint.flow.domain.values import Choice, Class, External, Value
+from placement_lint.flow.state.machine import Machine
+
+
+def module_base(base: Value) -> str | None:
+    """The library class that makes its subclasses modules, if this is one."""
+    if isinstance(base, External):
+        known = base.name in MODULE_BASES or base.name in PARAMETRIC_LAYERS or base.name in CONTAINERS
+        if known or base.name in LOSS_MODULES:
+            return base.name
+    return None
+
+
+def is_module_class(bases: tuple[Value, ...]) -> bool:
+    for base in bases:
+        options = [value for _, value in base.alternatives] if isinstance(base, Choice) else [base]
+        if any(module_base(option) or (isinstance(option, Class) and option.module) for option in options):
+            return True
+    return False
+
+
+def resolution_order(cls: Class) -> Iterator[Class]:
+    """The class and its bases of this program, depth first, each once."""
+    seen: set[int] = set()
+    waiting: list[Value] = [cls]
+    while waiting:
+        current = waiting.pop(0)
+        if isinstance(current, Class) and current.id not in seen:
+            seen.add(current.id)
+            yield current
+            waiting[:0] = list(current.bases)
+
+
+def find(machine: Machine, cls: Class, name: str, beyond: Class | None = None) -> Value | None:
+    """A class attribute along the resolution order; ``beyond`` starts after that class, as super() does."""
+    order = list(resolution_order(cls))
+    if beyond is not None and beyond in order:
+        order = order[order.index(beyond) + 1 :]
+    for current in order:
+        value = machine.read(current.id, name)
+        if value is not None:
+            return value
+    return None
+
+
+def foreign_bases(cls: Class) -> list[Value]:
+    """The bases that are not classes of this program, over the whole hierarchy."""
+    return [base for current in resolution_order(cls) for base in current.bases if not isinstance(base, Class)]
+
+
+def has_base(cls: Value, names: frozenset[str]) -> bool:
+    """Whether a class of this program derives from one of these of a library."""
+    return isinstance(cls, Class) and any(
+        isinstance(base, External) and base.name in names for base in foreign_bases(cls)
+    )
+
+
+def is_subclass(cls: Class | External, other: Value) -> bool | None:
+    """Whether one class derives from another; None where that cannot be told."""
+    if cls == other:
+        return True
+    if isinstance(cls, External):
+        if not isinstance(other, External):
+            return False
+        if other.name in WRAPPERS:
+            return False
+        if other.name == "torch.nn.Module":
+            none = cls.name.startswith(("torch.utils.data.", "torch.optim."))
+            return True if cls.name.startswith("torch.nn.") else False if none else None
+        return False if cls.name.startswith("torch.") and other.name.startswith("torch.") else None
+    if any(current == other for current in resolution_order(cls)):
+        return True
+    if isinstance(other, External):
+        bases = foreign_bases(cls)
+        if other in bases:
+            return True
+        if other.name == "torch.nn.Module":
+            return cls.module or None
+        if all(isinstance(base, External) and base.name in MODULE_BASES for base in bases):
+            return False if other.name.startswith("torch.nn.") else None
+        return None
+    return False if isinstance(other, Class) else None

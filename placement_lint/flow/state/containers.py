@@ -1,0 +1,42 @@
+"""The content of tuples and lists."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import Choice, Const, Kind, Object, Sequence, Symbol, Tensor, Value, alternatives
+from placement_lint.flow.observers import replica_escape
+from placement_lint.flow.state.machine import Machine
+
+
+def content(machine: Machine, value: Value) -> Sequence | None:
+    """The items of a tuple or list."""
+    if isinstance(value, Sequence):
+        return value
+    if isinstance(value, Object) and value.kind is Kind.LIST:
+        items = machine.read(value.id, "#items")
+        if not isinstance(items, Sequence):
+            return Sequence((), exact=False)
+        return replica_escape.inside(items, value.alias)
+    return _content_of_choice(machine, value) if isinstance(value, Choice) else None
+
+
+def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
+    """Of several lists, of which each may be the one: item by item, what it is in each."""
+    options = alternatives(machine.restrict(lists))
+    contents = [content(machine, option) for _, option in options]
+    joined = machine.joined_content(lambda: [guard for guard, _ in options], contents) if None not in contents else None
+    return joined if isinstance(joined, Sequence) else None
+
+
+def perhaps_replaced(machine: Machine, item: Value) -> Value:
+    """An item that something unknown may have been put in the place of: nobody knows then where a tensor is."""
+    return machine.fresh() if isinstance(item, Tensor) else item
+
+
+def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol | None:
+    """How many items there are: where nobody knows, the same unknown number for as long as none is added or taken."""
+    items = content(machine, value)
+    if items is not None and items.exact:
+        return Const(len(items.items))
+    return machine.part(value.id, ("len", items), node, type="int") if isinstance(value, (Object, Symbol)) else None

@@ -1,0 +1,190 @@
+"""Places: from the values that programs name devices with, to devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    CPU,
+    REPLICA,
+    TRUE,
+    Const,
+    Device,
+    External,
+    Place,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.state.machine import Machine
+
+_DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
+
+# Cells of the module frame: what torch keeps a process (or thread) wide.
+_CURRENT = "#current device"
+_DEFAULT = "#default device"
+_DEFAULT_TYPE = "#place of the default tensor type"
+# A cell of an unknown value.
+_USED_AS_DEVICE = "#used as device"
+
+
+def device_from_text(text: str) -> Device | None:
+    match = _DEVICE_TEXT.fullmatch(text)
+    if match is None:
+        return None
+    kind, index = match.groups()
+    # There is one CPU: torch.device("cpu:0") names the same memory.
+    return Device(kind, int(index) if index and kind != "cpu" else None)
+
+
+def as_place(value: Value) -> Place | None:
+    """The place that a ``device`` argument names; None where it names none (``None``, a dtype)."""
+    if isinstance(value, (Device, Symbol)):
+        return None if isinstance(value, Symbol) and value.type == "torch.dtype" else value
+    if isinstance(value, Tensor):
+        return value.place
+    if isinstance(value, Const):
+        if isinstance(value.value, str):
+            named = device_from_text(value.value)
+            return replace(named, written=value.written) if named is not None and value.written is not None else named
+        if type(value.value) is int:
+            return Device("cuda", value.value)
+    return None
+
+
+def target_place(machine: Machine, value: Value) -> Place | None:
+    """The place that something is moved to; unknown where a value names it of which the analysis lost track."""
+    place = as_place(value)
+    return place if place is not None or isinstance(value, (Const, External, Symbol)) else machine.fresh()
+
+
+def used_as_device(machine: Machine, value: Symbol) -> None:
+    """The program reads ``device.type`` of it, which texts and numbers that name a device do not have."""
+    machine.write(value.id, _USED_AS_DEVICE, TRUE)
+
+
+def is_device(machine: Machine, value: Value) -> bool:
+    """Whether a value is surely a ``torch.device``, not something that names one."""
+    known = isinstance(value, Symbol) and machine.read(value.id, _USED_AS_DEVICE) == TRUE
+    return known or isinstance(value, Device)
+
+
+def resolve(machine: Machine, place: Place) -> Place:
+    """Where a device without index is at this moment: on the current device."""
+    if isinstance(place, Symbol) or place.kind != "cuda" or place.index is not None:
+        return place
+    if machine.replica:
+        return REPLICA
+    current = machine.read(machine.module_frame, _CURRENT)
+    if current is None:
+        return place if machine.standalone else Device("cuda", 0)
+    if isinstance(current, Device):
+        return current
+    return place
+
+
+def require(machine: Machine, place: Place) -> None:
+    """Something is put there: past this point the machine has that device."""
+    if isinstance(place, Device) and place.kind == "cuda":
+        several = isinstance(place.index, int) and place.index > 0
+        machine.survive(machines(MANY_GPUS if several else ONE_GPU | MANY_GPUS))
+
+
+def current(machine: Machine) -> Value | None:
+    """The current device, where the program set one."""
+    return machine.read(machine.module_frame, _CURRENT)
+
+
+def current_is_chosen(machine: Machine) -> bool:
+    """Whether the current device was set to one with an index that the analysis does not know."""
+    current = machine.read(machine.module_frame, _CURRENT)
+    return isinstance(current, Device) and isinstance(current.index, Symbol)
+
+
+def set_current(machine: Machine, value: Value) -> None:
+    """``torch.cuda.set_device(k)``: what ``"cuda"`` means from now on."""
+    place = as_place(value)
+    if isinstance(place, Symbol):
+        place = Device("cuda", place)
+    if place is not None:
+        require(machine, place)
+    machine.write(machine.module_frame, _CURRENT, place if place is not None else machine.fresh())
+
+
+def make_current(machine: Machine, place: Place) -> None:
+    """A framework has set the current device, where there are GPUs."""
+    machine.write(machine.module_frame, _CURRENT, place)
+
+
+def set_default(machine: Machine, value: Value) -> None:
+    """``torch.set_default_device(d)``: where factories build from now on."""
+    machine.default_was_set = True
+    machine.write(machine.module_frame, _DEFAULT, machine.lift(lambda option: as_place(option) or CPU, value))
+
+
+def set_default_type(machine: Machine, place: Place) -> None:
+    """``torch.set_default_tensor_type(t)``: where factories and ``torch.Tensor(...)`` build from now on."""
+    machine.default_was_set = True
+    require(machine, place)
+    machine.write(machine.module_frame, _DEFAULT_TYPE, place)
+
+
+def default_place(machine: Machine) -> Value:
+    """Where a factory without ``device=`` builds: a place or a choice of places."""
+    # The default device is thread-local: replicas run in threads that do not have it.
+    is_set = machine.in_default_context or not (machine.replica or machine.standalone)
+    of_type = place_of_default_type(machine)
+    return _setting(machine, _DEFAULT, of_type) if is_set else of_type
+
+
+def place_of_default_type(machine: Machine) -> Value:
+    """Where tensors of the default type are, in all threads: ``torch.Tensor(...)`` knows no default device."""
+    if machine.standalone and machine.default_was_set:
+        return machine.fresh()
+    return _setting(machine, _DEFAULT_TYPE, CPU)
+
+
+def _setting(machine: Machine, cell: str, unset: Value) -> Value:
+    """The place in a cell, ``unset`` where nobody has written it."""
+    value = machine.store.read(machine.module_frame, cell)
+    if value is None:
+        return unset
+    places = [
+        (guard & condition, place)
+        for guard, option in alternatives(value)
+        for condition, place in alternatives(unset if option is ABSENT else option)
+    ]
+    return machine.lift(
+        lambda place: resolve(machine, place) if isinstance(place, (Device, Symbol)) else machine.fresh(),
+        machine.either(places),
+    )
+
+
+@contextmanager
+def current_device(machine: Machine, value: Value) -> Iterator[None]:
+    """``with torch.cuda.device(k):``"""
+    before = machine.store.read(machine.module_frame, _CURRENT)
+    set_current(machine, value)
+    try:
+        yield
+    finally:
+        machine.store.write(machine.module_frame, _CURRENT, before)
+
+
+@contextmanager
+def default_device(machine: Machine, value: Value) -> Iterator[None]:
+    """``with torch.device(d):``"""
+    before = machine.store.read(machine.module_frame, _DEFAULT)
+    set_default(machine, value)
+    machine.in_default_context += 1
+    try:
+        yield
+    finally:
+        machine.in_default_context -= 1
+        machine.store.write(machine.module_frame, _DEFAULT, before)

@@ -1,0 +1,797 @@
+"""Modules: what they contain, where they are, and how they move.
+
+A module is an Object (built in sight) or a Symbol that the program treats as a module. Its own parameters and
+buffers are in its place cell; those of a class of this program are attribute cells as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+from functools import partial
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import (
+    CONTAINERS,
+    LOSS_MODULES,
+    MODULE_ATTRIBUTES,
+    MODULE_MOVES,
+    PARAMETER_CONTAINERS,
+    PARAMETRIC_LAYERS,
+)
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    FALSE,
+    NONE,
+    REPLICA,
+    TRUE,
+    Choice,
+    Class,
+    Comparison,
+    Device,
+    External,
+    Fact,
+    Function,
+    Holder,
+    Kind,
+    Mapping,
+    Object,
+    Place,
+    Placed,
+    Role,
+    Sequence,
+    Source,
+    StateDict,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    compare,
+    describe,
+)
+from placement_lint.flow.events.schema import Operand, UnregisteredUsed
+from placement_lint.flow.interpreter import calls
+from placement_lint.flow.models import ddp, optimizers, parameter_replacement
+from placement_lint.flow.observers import alloc_in_forward, shared_storage, uncovered_parameters
+from placement_lint.flow.observers.arrivals import arrive
+from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.devices import as_place, default_place, target_place
+from placement_lint.flow.state.machine import Below, Children, Machine
+from placement_lint.flow.state.names import spelled
+from placement_lint.rule import Note
+
+PLACE = "#place"
+ITEMS = "#items"
+INNER = "#inner"
+OUTLINE = "#outline"
+
+
+def is_module(machine: Machine, value: Value) -> bool:
+    if isinstance(value, Object):
+        return value.kind in (Kind.MODULE, Kind.WRAPPER)
+    return isinstance(value, Symbol) and value.id in machine.modules_by_use
+
+
+def treat_as_module(machine: Machine, value: Value, surely: bool = False) -> None:
+    """The program uses an unknown value as only a module can be used, or it is ``surely`` one."""
+    if isinstance(value, Symbol):
+        machine.modules_by_use.add(value.id)
+        if surely:
+            machine.modules_by_name.add(value.id)
+
+
+def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, device: Value | None = None) -> Object:
+    """A module that has just been built: on the default device, or where ``device=`` says."""
+    module = machine.new_object(Kind.MODULE, cls, node)
+    name = cls.name.rpartition(".")[2]
+
+    def put(target: Value) -> Value:
+        place = as_place(target)
+        place = machine.fresh() if place is None else arrive(machine, place, node)
+        return Placed(place, Note(node, f"`{name}` is built on {describe(place)} here"))
+
+    target = device if device is not None and device != NONE else default_place(machine)
+    machine.write(module.id, PLACE, machine.lift(put, target))
+    alloc_in_forward.note_module(machine, module)
+    return module
+
+
+def new_opaque_module(machine: Machine, factory: str, node: cst.CSTNode) -> Object:
+    """A module of a class that is not looked into, as a library's factory returns it: on the CPU."""
+    return new_module(machine, External(factory), node)
+
+
+# --- content -----------------------------------------------------------------------------------------------
+
+
+def children(machine: Machine, module: Object) -> Many[tuple[str, Value]]:
+    """The registered submodules and parameters, by attribute name; of a choice, every alternative."""
+    if module.kind is Kind.WRAPPER:
+        inner = machine.read(module.id, INNER)
+        return [("module", inner)] if inner is not None else []
+    held = machine.store.held(module.id)
+    known = machine.children.get(module.id)
+    if known is None or known.held is not held:
+        hangs = any(_hangs(value) for name, value in held if name != PLACE)
+        known = machine.children[module.id] = Children(held, hangs)
+    given = _given(machine) if known.hangs else None
+    found = known.found.get(given)
+    if found is None:
+        found = known.found[given] = list(_registered(machine, held))
+    return found
+
+
+def _registered(machine: Machine, held: Many[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
+    for name, value in held:
+        if name == PLACE:
+            continue
+        for _, option in alternatives(machine.restrict(value)):
+            if name == ITEMS and isinstance(option, (Sequence, Mapping)):
+                yield from _contained(machine, option)
+            elif is_module(machine, option) or (isinstance(option, Tensor) and option.role in _REGISTERED):
+                yield name, option
+
+
+_REGISTERED = (Role.PARAMETER, Role.BUFFER)
+
+
+def _hangs(value: Value) -> bool:
+    """Whether what of a value is registered hangs on the path, or on what else becomes known of it."""
+    if isinstance(value, Sequence):
+        return any(_hangs(item) for item in value.items)
+    if isinstance(value, Mapping):
+        return any(_hangs(item) for _, item in value.items)
+    return isinstance(value, (Choice, Symbol))
+
+
+def _contained(machine: Machine, content: Sequence | Mapping) -> Iterator[tuple[str, Value]]:
+    pairs = enumerate(content.items) if isinstance(content, Sequence) else ((key, item) for key, item in content.items)
+    for key, item in pairs:
+        for _, option in alternatives(item):
+            if is_module(machine, option) or isinstance(option, Tensor):
+                yield str(key), option
+
+
+def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
+    """The module itself and every registered module below it."""
+    return _below(machine, root).found
+
+
+def _below(machine: Machine, root: Value) -> Below:
+    """What is below a module: what was found there before, where nothing of it changed since."""
+    if not isinstance(root, Object):
+        return Below(_found_below(machine, root))
+    known = machine.below.get(root.id)
+    if known is None or not _stands(machine, known):
+        known = machine.below[root.id] = Below(_found_below(machine, root))
+        parts = list(known.found.values())
+        if all(isinstance(part, Object) and part.kind is not Kind.WRAPPER for part in parts):
+            known.held = [(part.id, machine.store.held(part.id)) for part in parts]
+            hangs = any(machine.children[part.id].hangs for part in parts)
+            known.given = _given(machine) if hangs else None
+    return known
+
+
+def _stands(machine: Machine, known: Below) -> bool:
+    if known.given is not None and known.given != _given(machine):
+        return False
+    return bool(known.held) and all(
+        machine.store.held(identity) is held and not machine.parts(identity) for identity, held in known.held
+    )
+
+
+def _given(machine: Machine) -> object:
+    """What a choice of children hangs on."""
+    return machine.path, len(machine.modules_by_use)
+
+
+def _found_below(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
+    found: dict[int, Object | Symbol] = {}
+    waiting: list[Value] = [root]
+    while waiting:
+        value = waiting.pop()
+        for _, option in alternatives(value):
+            if not isinstance(option, (Object, Symbol)) or option.id in found:
+                continue
+            found[option.id] = option
+            held = children(machine, option) if isinstance(option, Object) else _put_into(machine, option)
+            waiting.extend(child for _, child in held if not isinstance(child, Tensor))
+            waiting.extend(machine.parts(option.id))
+    return found
+
+
+def _put_into(machine: Machine, module: Symbol) -> Iterator[tuple[str, Value]]:
+    """What the program put into an unknown module: ``resnet.fc = nn.Linear(512, 10)``."""
+    return _registered(machine, machine.store.held(module.id))
+
+
+def is_of_program(module: Object) -> bool:
+    """Whether a module's forward is looked into."""
+    return isinstance(module.cls, Class)
+
+
+def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
+    """Whether a module has parameters or buffers of its own or below it; None where that is not known."""
+    if isinstance(module, Symbol):
+        return None
+    if isinstance(module.cls, External) and module.kind is Kind.MODULE:
+        name = module.cls.name
+        if name in PARAMETRIC_LAYERS:
+            return True
+        if name.startswith("torch.nn.") and name not in CONTAINERS and name not in PARAMETER_CONTAINERS:
+            return name in LOSS_MODULES and machine.read(module.id, "weight") is not None
+        if not name.startswith("torch.nn."):
+            return True
+    if isinstance(module.cls, Class) and extends_layer(module.cls):
+        return True
+    if machine.read(module.id, OUTLINE) is not None:
+        return None
+    answers = [
+        True if isinstance(child, Tensor) else has_parameters(machine, child)
+        for _, child in children(machine, module)
+        if isinstance(child, (Tensor, Object, Symbol))
+    ]
+    if True in answers:
+        return True
+    if None in answers:
+        return None
+    if isinstance(module.cls, Class) and not _fully_known(module.cls):
+        return None
+    return False
+
+
+# Of a layer that was asked for none of the parameters that it might have.
+PLAIN = "#plain"
+
+
+def learns(machine: Machine, root: Object) -> bool:
+    """Whether there are, in sight, layers or Parameters with something to learn."""
+    return any(learns_itself(machine, part) for part in reachable(machine, root).values() if isinstance(part, Object))
+
+
+def learns_itself(machine: Machine, part: Object) -> bool:
+    """Whether a module has something to learn besides what its parts have."""
+    if any(isinstance(child, Tensor) and child.role is Role.PARAMETER for _, child in children(machine, part)):
+        return True
+    if isinstance(part.cls, Class):
+        return extends_layer(part.cls)
+    return part.cls.name in PARAMETRIC_LAYERS and machine.read(part.id, PLAIN) is None
+
+
+def extends_layer(cls: Class) -> bool:
+    """``class Scaled(nn.Linear)`` has the parameters of the layer."""
+    return any(module_base(base) in PARAMETRIC_LAYERS for base in foreign_bases(cls))
+
+
+def has_only_layers(machine: Machine, root: Object | Symbol) -> bool:
+    """Whether all parameters below are those of torch's own layers, of which none is 0-dim."""
+    return all(
+        isinstance(part, Object)
+        and (not isinstance(part.cls, External) or part.cls.name.startswith("torch.nn."))
+        and all(child.scalar is False for _, child in children(machine, part) if isinstance(child, Tensor))
+        for part in reachable(machine, root).values()
+    )
+
+
+def _fully_known(cls: Class) -> bool:
+    """Whether all that a class registers was seen: its bases are this program's, or nn.Module itself."""
+    return all(
+        _fully_known(base)
+        if isinstance(base, Class)
+        else module_base(base) == "torch.nn.Module" or base == External("builtins.object")
+        for base in cls.bases
+    )
+
+
+def as_content(machine: Machine, container: Object, value: Value) -> Value:
+    """What a container keeps of a value, or of each in a sequence: a ParameterList makes Parameters of its tensors."""
+    if not isinstance(container.cls, External) or container.cls.name not in PARAMETER_CONTAINERS:
+        return value
+    if isinstance(value, (Sequence, Mapping)):
+        return _each(value, lambda item: as_content(machine, container, item))
+
+    def keep(option: Value) -> Value:
+        plain = isinstance(option, Tensor) and option.role is not Role.PARAMETER
+        return parameter(option, machine, container.node) if plain else option
+
+    return machine.lift(keep, value)
+
+
+def items_of(machine: Machine, module: Object) -> Value | None:
+    """What a container holds; in a replica, where the replica has it."""
+    items = machine.read(module.id, ITEMS)
+    if isinstance(items, (Sequence, Mapping)) and machine.replica and module.id in machine.replicated:
+        return _each(items, lambda item: machine.lift(_in_replica, item))
+    return items
+
+
+def _each(held: Sequence | Mapping, change: Callable[[Value], Value]) -> Sequence | Mapping:
+    """The content of a container with each item changed."""
+    if isinstance(held, Sequence):
+        return replace(held, items=tuple(change(item) for item in held.items))
+    return replace(held, items=tuple((key, change(item)) for key, item in held.items))
+
+
+def own_tensor(machine: Machine, module: Object, name: str) -> Value | None:
+    """A Parameter or buffer of a library's module; in a replica, where the replica has it."""
+    value = machine.read(module.id, name)
+    if value is not None and machine.replica and module.id in machine.replicated:
+        return machine.lift(_in_replica, value)
+    return value
+
+
+def _in_replica(value: Value) -> Value:
+    if isinstance(value, Tensor) and value.role in _REGISTERED:
+        return replace(value, place=REPLICA, assumed=False)
+    return value
+
+
+# --- place -------------------------------------------------------------------------------------------------
+
+
+def placed(machine: Machine, module: Object | Symbol) -> Value:
+    """Where a module's own parameters are: a Placed, or a choice of them."""
+    if machine.replica and module.id in machine.replicated:
+        return Placed(REPLICA, machine.replica[-1])
+    value = machine.read(module.id, PLACE)
+    if value is None:
+        return _placed_before(machine, module)
+    if machine.may_lack(module.id, PLACE):
+        return machine.filled(module.id, PLACE, _placed_before(machine, module))
+    return value
+
+
+def _placed_before(machine: Machine, module: Object | Symbol) -> Value:
+    """The place of a module that was never moved by itself: that of what contains it."""
+    if isinstance(module, Object) and module.kind is Kind.WRAPPER:
+        inner = machine.read(module.id, INNER)
+        if isinstance(inner, (Object, Symbol)):
+            return placed(machine, inner)
+    if isinstance(module, Symbol) and module.parent is not None and is_module(machine, module.parent):
+        return placed(machine, module.parent)
+    return Placed(machine.part(module.id, PLACE, ""))
+
+
+def place_of(machine: Machine, module: Object | Symbol) -> Value:
+    """The same without the note: a place or a choice of places."""
+    value = placed(machine, module)
+    if isinstance(value, Choice):
+        return machine.either([(g, v.place) for g, v in value.alternatives if isinstance(v, Placed)])
+    return value.place if isinstance(value, Placed) else machine.fresh()
+
+
+def move(machine: Machine, module: Object | Symbol, target: Value, note_node: cst.CSTNode) -> None:
+    """``module.to(target)``: everything registered below it goes along."""
+    machine.lift(lambda place: _move(machine, module, place, note_node), target)
+
+
+def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CSTNode) -> Value:
+    place = target_place(machine, target)
+    if place is None:
+        return NONE
+    place = arrive(machine, place, node)
+    note = Note(node, f"moved to {describe(place)} here")
+    optimizers.before_move(machine, module, place, note)
+    parameter_replacement.converted(machine, module, place, node)
+    ddp.moving(machine, module, place, node)
+    if module.id in machine.unregistered:
+        tended(machine, machine.unregistered[module.id].owner, machine.unregistered[module.id].name)
+    _put(machine, module, place, note)
+    return NONE
+
+
+def settle(machine: Machine, module: Object | Symbol, target: Value, node: cst.CSTNode) -> None:
+    """A framework puts a module there, with all that belongs to it, the state of its optimizers included."""
+
+    def put(place: Value) -> Value:
+        if isinstance(place, (Device, Symbol)):
+            _put(machine, module, place, Note(node, f"put on {describe(place)} here"))
+        return NONE
+
+    machine.lift(put, target)
+
+
+def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) -> None:
+    for part in reachable(machine, module).values():
+        if place != Device("cpu"):
+            machine.moved.setdefault(part.id, note)
+            if isinstance(part, Object) and isinstance(part.cls, Class):
+                machine.moved.setdefault(part.cls.id, note)
+        machine.write(part.id, PLACE, Placed(place, note))
+        if machine.log is not None:
+            machine.log.moved(part.id, note)
+        if isinstance(part, Object):
+            _move_tensors(machine, part, place, note)
+            _leave_open(machine, part)
+            _run_own_apply(machine, part, note.node)
+
+
+def take_over(machine: Machine, module: Object | Symbol, state: Value, node: cst.CSTNode) -> None:
+    """``load_state_dict(state, assign=True)``: the tensors of the state become those of the module, where they are."""
+    if isinstance(state, StateDict):
+        settle(machine, module, place_of(machine, state.owner), node)
+    else:
+        settle(machine, module, machine.fresh(), node)
+
+
+def with_data(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode) -> Tensor:
+    """A tensor that was given other data."""
+    if isinstance(data, Tensor) and compare(data.place, tensor.place) is Comparison.SAME:
+        return tensor
+    place = data.place if isinstance(data, Tensor) else machine.fresh()
+    return replace(tensor, place=place, history=(*tensor.history, Note(node, f"put on {describe(place)} here")))
+
+
+def filled(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) -> Value:
+    """``parameter.data = data``, which moves all parameters of a module if a loop does it for each of them.
+
+    If only one parameter of a layer moves, the layer's place becomes unknown; so does that of its buffers.
+    """
+    moved = with_data(machine, parameter, data, node)
+    if moved is parameter:
+        return NONE
+    for part in parameter.modules:
+        each = Placed(machine.fresh() if parameter.uid else moved.place, moved.history[-1])
+        machine.write(part, PLACE, each)
+        for name, value in machine.store.held(part):
+            if any(isinstance(option, Tensor) and option.role in _REGISTERED for _, option in alternatives(value)):
+                machine.write(part, name, machine.lift(partial(_filled_with_others, machine, moved, node), value))
+    return NONE
+
+
+def _filled_with_others(machine: Machine, moved: Tensor, node: cst.CSTNode, held: Value) -> Value:
+    if not isinstance(held, Tensor) or held.role not in _REGISTERED:
+        return held
+    known = held.role is Role.PARAMETER and not moved.uid
+    return with_data(machine, held, moved if known else NONE, node)
+
+
+def given_weight(machine: Machine, layer: Object, value: Value, node: cst.CSTNode) -> None:
+    """``layer.weight = parameter`` on a library layer: its place becomes unknown if the parameter is elsewhere."""
+    if not isinstance(layer.cls, External) or layer.kind is not Kind.MODULE:
+        return
+
+    def give(option: Value, place: Value) -> Value:
+        if not isinstance(option, Tensor) or option.role is not Role.PARAMETER:
+            return NONE
+        if not isinstance(place, (Device, Symbol)) or compare(option.place, place) is not Comparison.SAME:
+            machine.write(layer.id, PLACE, Placed(machine.fresh(), Note(node, "given another weight here")))
+        return NONE
+
+    machine.lift(give, value, place_of(machine, layer))
+
+
+def misplace_some_tensor(machine: Machine, owner: Object, value: Value) -> None:
+    """Replace one unknown tensor attribute: each may be where ``value`` is now.
+
+    This holds on every path, because a loop over attribute names tests each name before it assigns.
+    """
+
+    def elsewhere(held: Value) -> Value:
+        same = isinstance(held, Tensor) and isinstance(value, Tensor) and value.place == held.place
+        return replace(held, place=machine.fresh()) if isinstance(held, Tensor) and not same else held
+
+    for name, held in machine.store.held(owner.id):
+        if any(isinstance(option, Tensor) for _, option in alternatives(held)):
+            machine.store.write_lasting(owner.id, name, machine.lift(elsewhere, held))
+    if isinstance(owner.cls, External) and is_module(machine, owner):
+        machine.store.write_lasting(owner.id, PLACE, Placed(machine.fresh()))
+
+
+def forget_places(machine: Machine, module: Object | Symbol) -> None:
+    """Something was done with a module that is not looked into: it may have been moved, in whole or in part."""
+    for part in reachable(machine, module).values():
+        machine.write(part.id, PLACE, machine.fresh())
+
+
+def _leave_open(machine: Machine, module: Object) -> None:
+    """What was put into something unknown that a module keeps has moved with it if that is a module: nobody knows."""
+    for name, value in machine.store.held(module.id):
+        for _, option in alternatives(value) if name != PLACE else ():
+            if isinstance(option, Symbol) and not is_module(machine, option):
+                for _, inner in _put_into(machine, option):
+                    if isinstance(inner, (Object, Symbol)):
+                        forget_places(machine, inner)
+
+
+def tended(machine: Machine, owner: Object, name: str) -> None:
+    """Code outside a module's class, or its own ``cuda()``, looks after an attribute: assigns, registers, moves it."""
+    running = [frame.function for frame in machine.frames if frame.receiver == owner]
+    moving = all(function is not None and function.name in MODULE_MOVES for function in running)
+    if isinstance(owner.cls, Class) and moving:
+        machine.tended.update((cls.file, cls.name, name) for cls in resolution_order(owner.cls))
+
+
+def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:
+    """A class may override ``_apply``, through which every move goes, to take plain tensors along."""
+    method = find(machine, module.cls, "_apply") if isinstance(module.cls, Class) else None
+    if isinstance(method, Function):
+        calls.call_function(machine, method, Arguments((machine.fresh("fn"),)), node, module)
+
+
+def _move_tensors(machine: Machine, module: Object, place: Place, note: Note) -> None:
+    def moved(option: Value) -> Value:
+        if isinstance(option, Tensor) and option.role in _REGISTERED:
+            return replace(option, place=place, history=(*option.history, note))
+        return option
+
+    for name in machine.store.names(module.id):
+        value = machine.read(module.id, name)
+        if value is None:
+            continue
+        if name == ITEMS and isinstance(value, (Sequence, Mapping)):
+            machine.write(module.id, name, _each(value, partial(machine.lift, moved)))
+        elif any(isinstance(option, Tensor) for _, option in alternatives(value)):
+            machine.write(module.id, name, machine.lift(moved, value))
+
+
+def placements(machine: Machine, module: Object | Symbol) -> Iterator[tuple[Object | Symbol, Value]]:
+    """The modules below (or the module itself), each with the places of its own parameters and buffers."""
+    for part in reachable(machine, module).values():
+        if isinstance(part, Object) and part.kind is Kind.MODULE:
+            yield from ((part, place) for place in _own_places(machine, part))
+        elif isinstance(part, Symbol) and is_module(machine, part) and machine.read(part.id, PLACE) is not None:
+            yield part, placed(machine, part)
+
+
+def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
+    """Where the tensors are that a module itself registers."""
+    if isinstance(module.cls, External):
+        if has_parameters(machine, module) is True and module.cls.name not in CONTAINERS:
+            yield placed(machine, module)
+        return
+    if extends_layer(module.cls):
+        yield placed(machine, module)
+    for _, child in children(machine, module):
+        if isinstance(child, Tensor):
+            yield Placed(child.place, child.history[-1] if child.history else None)
+
+
+# --- attributes --------------------------------------------------------------------------------------------
+
+
+# Set once the ``__init__`` of nn.Module itself has run: before it a module can register nothing.
+INITIALISED = "#initialised"
+
+
+def buffer_cell(name: str) -> str:
+    """Of a name that was registered for a buffer, whatever is there: ``self.register_buffer("mean", None)``."""
+    return f"#buffer {name}"
+
+
+def stored(
+    machine: Machine, module: Object, name: str, value: Value, node: cst.CSTNode, registrable: bool = False
+) -> Value:
+    """What an attribute holds after ``module.name = value``: registered tensors stay what they are."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.role is not Role.PARAMETER and _is_buffer(machine, module, name):
+        return replace(value, role=Role.BUFFER, holder=None)
+    if value.role is Role.PARAMETER or machine.in_forward:
+        return value
+    if value.role is Role.BUFFER and (machine.standalone or not _is_held_as_buffer(machine, module, value)):
+        return value
+    # A buffer under another name is a plain attribute there, as is what was computed from the parameters of a part.
+    holder = Holder(module, name, node, registrable=registrable)
+    return replace(value, role=Role.PLAIN, modules=frozenset(), holder=holder)
+
+
+def _is_held_as_buffer(machine: Machine, module: Object, value: Tensor) -> bool:
+    """Whether a buffer is one of the module, or of a part of it, already; what ``nn.Buffer`` just made is not."""
+    return any(
+        isinstance(child, Tensor) and child.role is Role.BUFFER and child.uid == value.uid
+        for part in reachable(machine, module).values()
+        if isinstance(part, Object)
+        for _, child in children(machine, part)
+    )
+
+
+def _is_buffer(machine: Machine, module: Object, name: str) -> bool:
+    before = machine.read(module.id, name)
+    known = isinstance(before, Tensor) and before.role is Role.BUFFER
+    return known or machine.read(module.id, buffer_cell(name)) is not None
+
+
+def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
+    """``nn.Parameter(t)``"""
+    if not isinstance(tensor, Tensor):
+        made = Tensor(machine.fresh(), None, Role.PARAMETER, created=node, uid=machine.new_id())
+        shared_storage.shared(machine, made, tensor)
+        return made
+    note = Note(node, f"Parameter on {describe(tensor.place)} made here")
+    made = Tensor(
+        tensor.place,
+        tensor.scalar,
+        Role.PARAMETER,
+        source=Source.MODULE,
+        created=node,
+        history=(*tensor.history, note),
+        uid=machine.new_id(),
+    )
+    shared_storage.shared(machine, made, tensor)
+    alloc_in_forward.note_parameter(machine, made, tensor, node)
+    uncovered_parameters.note_parameter(machine, made, node)
+    return made
+
+
+def provably_off(place: Place, device: Place) -> bool:
+    return compare(place, device) is Comparison.DIFFERENT
+
+
+def set_mode(machine: Machine, module: Object | Symbol, training: bool, arguments: Arguments) -> None:
+    """``module.train()``, ``module.train(mode)`` and ``module.eval()`` say what ``self.training`` is."""
+    given = arguments.get(0, "mode") if training else None
+    for part in reachable(machine, module).values():
+        if isinstance(part, Object) and part.kind is Kind.MODULE:
+            machine.write(part.id, "training", given or (TRUE if training else FALSE))
+
+
+# --- use ---------------------------------------------------------------------------------------------------
+
+
+def takes_inputs_as_they_are(module: Object | Symbol) -> bool:
+    """Whether a module that is not looked into is known not to move its inputs: a library's model."""
+    return isinstance(module, Object) and isinstance(module.cls, External)
+
+
+def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst.CSTNode) -> Operand:
+    """The parameters of a module as one side of an operation."""
+    value = placed(machine, module)
+    notes = {option.place: option.note for _, option in alternatives(value) if isinstance(option, Placed)}
+    note = notes.get(place)
+    tensor = Tensor(
+        place,
+        False,
+        source=Source.MODULE,
+        modules=frozenset({module.id}),
+        reached=frozenset({module.id}),
+        history=(note,) if note else (),
+    )
+    layer = module.cls.name if isinstance(module, Object) and isinstance(module.cls, External) else ""
+    return Operand(callee, tensor, whole=True, layer=layer, unregistered=module.id in machine.unregistered)
+
+
+def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> None:
+    """A module or Parameter takes part in a forward: is a plain list or dict all that holds it?"""
+    holder = machine.unregistered.get(identity)
+    if holder is None or holder.owner not in machine.in_forward or _cared_for(machine, identity, holder):
+        return
+    if holder.content == "parameter" and identity in machine.ever_held:
+        # Somebody has given it to an optimizer by itself.
+        return
+    if not any(identity in registered_below(machine, module) for module in _around(machine)):
+        machine.emit(
+            UnregisteredUsed(
+                holder.node,
+                machine.scene,
+                holder.owner.cls.name,
+                holder.name,
+                holder.container,
+                holder.content,
+                Note(node, "used here"),
+                moved_on_the_way(machine),
+                registering(machine, holder),
+                holder,
+            )
+        )
+
+
+def _around(machine: Machine) -> Iterator[Object]:
+    """The modules whose methods run: the outermost forward's, and those whose other methods have led there."""
+    yield machine.in_forward[0]
+    for frame in machine.frames:
+        if isinstance(frame.receiver, Object) and is_module(machine, frame.receiver):
+            yield frame.receiver
+
+
+def _cared_for(machine: Machine, identity: int, holder: Holder) -> bool:
+    """What is frozen and moved by itself is kept out of its holder on purpose, as a teacher is.
+
+    Either of it is enough for what was there before the holder.
+    """
+    signs = (identity in machine.moved, ddp.flag_of(machine, identity) == Fact("frozen"))
+    return any(signs) if identity < holder.owner.id else all(signs)
+
+
+# By the plain container and what it holds: the one of torch.nn that registers it.
+_REGISTERING = {
+    ("list", "module"): "ModuleList",
+    ("tuple", "module"): "ModuleList",
+    ("dict", "module"): "ModuleDict",
+    ("list", "parameter"): "ParameterList",
+    ("tuple", "parameter"): "ParameterList",
+    ("dict", "parameter"): "ParameterDict",
+}
+
+
+def registering(machine: Machine, holder: Holder) -> str:
+    """The name, in this file, of the container that could hold all that the plain one does; empty if there is none."""
+    held = machine.read(holder.owner.id, holder.name)
+    items = _all_held(machine, held) if held is not None and holder.registrable else None
+    if not items or not all(_is_content(machine, item, holder.content) for item in items):
+        return ""
+    return spelled(machine, f"torch.nn.{_REGISTERING[holder.container, holder.content]}")
+
+
+def _all_held(machine: Machine, held: Value) -> tuple[Value, ...] | None:
+    """The items of a list or tuple, or of a dict whose keys a ModuleDict takes; None where they are not known."""
+    if isinstance(held, Object) and held.kind is Kind.DICT:
+        mapping = machine.read(held.id, "#map")
+        if not isinstance(mapping, Mapping) or mapping.rest is not None:
+            return None
+        names = [key for key, _ in mapping.items if isinstance(key, str) and key and "." not in key]
+        reserved = MODULE_ATTRIBUTES.intersection(names)
+        return tuple(item for _, item in mapping.items) if len(names) == len(mapping.items) and not reserved else None
+    items = content(machine, held)
+    return items.items if items is not None else None
+
+
+def _is_content(machine: Machine, item: Value, kind: str) -> bool:
+    return all(
+        is_module(machine, option) if kind == "module" else isinstance(option, Tensor) and option.role is Role.PARAMETER
+        for _, option in alternatives(item)
+    )
+
+
+def moved_on_the_way(machine: Machine) -> Note | None:
+    """Where one of the modules whose forward is running was moved or wrapped."""
+    for module in machine.in_forward:
+        identity = module.cls.id if isinstance(module.cls, Class) else module.id
+        note = machine.moved.get(module.id) or machine.moved.get(identity)
+        if note is not None:
+            return note
+    return None
+
+
+def registered_below(machine: Machine, root: Object) -> frozenset[int]:
+    """The ids of all modules and parameters that are registered somewhere below ``root``."""
+    below = _below(machine, root)
+    if below.ids is None:
+        parts = [part for part in below.found.values() if isinstance(part, Object)]
+        tensors = (child for part in parts for _, child in children(machine, part) if isinstance(child, Tensor))
+        below.ids = frozenset((*below.found, *(tensor.uid for tensor in tensors)))
+    return below.ids
+
+
+# --- copies ------------------------------------------------------------------------------------------------
+
+
+def copied(machine: Machine, module: Object, node: cst.CSTNode, how: str = "copied") -> Object:
+    """``copy.deepcopy(module)``: a module of its own, with parameters of its own."""
+    twin = _copied(machine, module, node, {})
+    optimizers.note_copy(machine, module, twin, how, node)
+    return twin
+
+
+def _copied(machine: Machine, module: Object, node: cst.CSTNode, done: dict[int, Object]) -> Object:
+    if module.id in done:
+        return done[module.id]
+    twin = done[module.id] = machine.new_object(module.kind, module.cls, node)
+    for name in machine.store.names(module.id):
+        value = machine.read(module.id, name)
+        if value is not None:
+            machine.write(twin.id, name, machine.lift(lambda held: _copied_with_it(machine, held, node, done), value))
+    return twin
+
+
+def _copied_with_it(machine: Machine, value: Value, node: cst.CSTNode, done: dict[int, Object]) -> Value:
+    """What the copy of a module holds where the module holds a value."""
+    if isinstance(value, Object) and is_module(machine, value):
+        return _copied(machine, value, node, done)
+    if isinstance(value, Tensor):
+        return replace(value, uid=machine.new_id())
+    if isinstance(value, Sequence):
+        return replace(value, items=tuple(_copied_with_it(machine, item, node, done) for item in value.items))
+    return value
+
+
+def settle_tensors(machine: Machine, module: Object, place: Place) -> None:
+    """Everything that moves with a module is at ``place``, however it got there."""
+    note = Note(module.node, "wherever the module is")
+    for part in reachable(machine, module).values():
+        if isinstance(part, Object):
+            _move_tensors(machine, part, place, note)
+            _run_own_apply(machine, part, note.node)

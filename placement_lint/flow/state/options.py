@@ -1,0 +1,174 @@
+"""Options: the parsers of argparse, configurations, and questions that the user of a program answers.
+
+An option is unknown, as any value may be given, but its default is what most runs have. So is a setting of a
+configuration once a file or the command line may override it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import libcst as cst
+
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import Question
+from placement_lint.flow.domain.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Const,
+    Function,
+    Mapping,
+    Object,
+    Sequence,
+    Symbol,
+    Value,
+)
+from placement_lint.flow.state.machine import Machine
+from placement_lint.source.querying import names_in
+
+# The type of what ``parse_args`` returns.
+NAMESPACE = "argparse.Namespace"
+_PARSES = {"parse_args", "parse_intermixed_args"}
+_PARSES_SOME = {"parse_known_args", "parse_known_intermixed_args"}
+_GROUPS = {"add_argument_group", "add_mutually_exclusive_group"}
+# Without a default, options with these actions have one of their own.
+_DEFAULTS_OF_ACTIONS = {"store_true": FALSE, "store_false": TRUE, "count": NONE}
+
+# The cell of a parser, or of what it returned, with the defaults of its options; that of a group with its parser.
+_DEFAULTS = "#defaults"
+_PARSER = "#parser"
+
+
+# --- parsers -------------------------------------------------------------------------------------------------
+
+
+def call(machine: Machine, parser: Symbol | Object, method: str, arguments: Arguments, node: cst.Call) -> Value | None:
+    """What a method returns that may be one of a parser; None where it is another one."""
+    if method in _PARSES | _PARSES_SOME:
+        namespace = machine.fresh(node, NAMESPACE)
+        defaults = machine.read(parser.id, _DEFAULTS)
+        if defaults is not None:
+            machine.write(namespace.id, _DEFAULTS, defaults)
+        return namespace if method in _PARSES else Sequence((namespace, machine.fresh(node)))
+    if method == "add_argument":
+        _declare(machine, parser, arguments)
+    elif method == "set_defaults":
+        _note(machine, parser, arguments.keywords)
+    elif method in _GROUPS:
+        group = machine.fresh(node)
+        machine.write(group.id, _PARSER, Const(_parser(machine, parser)))
+        return group
+    return None
+
+
+def _parser(machine: Machine, owner: Symbol | Object) -> int:
+    """The parser that a group of options belongs to, or itself."""
+    known = machine.read(owner.id, _PARSER)
+    return known.value if isinstance(known, Const) and isinstance(known.value, int) else owner.id
+
+
+def _note(machine: Machine, owner: Symbol | Object, values: dict[str, Value]) -> None:
+    parser = _parser(machine, owner)
+    known = machine.read(parser, _DEFAULTS)
+    defaults = known if isinstance(known, Mapping) else Mapping(())
+    machine.write(parser, _DEFAULTS, defaults.with_items(values.items()))
+
+
+def _declare(machine: Machine, parser: Symbol | Object, arguments: Arguments) -> None:
+    """``parser.add_argument("--lr", default=0.1)``"""
+    flags = [given.value for given in arguments.positional if isinstance(given, Const)]
+    texts = [flag for flag in flags if isinstance(flag, str) and flag.startswith("-")]
+    named, action = arguments.keyword("dest"), arguments.keyword("action")
+    if not texts or arguments.spread or arguments.keyword("required") == TRUE:
+        return
+    spelled = next((text for text in texts if text.startswith("--")), texts[0]).lstrip("-").replace("-", "_")
+    name = named.value if isinstance(named, Const) and isinstance(named.value, str) else spelled
+    implied = _DEFAULTS_OF_ACTIONS.get(str(action.value), NONE) if isinstance(action, Const) else NONE
+    _note(machine, parser, {name: arguments.keyword("default") or implied})
+
+
+def default(machine: Machine, namespace: Symbol, name: str) -> Const | None:
+    """The value of an option unless the user gives another one, where that is a literal."""
+    if namespace.type != NAMESPACE:
+        return None
+    known = machine.read(namespace.id, _DEFAULTS)
+    value = known.get(name) if isinstance(known, Mapping) else None
+    return value if isinstance(value, Const) else None
+
+
+# Methods by which the configurations of dict, yacs, EasyDict and OmegaConf take in other values.
+OVERRIDING = frozenset(
+    {"update", "merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "merge_with_dotlist"}
+)
+
+
+def may_override(function: Function) -> bool:
+    """Whether a method that is not looked into may give attributes other values whose names it does not write out."""
+    return not (OVERRIDING | {"setattr", "__dict__"}).isdisjoint(names_in(function.node.body))
+
+
+# --- options -------------------------------------------------------------------------------------------------
+
+
+def is_option(symbol: Symbol) -> bool:
+    """Whether a value comes from the command line, or is a setting that may be overridden."""
+    if symbol.preferred is not None:
+        return True
+    root: Symbol | Object | None = symbol
+    while isinstance(root, Symbol) and root.parent is not None:
+        root = root.parent
+    return isinstance(root, Symbol) and root.type == NAMESPACE
+
+
+def switches(question: Question) -> frozenset[Symbol]:
+    """The options by which the user answers it: tested as a flag, or compared with literals; empty where it is another.
+
+    What is computed from an option, or a part of it, is none: it may say the same as another question about it.
+    """
+    parts = _compared(question)
+    options = frozenset(part for part in parts if _is_read_outright(part))
+    return options if all(part in options or isinstance(part, Const) for part in parts) else frozenset()
+
+
+def is_flag(question: Question) -> bool:
+    """Whether it is a flag of the command line, on or off."""
+    return isinstance(question.subject, Symbol) and question.subject.preferred in (TRUE, FALSE)
+
+
+def preferred_answer(question: Question) -> bool | None:
+    """The answer of those who leave the options as they are; None where that is not known."""
+    parts = _compared(question)
+    known = [part.preferred if isinstance(part, Symbol) else part for part in parts]
+    values = [part.value for part in known if isinstance(part, Const)]
+    if not switches(question) or len(values) < len(parts):
+        return None
+    if len(values) == 1:
+        return bool(values[0])
+    compare = _COMPARISONS.get(question.subject[0]) if isinstance(question.subject, tuple) else None
+    try:
+        return bool(compare(*values)) if compare is not None else None
+    except TypeError:
+        return None
+
+
+_COMPARISONS: dict[object, Callable[..., Any]] = {
+    cst.Equal.__name__: operator.eq,
+    cst.Is.__name__: operator.eq,
+    cst.GreaterThan.__name__: operator.gt,
+    cst.GreaterThanEqual.__name__: operator.ge,
+}
+
+
+def _compared(question: Question) -> list[Any]:
+    """What a question is about: a flag, or the two sides of a comparison."""
+    subject = question.subject
+    return [*subject[1:]] if isinstance(subject, tuple) else [subject]
+
+
+def _is_read_outright(value: object) -> TypeGuard[Symbol]:
+    if not isinstance(value, Symbol):
+        return False
+    return value.preferred is not None or (isinstance(value.parent, Symbol) and value.parent.type == NAMESPACE)

@@ -1,0 +1,1 @@
+"""Which files and definitions can have a finding at all, told before they are analysed."""

@@ -1,0 +1,283 @@
+"""What becomes of the tensors that a method makes on the CPU: whether one can meet a tensor that is elsewhere.
+
+One may not that is only asked for its size or its items, that moves at once, is an index, or goes into what is moved
+along. It is followed from the call that makes it outwards, and on through the variables to which it is assigned, by
+the syntax alone: what is not known to be harmless is a meeting.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from textwrap import dedent
+
+from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, FACTORIES
+from placement_lint.source.parsing import CHILDREN, python_tree
+
+_MAKERS = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)} | {"Generator"}
+# Of how many methods it is remembered what becomes of their tensors.
+_METHODS_REMEMBERED = 256
+_OF_SIZES = {"zeros", "ones", "empty", "rand", "randn"}
+_OTHER_LIBRARIES = {"np", "numpy", "tf", "jnp", "random", "mx", "math"}
+# x.shape, x.size(), x.tolist(): what a tensor is asked for that is none, or is where its work is done
+_ASKED = {
+    *("shape", "dtype", "ndim", "requires_grad", "is_cuda"),
+    *("size", "dim", "numel", "item", "tolist", "numpy", "type_as", "cuda", "stride", "nelement", "is_contiguous"),
+}
+# x.view(…), x.long(), x.device: what is of it, or another one that is where it is, and takes no tensor; and methods
+# that may take one
+_RESHAPING = {
+    *("view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "transpose", "permute", "flatten", "contiguous"),
+    *("clone", "detach", "t", "T", "mT", "data", "unbind", "tile", "roll", "flip", "triu", "tril", "split", "chunk"),
+    *(
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "short",
+        "bool",
+        "byte",
+        "char",
+        "abs",
+        "exp",
+        "log",
+        "neg",
+    ),
+    *("sqrt", "sin", "cos", "sum", "mean", "prod", "cumsum", "cumprod", "any", "all", "sort", "argsort", "zero_"),
+    *("normal_", "uniform_", "random_", "requires_grad_", "device"),
+}
+_COMPUTING = {
+    *("to", "type", "max", "min", "pow", "clamp", "fill_", "masked_fill", "masked_fill_", "eq", "repeat_interleave"),
+}
+# weight.copy_(…), len(…): what may be given a tensor of anywhere; and what moves with the module from then on
+_TAKING = {"copy_", "len", "int", "float", "isinstance", "print", "type", "autocast"}
+_REGISTERING = {"register_buffer", "Parameter", "Buffer"}
+
+
+def may_meet(method: str, *, in_init: bool, is_given: bool) -> bool:
+    """Whether a tensor that a method makes on the CPU may meet others, or reach somebody who lets it.
+
+    In an ``__init__`` all is on the CPU, so that it only counts what that keeps. What nobody ``is_given`` may be
+    returned.
+    """
+    return _may_meet(method, in_init, is_given)
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _may_meet(method: str, in_init: bool, is_given: bool) -> bool:
+    try:
+        return _Method(python_tree(dedent(method)), in_init, is_given).lets_meet
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+
+
+class _Method:
+    def __init__(self, tree: ast.AST, in_init: bool, is_given: bool) -> None:
+        self.in_init, self.is_given = in_init, is_given
+        self.nodes = [tree]
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.mentions = defaultdict[str, list[ast.Name]](list)
+        for node in self.nodes:
+            if isinstance(node, ast.Name):
+                self.mentions[node.id].append(node)
+            for field in CHILDREN[type(node)]:
+                part = getattr(node, field, None)
+                inside = [each for each in (part if isinstance(part, list) else [part]) if isinstance(each, ast.AST)]
+                self.parents.update(dict.fromkeys(inside, node))
+                self.nodes += inside
+        self._followed: set[str] = set()
+
+    @property
+    def lets_meet(self) -> bool:
+        return any(self._meets(node) for node in self.nodes if self._is_made_on_cpu(node))
+
+    def _is_made_on_cpu(self, node: ast.AST) -> bool:
+        if _is_text(node):
+            return True
+        if not isinstance(node, ast.Call):
+            return False
+        owner, name = _named(node.func)
+        if name == "cpu" and not node.args:
+            return True
+        told = any(each.arg in ("device", None) for each in node.keywords)
+        makes = name in _MAKERS and owner not in _OTHER_LIBRARIES and (name != "range" or owner == "torch")
+        return makes and not told and (self._stacks or not _is_number(node))
+
+    @cached_property
+    def _stacks(self) -> bool:
+        """Whether numbers may become something with dimensions."""
+        return any(isinstance(node, ast.Call) and _named(node.func)[1] in ("stack", "cat") for node in self.nodes)
+
+    def _meets(self, node: ast.AST) -> bool:
+        """Whether a value may meet others, where it stands."""
+        while True:
+            parent = self.parents[node]
+            outer = self._outer(node, parent)
+            if isinstance(outer, bool):
+                return outer
+            node = outer
+
+    def _outer(self, node: ast.AST, parent: ast.AST) -> ast.AST | bool:
+        """The expression around one, that is the same tensor or made of it; or else whether it meets another there."""
+        if isinstance(parent, ast.Attribute):
+            return self._of_attribute(parent)
+        if isinstance(parent, ast.Subscript):
+            known = self.in_init or _is_plain(parent.slice)
+            return node is not parent.slice and (parent if known else True)
+        if isinstance(parent, ast.keyword):
+            return self._of_argument(node, self.parents[parent])
+        if isinstance(parent, ast.Call):
+            return self._of_argument(node, parent)
+        if isinstance(parent, ast.IfExp):
+            return node is not parent.test and parent
+        if isinstance(parent, (ast.Tuple, ast.List)):
+            return self._of_items(node, parent)
+        if isinstance(parent, (ast.Starred, ast.UnaryOp, ast.BoolOp, ast.ListComp, ast.GeneratorExp)):
+            return parent
+        if isinstance(parent, (ast.BinOp, ast.Compare)):
+            return self._of_operation(node, parent)
+        return self._of_statement(node, parent)
+
+    def _of_attribute(self, parent: ast.Attribute) -> ast.AST | bool:
+        call = self.parents[parent]
+        if parent.attr in _ASKED or (parent.attr == "to" and isinstance(call, ast.Call) and _tells_device(call)):
+            return False
+        if not (isinstance(call, ast.Call) and call.func is parent):
+            return parent if parent.attr in _RESHAPING else True
+        computed = parent.attr in _COMPUTING and all(map(_is_plain, _arguments(call)))
+        return call if self.in_init or parent.attr in _RESHAPING or computed else True
+
+    def _of_items(self, node: ast.AST, parent: ast.Tuple | ast.List) -> ast.AST | bool:
+        around = self.parents[parent]
+        if isinstance(around, ast.Subscript):
+            return parent
+        alone = all(_is_plain(each) for each in parent.elts if each is not node)
+        return parent if self.in_init or alone or isinstance(around, ast.Return) else True
+
+    def _of_argument(self, node: ast.AST, call: ast.AST) -> ast.AST | bool:
+        if not isinstance(call, ast.Call):
+            return True
+        owner, name = _named(call.func)
+        if name in _TAKING or owner == "init" or (self.in_init and name in _REGISTERING):
+            return False
+        if name == "to" and _is_text(node):
+            return call
+        others = [each for each in _arguments(call) if each is not node]
+        if owner in ("torch", "F", "functional", "math") and name != "load":
+            return call if self.in_init or all(map(_is_plain, others)) else True
+        return not (self.in_init and owner == "nn")
+
+    def _of_operation(self, node: ast.AST, parent: ast.BinOp | ast.Compare) -> ast.AST | bool:
+        if _is_text(node):
+            return False
+        others = [parent.left, parent.right] if isinstance(parent, ast.BinOp) else [parent.left, *parent.comparators]
+        return parent if self.in_init or all(_is_plain(each) for each in others if each is not node) else True
+
+    def _of_statement(self, node: ast.AST, parent: ast.AST) -> bool:
+        if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+            targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+            return node is parent.value and any(map(self._is_met_at, targets))
+        if isinstance(parent, ast.AugAssign):
+            return not self.in_init or self._is_met_at(parent.target)
+        if isinstance(parent, (ast.For, ast.comprehension)):
+            return node is parent.iter and self._is_met_at(parent.target)
+        if isinstance(parent, ast.Return):
+            return self.is_given or self._is_inside(parent)
+        if isinstance(parent, ast.arguments):
+            return self.is_given or not _is_text(node) or self._is_inside(parent)
+        if isinstance(parent, ast.Expr):
+            return isinstance(node, ast.Call) and _named(node.func)[1] == "cpu"
+        return not isinstance(parent, (ast.If, ast.While, ast.Assert, ast.FormattedValue))
+
+    def _is_inside(self, node: ast.AST) -> bool:
+        """Whether it is in a function within the method."""
+        functions = 0
+        while node in self.parents:
+            node = self.parents[node]
+            functions += isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        return functions > 1
+
+    def _is_met_at(self, target: ast.expr) -> bool:
+        """Whether what is assigned there may meet others later on."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return any(map(self._is_met_at, target.elts))
+        if isinstance(target, ast.Subscript):
+            return self._is_met_at(target.value)
+        if isinstance(target, ast.Attribute):
+            return target.attr != "data"
+        return not isinstance(target, ast.Name) or self._is_variable_met(target.id)
+
+    def _is_variable_met(self, name: str) -> bool:
+        if name in self._followed:
+            return False
+        self._followed.add(name)
+        return any(map(self._is_met_as, self.mentions[name]))
+
+    def _is_met_as(self, node: ast.Name) -> bool:
+        """Whether what a variable holds may meet others where it is mentioned: x += y, and wherever x is read."""
+        if isinstance(node.ctx, ast.Load):
+            return self._meets(node)
+        changed = self.parents[node]
+        return isinstance(changed, ast.AugAssign) and not (self.in_init or _is_plain(changed.value))
+
+
+def _is_text(node: ast.AST) -> bool:
+    """``"cpu"``, or a text that begins so."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cpu")
+
+
+def _is_number(made: ast.Call) -> bool:
+    """Whether it makes a tensor without dimensions."""
+    first = made.args[0] if made.args else None
+    if isinstance(first, ast.UnaryOp):
+        first = first.operand
+    name = _named(made.func)[1]
+    empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
+    return (empty and name in _OF_SIZES) or (name == "tensor" and isinstance(first, ast.Constant))
+
+
+def _named(function: ast.expr) -> tuple[str, str]:
+    """The last two names of what is called."""
+    if isinstance(function, ast.Name):
+        return "", function.id
+    if isinstance(function, ast.Attribute):
+        owner = function.value
+        return owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", ""), function.attr
+    return "", ""
+
+
+def _arguments(call: ast.Call) -> Iterator[ast.expr]:
+    yield from call.args
+    yield from (each.value for each in call.keywords)
+
+
+def _tells_device(call: ast.Call) -> bool:
+    """``x.to(y.device)``, ``x.to(device, dtype)``; not ``x.to("cpu")``"""
+    given = [node for each in _arguments(call) for node in ast.walk(each)]
+    names = [node.attr for node in given if isinstance(node, ast.Attribute)]
+    names += [node.id for node in given if isinstance(node, ast.Name)]
+    return any(name.endswith("device") for name in names) and not any(map(_is_text, given))
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether it is surely no tensor: numbers, texts, sizes, and what is computed of them."""
+    if isinstance(node, ast.Slice):
+        return all(_is_plain(each) for each in (node.lower, node.upper, node.step) if each is not None)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(map(_is_plain, node.elts))
+    if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+        return all(_is_plain(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if isinstance(node, ast.Call):
+        names = ("len", "int") if isinstance(node.func, ast.Name) else ("size", "numel", "dim")
+        return _named(node.func)[1] in names
+    if isinstance(node, ast.Attribute):
+        return node.attr == "shape" or _named(node)[0] == "torch" or node.attr.endswith("dtype")
+    if isinstance(node, ast.Name):
+        return node.id.endswith("dtype")
+    return isinstance(node, ast.Constant) and not _is_text(node)

@@ -1,0 +1,539 @@
+"""What a finding begins with, told by the text of a definition.
+
+It moves a tensor, wraps a model, builds an optimizer, changes a module while that runs. Texts are read coarsely: what
+only seems to be said costs time, and no finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from keyword import iskeyword
+
+from placement_lint.flow.api.torch_names import (
+    CONTAINERS,
+    CUDA_CONSTRUCTORS,
+    FACTORIES,
+    GRAD_FLAGS,
+    MODULE_MOVES,
+    OPTIMIZERS,
+    PARAMETER_CONTAINERS,
+    PARAMETER_READS,
+    PARAMETRIC_LAYERS,
+)
+from placement_lint.flow.triage.cpu_tensor_escape import may_meet
+from placement_lint.flow.triage.entry_facts import FORWARDS, INITIALISERS, TEXT, Alone, without_compared
+from placement_lint.flow.triage.lexical import Text, at_word, attributes_of_self, end_of, outline, without_prose
+from placement_lint.project.shelf import Shelf
+from placement_lint.source.scan import words_of
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return "|".join(sorted(map(re.escape, names)))
+
+
+def _last_parts(names: Iterable[str]) -> set[str]:
+    return {name.rpartition(".")[2] for name in names}
+
+
+# Words that begin a finding wherever they are said, in small letters: by how they begin, or by what is in them.
+_BEGINS = re.compile(
+    r"parallel(?:_apply|_model|i[sz]e\w*)$|spawn|fork(?:server|_rng)?$|mp$|pack_(?:padded_)?sequence$|autocast"
+    r"|reveal_placement$"
+)
+_BEGINS_WITHIN = re.compile(
+    r"""parallel(?:$|(?<=data_parallel)|(?<=dataparallel)) | ddp | distributed | multiprocessing
+    | sampler(?<!downsampler)(?<!upsampler)(?<!down_sampler)(?<!up_sampler)(?<!resampler)(?<!subsampler)(?!ate)
+    | set_epoch | share_memory | pin_memory | dataloader | random_split | set_default(?!s$)
+    | get_device$(?<!target_device) | custom_fwd""",
+    re.VERBOSE,
+)
+_OPTIMIZERS = _last_parts(OPTIMIZERS)
+# What stays where it is, or goes where another tensor is: x.to(y.device), x.to(y.dtype), x.to(torch.float32)
+_LIKE_ANOTHER = r"""(?:(?:device=)?(?!self\.device)[\w.\[\]]+\.device|dtype=[^(),]+|[\w.\[\]]*dtype
+    |torch\.(?:b?float\d*|u?int\d*|half|bool|long|double))"""
+# Of other accelerators nothing is found where it is only asked whether there is one.
+_ACCELERATORS = ("xpu", "npu", "hpu", "XPU", "NPU", "HPU")
+_GRAD_FLAG = re.compile(r"\.\w+\s*=(?!=)")
+# Words that do so only where they are said in a certain way.
+_BEGINS_WHERE = {
+    word: re.compile(pattern, re.VERBOSE)
+    for word, pattern in {
+        "to": rf"\.to\((?!\s*{_LIKE_ANOTHER}\s*(?:,\s*{_LIKE_ANOTHER}\s*)*,?\s*\))",
+        "to_empty": r"\.to_empty\(",
+        "type": rf"\.type\((?!\s*{_LIKE_ANOTHER}\s*\))",
+        # What is only asked of CUDA moves nothing.
+        "cuda": rf"""\.cuda\(|'cuda|"cuda|{at_word("cuda")}
+            (?:\.(?!is_available|get_device_capability|is_bf16_supported)|\s*[=,)])""",
+        "Accelerator": r"\bAccelerator\(",
+        "current_accelerator": r"\bcurrent_accelerator\(",
+        "gpu": r"['\"]gpu['\"]",
+        "dist": rf"(?<!\.){at_word('dist')}\.",
+        "environ": r"\benviron\b(?!\.get\()",
+        "meta": r"['\"]meta['\"]",
+        "mps": r"['\"]mps",
+        "device": r"""\.device(?:(?<=self\.device)(?<!\wself\.device)\s*=(?!=)|(?<=torch\.device)(?<!\wtorch\.device)\(
+            |\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b))""",
+        "optim": rf"{at_word('optim')}\b(?!\.(?:Optimizer|optimizer|lr_scheduler)\b)",
+        "load": rf"{at_word('torch')}\.load\b",
+        "save": rf"{at_word('torch')}\.save\b",
+        "load_state_dict": r"\.load_state_dict(?<!super\(\)\.load_state_dict)\(",
+        **{
+            name: rf"(?<!\bhasattr\(torch,[ ]['\"])\b{name}\b(?!\.(?:is_available|device_count)\b)"
+            for name in _ACCELERATORS
+        },
+    }.items()
+} | dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG)
+# self.place = x.device
+_KEEPS_DEVICE = re.compile(rf"{at_word('self')}\.\w+\s*=.{{0,120}}\.device\b")
+# The kind of a device, which names none: device_type = x.device.type if … else "cpu", autocast("cuda")
+_KIND = re.compile(rf"\n[ \t]*device_type\s*=(?!=)[^\n]*|\bdevice_type={TEXT}|\bautocast\(\s*{TEXT}")
+_KIND_ASKED = re.compile(
+    r"autocast\w*\(\s*device_type\b|\bdevice_type=device_type\b|(?<!\.)\bdevice_type\s*(?:[=!]?=|(?:not\s+)?in\b)"
+)
+# Something is asked for that is on a GPU: x.is_cuda, x.device.type == "cuda"
+_DEVICE_ASKED = re.compile(r"\.device\.type\s*(?:[=!]=|(?:not\s+)?in\b)\s*(?:[\[({][^\])}]{0,80}[\])}]|['\"]\w+['\"])")
+_KNOWS_OF_GPU = re.compile(rf"\.is_cuda\b|{at_word('class')} \w+\([^)]*Trainer\b")
+
+# ``range`` is Python's own, where it is not ``torch.range``; other libraries have names of the same kind.
+_FACTORIES = _last_parts((*FACTORIES, *CUDA_CONSTRUCTORS))
+_FACTORY = re.compile(
+    r"(?<!\b[nt][pf]\.)(?<!\bjnp\.)(?<!numpy\.)(?<!random\.)\b"
+    rf"(?:{_any_of(_FACTORIES - {'range'})}|(?<=torch\.)range)\("
+)
+# torch.zeros(3, device=device), not device=x.device
+_PLACES = re.compile(rf"{at_word('device')}=(?![\w.\[\]]*\.device\b)")
+_TO_CPU = re.compile(rf"\.cpu\(|'cpu|\"cpu|{at_word('Generator')}\(")
+# Numbers, which mix with anything: torch.tensor(1.0), torch.rand([])
+_NUMBER_MADE = re.compile(
+    r"""tensor\(\s*(?:-?[\d.][\w.]*\s*[,)]|(?:True|False)\b|float\(|-?torch\.finfo\()
+        |(?:zeros|ones|empty|rand|randn)\((?:\[\s*\]|\(\s*\))\s*[,)]""",
+    re.VERBOSE,
+)
+_PARAMETER = re.compile(rf"{at_word('Parameter')}\(")
+# nn.Parameter(torch.log(x)): it shares no memory with what it is made of
+_NEW_DATA = re.compile(r"\s*torch\.(?:log|exp|sqrt|cat|stack|normal|\w+_like)\(")
+# What is made here is registered at once ...
+_REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,)[^()]*$")
+# ... or taken apart into numbers: [x.item() for x in torch.linspace(0, rate, depth)]
+_NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
+# self.table = torch.zeros(3)
+_KEPT_TENSOR = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
+_ANY = "*"
+_OPERATORS = (".", "*", "/", "+", "-", "@", "[")
+# Of how many letters the texts are that are remembered, of how many words what they begin, of how many methods what
+# they leave, and of how many definitions what begins where nobody calls them.
+_LETTERS = 1_200_000
+_WORDS_REMEMBERED = 32_768
+_METHODS_REMEMBERED = 2_048
+_DEFINITIONS_REMEMBERED = 256
+# How far back a list is read that is multiplied.
+_LONGEST_LIST = 1_000
+# How far before a call what it is an argument of is looked for.
+_NEAR = 80
+
+# Containers that register what a list has, and lists that have one thing many times.
+_REGISTERING = {"Sequential", "ModuleList", "ParameterList"}
+_REPEATED = re.compile(r"\]\s*\*(?!\*)|\*\s*\[")
+_ENDS_VALUE = re.compile(r"[\w)\]]\s*\Z")
+_CALLED = re.compile(r"\b(\w+)\s*\(")
+# Functions that give numbers, and those that give what they were given.
+_NUMBERING = {
+    *("int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor", "range"),
+    *("numel", "size", "to_2tuple", "to_3tuple", "to_ntuple", "_single", "_pair", "_triple", "make_divisible"),
+}
+_OF_NUMBERS = _NUMBERING | {
+    *("zip", "enumerate", "tuple", "list", "isinstance", "reversed", "sorted", "getattr", "hasattr"),
+}
+_ASSIGNED_CALL = re.compile(rf"\n\s*(\w+)\s*=(?! *(?:\w+\.)*(?:{_any_of(_NUMBERING)})\().*\w\(")
+
+# Attributes of other objects are looked after: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
+_OF_OTHERS = re.compile(r"\.(?<![^\w.]self\.)\w+\s*=(?!=)")
+_TENDS = re.compile(r"\n[ \t]*\b(?:self\.\w+|(?!self\b)\w+)\b(?:\[[^\]\n]*\])?(?:\.\w+)*\.(\w+)\s*=(?!=)")
+_SETS = re.compile(rf"{at_word('setattr')}\((?!self\b)")
+# In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
+# self.x.append(…); what it is set to is no constant
+_CHANGES = re.compile(
+    rf"""{at_word("self")}(?:\.\w+(?:\[\])?)+[ \t]*(?:[,:][^=\n]{{0,80}})?
+        (?:=(?!=)(?![ \t]*(?:True|False|None|[-\d.]+|'\w*'|"\w*")[ \t]*$)|(?:[-+*/|&@%]|//|\*\*)=)
+    | {at_word("self")}(?:\.\w+(?:\[\])?)+\.(?:append|add|extend|insert|update|setdefault|\w+_)\(""",
+    re.MULTILINE | re.VERBOSE,
+)
+# And with it: nn.Linear(…), Block(…)
+_WITH_PARAMETERS = _last_parts((*PARAMETRIC_LAYERS, *CONTAINERS, *PARAMETER_CONTAINERS)) | {"Parameter"}
+_MAKES = re.compile(
+    rf"""{at_word("setattr")}\( | \.(?:{_any_of(PARAMETER_READS)})\(
+    | {at_word("nn")}\.(?:{_any_of(_WITH_PARAMETERS)})\(""",
+    re.VERBOSE,
+)
+_INSTANTIATED = re.compile(
+    r"[A-Z](?<=(?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z])\w*(?=\()"
+)
+# Lists and dicts: self.blocks = [ …, or of a name that stands for one: self.blocks = blocks
+_OPENED = r"(?:\[|\{|(?P<tuple>\()|(?:list|dict|tuple|\w*[dD]ict)\()"
+_CONTAINER = rf"\s*(?::[^=\n]{{0,80}})?=\s*{_OPENED}"
+_KEPT_CONTAINER = re.compile(rf"{at_word('self')}\.(\w+){_CONTAINER}")
+_KEPT = re.compile(
+    rf"{at_word('self')}\.(\w+)\s*(?::[^=\n]{{0,80}})?=\s*(?:{_OPENED}|(?P<name>\w+)[ \t]*$)", re.MULTILINE
+)
+_NAMED_CONTAINER = re.compile(rf"\n\s*(\w+){_CONTAINER}")
+# blocks.append(…), self.blocks[0] = …, blocks += …
+_FILLED = re.compile(
+    r"""\b((?:self\.)?\w+)
+        (?:(?:\[[^\]\n]{0,80}\])?\.(?:append|extend|insert|update|setdefault)\(|\[[^\]\n]{1,80}\]\s*=(?!=)|\s*\+=)""",
+    re.VERBOSE,
+)
+_INIT = re.compile(rf"{at_word('def')} __init__\(")
+_SUPER = re.compile(rf"{at_word('super')}\(.*?\)\.(\w+)")
+# A line that leaves or gives something.
+_ASSIGNED = re.compile(r"\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)")
+_LEAVING = re.compile(rf"{_ASSIGNED.pattern}|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b")
+_LEAVING_TENSORS = re.compile(rf"{_LEAVING.pattern}|{_FACTORY.pattern}")
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def _always_begins(word: str) -> bool:
+    small = word.lower()
+    return word in _OPTIMIZERS or _BEGINS.match(small) is not None or _BEGINS_WITHIN.search(small) is not None
+
+
+_texts = Shelf[str, "Said"](_LETTERS, lambda said: len(said.code))
+
+
+def read(text: str) -> Said:
+    """What a text says. Most of an editor's text is what it was a keystroke ago."""
+    return _texts.get(text, lambda: _read(text))
+
+
+def _read(text: str) -> Said:
+    code = _DEVICE_ASKED.sub(".is_cuda", without_prose(text))
+    while ("item() for " in code or "tolist() for " in code) and (numbers := _NUMBERS.search(code)) is not None:
+        code = code[: numbers.start()] + code[end_of(code, numbers) :]
+    return Said(code)
+
+
+class Said(Text):
+    """What a definition says that has to do with findings."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self._leaves: dict[frozenset[str], str] = {}
+
+    @cached_property
+    def begins(self) -> bool:
+        """Whether a finding can begin with it, wherever it is."""
+        return (
+            bool(self.beginning_words)
+            or any(_BEGINS_WHERE[word].search(self.code) for word in self.words & _BEGINS_WHERE.keys())
+            or (self.has("device") and _KEEPS_DEVICE.search(self.code) is not None)
+            or self.derives_parameters
+            or self.repeats_layers
+            or self.changes_in_forward
+        )
+
+    @property
+    def alone(self) -> Alone:
+        """The same where nobody calls it."""
+        return _alone(self)
+
+    def after(self, lines: Iterable[str]) -> Said:
+        """The same with other lines before it."""
+        before = "\n".join(lines)
+        said = Said(f"{before}\n{self.code}")
+        said.words = self.words.union(words_of(before))
+        return said
+
+    def part(self, code: str) -> Said:
+        """What a part of it says."""
+        return Said(code)
+
+    @cached_property
+    def beginning_words(self) -> set[str]:
+        """The words with which a finding begins wherever they are said."""
+        return set(filter(_always_begins, self.words))
+
+    def begins_where(self, word: str) -> Iterator[re.Match[str]]:
+        """Where a finding begins with a word that is said in a certain way."""
+        return _BEGINS_WHERE[word].finditer(self.code) if word in self.words else iter(())
+
+    @property
+    def derives_parameters(self) -> bool:
+        return self.has("Parameter") and any(map(self._is_derived, _PARAMETER.finditer(self.code)))
+
+    @property
+    def repeats_layers(self) -> bool:
+        return self.has(*_REGISTERING) and any(map(self._may_repeat_layers, _REPEATED.finditer(self.code)))
+
+    @cached_property
+    def taken(self) -> str:
+        """The code without the texts that name no device that something is moved to."""
+        code = self.code
+        if self.has("device_type", "autocast") and "device_type" not in _KIND_ASKED.sub("", code):
+            code = _KIND.sub("", code)
+        return without_compared(code)
+
+    @cached_property
+    def is_of_cpu(self) -> bool:
+        """Whether it makes tensors on the CPU, or brings them there: a finding begins where others are on a GPU."""
+        return self.makes_tensors or (self.has("cpu", "Generator") and _TO_CPU.search(self.taken) is not None)
+
+    @property
+    def knows_of_gpu(self) -> bool:
+        """Whether it is told that there is a GPU: it asks, or derives from a trainer that takes care of it."""
+        return (self.has("is_cuda") or "Trainer" in self.code) and _KNOWS_OF_GPU.search(self.code) is not None
+
+    @cached_property
+    def makes_tensors(self) -> bool:
+        """Whether it makes a tensor that is neither told its device nor registered at once."""
+        return any(map(self._is_kept_elsewhere, self.each(_FACTORY, _FACTORIES)))
+
+    @cached_property
+    def gives_tensors(self) -> bool:
+        """Whether others may get tensors of a class that it made so: from its methods, or as an attribute."""
+        return any(
+            name not in INITIALISERS or _KEPT_TENSOR.search(method) is not None for name, method in self._makers.items()
+        )
+
+    @cached_property
+    def tended(self) -> tuple[str, ...]:
+        """The attributes of other objects after which it may look, sorted; ``*`` where they can be any."""
+        if self.has("setattr") and _SETS.search(self.code) is not None:
+            return (_ANY,)
+        lines = {self.code.rfind("\n", 0, found.start()) for found in _OF_OTHERS.finditer(self.code)}
+        return tuple(sorted({found[1] for line in lines if (found := _TENDS.match(self.code, line)) is not None}))
+
+    def may_be_tended(self, names: Collection[str]) -> bool:
+        """Whether one of these can be an attribute of it."""
+        return _ANY in names or not {*names}.isdisjoint(attributes_of_self(self.code))
+
+    @cached_property
+    def givers(self) -> set[str]:
+        """The methods and attributes by which others may get tensors that a class made; its forward is none of them."""
+        kept = {name for method in self._makers.values() for name in _KEPT_TENSOR.findall(method)}
+        return (self._makers.keys() - INITIALISERS - {*FORWARDS}) | kept
+
+    @cached_property
+    def _makers(self) -> dict[str, str]:
+        """The methods that make such tensors."""
+        factories = self.words & _FACTORIES
+        return {
+            name: method
+            for name, method in (self.methods.items() if self.makes_tensors else ())
+            if any(factory in method for factory in factories) and Said(method).makes_tensors
+        }
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has a forward."""
+        return self.has(*FORWARDS)
+
+    @property
+    def packs(self) -> bool:
+        """Whether it tells that something is the lengths of sequences."""
+        return self.has("pack_padded_sequence")
+
+    @cached_property
+    def places(self) -> bool:
+        """Whether it tells something new which device to be on."""
+        return self.has("device") and _PLACES.search(self.code) is not None
+
+    @cached_property
+    def goes_to_cuda(self) -> bool:
+        """Whether a forward brings something to CUDA, wherever its module is."""
+        return self.has("cuda") and any(map(_BEGINS_WHERE["cuda"].search, self.reached_from(FORWARDS)))
+
+    @cached_property
+    def hides(self) -> bool:
+        """Whether a forward may use modules that an instance was given, from a plain list or dict."""
+        if not self.runs:
+            return False
+        given = {word for each in _INIT.finditer(self.code) for word in words_of(self.inside(each))} - {"self"}
+        hidden = {each[1] for each in _KEPT_CONTAINER.finditer(self.code) if self._holds_one_of(each, given)}
+        return bool(hidden) and not hidden.isdisjoint(self._asked_in_forward)
+
+    def _holds_one_of(self, container: re.Match[str], names: set[str]) -> bool:
+        """Whether one of these names is an item of a list, or a value of a dict."""
+        items = (item.rpartition(":")[2].strip() for item in self.inside(container).split(","))
+        return any(item in names and item.isidentifier() for item in items)
+
+    def _is_kept_elsewhere(self, made: re.Match[str]) -> bool:
+        arguments = self.inside(made)
+        told = "device=" in arguments or "**" in arguments
+        registered = _REGISTERED.search(self.code, max(0, made.start() - _NEAR), made.start()) is not None
+        return not (told or registered or self._stays_number(made))
+
+    def _stays_number(self, made: re.Match[str]) -> bool:
+        """Whether it is a tensor without dimensions, and nothing is made of it at once."""
+        if _NUMBER_MADE.match(self.code, made.start()) is None:
+            return False
+        before = self.code[max(0, made.start() - _NEAR) : made.start()]
+        end = end_of(self.code, made)
+        goes_on = self.code.startswith((".", "["), end) and not self.code.startswith(".to(", end)
+        return not goes_on and "stack(" not in before
+
+    def _is_derived(self, parameter: re.Match[str]) -> bool:
+        """Whether a Parameter is made of something that is there already, or something is made of it."""
+        after = self.code[end_of(self.code, parameter) :].lstrip(" ")
+        data = self.inside(parameter)
+        is_new = _FACTORY.search(data) is not None or _NEW_DATA.match(data) is not None
+        return not is_new or after.startswith(_OPERATORS)
+
+    def _may_repeat_layers(self, times: re.Match[str]) -> bool:
+        """Whether what a list has many times is a call, or was made by one."""
+        if times[0].startswith("]"):
+            items = self._before(times.start())
+            return items is None or self._holds_made(items)
+        before = self.code[max(0, times.start() - _NEAR) : times.start()]
+        return _ENDS_VALUE.search(before) is not None and self._holds_made(self.inside(times))
+
+    def _keeps_made(self, container: re.Match[str]) -> bool:
+        """Whether a list, dict or tuple, of which a match ends with the bracket, holds more than numbers."""
+        items = self.inside(container)
+        is_container = container["tuple"] is None or "," in outline(items)
+        return is_container and self._holds_made(items)
+
+    def _holds_made(self, items: str) -> bool:
+        """Whether there is something among these that is more than a number."""
+        return not _OF_NUMBERS.issuperset(_CALLED.findall(items)) or not self._made.isdisjoint(words_of(items))
+
+    @cached_property
+    def _made(self) -> set[str]:
+        """The variables to which it assigns what a call made."""
+        return set(_ASSIGNED_CALL.findall(self.code))
+
+    def _before(self, end: int) -> str | None:
+        """What is in the list that ends there; nothing if that is no list, but an item of one, None if it is long."""
+        depth = 1
+        for start in range(end - 1, max(0, end - _LONGEST_LIST) - 1, -1):
+            depth += (self.code[start] in ")]}") - (self.code[start] in "([{")
+            if not depth:
+                return "" if self._is_subject(start) else self.code[start + 1 : end]
+        return None
+
+    def _is_subject(self, end: int) -> bool:
+        """Whether what ends there is something of which an item is taken."""
+        before = self.code[max(0, end - _NEAR) : end].rstrip(" ")
+        words = words_of(before)
+        return before.endswith((")", "]")) or (bool(words) and before.endswith(words[-1]) and not iskeyword(words[-1]))
+
+    @cached_property
+    def changes_in_forward(self) -> bool:
+        """Whether a forward changes its module, makes a layer, or may use what only a plain list or dict has."""
+        return self.runs and (any(map(_changes, self.reached_from(FORWARDS))) or self.asks_plain_container)
+
+    @cached_property
+    def made_in_forward(self) -> set[str]:
+        """The classes of which a forward makes instances, by the names that it has for them."""
+        reached = self.reached_from(FORWARDS) if self.runs else ()
+        return {name for each in reached for name in _INSTANTIATED.findall(each)}
+
+    @cached_property
+    def _asked_in_forward(self) -> set[str]:
+        """The attributes of which a forward makes use."""
+        return {name for each in self.reached_from(FORWARDS) for name in attributes_of_self(each)}
+
+    @cached_property
+    def asks_plain_container(self) -> bool:
+        """Whether a forward makes use of a list or dict of more than numbers, be it that it is filled later."""
+        asked = [each for each in _KEPT.finditer(self.code) if each[1] in self._asked_in_forward]
+        kept = [(f"self.{each[1]}", each) for each in asked if each["name"] is None]
+        names = {each["name"] for each in asked} - {None}
+        kept += [(name, each) for name in names for each in self._containers_of(name)]
+        return any(self._keeps_made(each) or name in self._filled for name, each in kept)
+
+    def _containers_of(self, name: str) -> Iterator[re.Match[str]]:
+        """Where a line makes a list or dict for a name: few have it, and it is found faster than all such lines."""
+        done = begin = 0
+        while (begin := self.code.find(name, begin)) >= 0:
+            line = self.code.rfind("\n", done, begin)
+            found = _NAMED_CONTAINER.match(self.code, line) if line >= 0 else None
+            if found is not None and found.span(1) == (begin, begin + len(name)):
+                yield found
+            done = begin = begin + len(name)
+
+    @cached_property
+    def _filled(self) -> set[str]:
+        """The lists and dicts into which it puts something."""
+        return set(_FILLED.findall(self.code))
+
+    @cached_property
+    def _inherits(self) -> set[str]:
+        """What a class may ask of those that it derives from."""
+        return {"__init__", *attributes_of_self(self.code), *_SUPER.findall(self.code)}
+
+    @cached_property
+    def requests(self) -> frozenset[str]:
+        """The attributes that it, or what it calls of its own, asks of a class that it derives from."""
+        return frozenset(self._inherits - {"__init__"})
+
+    def requests_by(self, *methods: str) -> frozenset[str]:
+        """The same of those of these methods that it has."""
+        return frozenset[str]().union(*(_requests(self.methods[name]) for name in methods if name in self.methods))
+
+    def leaves_of(self, requested: frozenset[str], later: frozenset[str]) -> str:
+        """The lines in which the methods of a class leave or give what a class that derives from it asks for.
+
+        ``later`` is what not only its ``__init__`` asks for.
+        """
+        given = [
+            (_left_by if name in later else _left_by_building)(self.methods[name])
+            for name in sorted(requested & self.methods.keys())
+        ]
+        built = (line for line, left in self._built if left is None or not requested.isdisjoint(left))
+        return "\n".join(filter(None, (*built, *given)))
+
+    def leaves_less_to_builders(self, requested: frozenset[str]) -> bool:
+        """Whether its methods leave less of this where only ``__init__`` runs them."""
+        methods = [self.methods[name] for name in requested & self.methods.keys()]
+        return any(_left_by_building(method) != _left_by(method) for method in methods)
+
+    @cached_property
+    def _built(self) -> Sequence[tuple[str, Sequence[str] | None]]:
+        """The lines in which its ``__init__`` leaves something, with the attributes; None where nobody knows which."""
+        lines = (line for method in self.reached_from(("__init__",)) for line in _left_by_building(method).split("\n"))
+        return [(line, _assigned_in(line)) for line in lines if line]
+
+    def leaves_to(self, user: Said) -> str:
+        """The lines in which methods of a class leave or give something to a class that derives from it."""
+        known = frozenset(user._inherits & self.methods.keys())
+        if known not in self._leaves:
+            self._leaves[known] = "\n".join(filter(None, map(_left_by, self.reached_from(known))))
+        return self._leaves[known]
+
+
+def _assigned_in(line: str) -> Sequence[str] | None:
+    """The attributes to which a line assigns something; None if it only gives something."""
+    assigned = _ASSIGNED.search(line)
+    return attributes_of_self(line[: assigned.end()]) if assigned is not None else None
+
+
+@lru_cache(_DEFINITIONS_REMEMBERED)
+def _alone(said: Said) -> Alone:
+    """Remembered here, for two that know each other would wait for the collector."""
+    return Alone(said)
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _requests(method: str) -> frozenset[str]:
+    return frozenset((*attributes_of_self(method), *_SUPER.findall(method)))
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _left_by(method: str) -> str:
+    """The lines of a method that leave or give something."""
+    leaving = _LEAVING_TENSORS if any(name in method for name in _FACTORIES) else _LEAVING
+    return "\n".join(line for line in method.split("\n") if leaving.search(line) is not None)
+
+
+@lru_cache(_METHODS_REMEMBERED)
+def _left_by_building(method: str) -> str:
+    """The same of one that only ``__init__`` runs: where that lets no tensor out, those that make one do not count."""
+    if not Said(method).is_of_cpu or may_meet(method, in_init=True, is_given=True):
+        return _left_by(method)
+    return "\n".join(line for line in method.split("\n") if _LEAVING.search(line) is not None)
+
+
+def _changes(method: str) -> bool:
+    """Whether a method changes its module, or makes a layer."""
+    return _MAKES.search(method) is not None or _CHANGES.search(outline(method)) is not None

@@ -1,0 +1,113 @@
+"""What is looked for in the texts of what a definition uses: that with which a finding may begin there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TypeAlias
+
+from placement_lint.flow.triage.definition_facts import Said, read
+from placement_lint.project.relevance import Wanted
+
+Sought: TypeAlias = Callable[[Said, bool], bool]
+"""Whether something is looked for, by what it says, and by whether it is a module.
+
+Statements are asked thousands of times what they have told before, and what was asked is kept with results: what is
+looked for in the same way is one object, and can be pickled.
+"""
+
+# For how many sets of attributes, and the like, it is remembered what is looked for.
+_REMEMBERED = 256
+
+
+def begins(said: Said, is_module: bool) -> bool:
+    """Whether a finding may begin where it is used: a module itself is looked at with all that it may be given."""
+    return said.packs or said.hides or said.goes_to_cuda if is_module else said.begins
+
+
+def begins_beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU: it may meet them with others."""
+    return begins(said, is_module) or (said.places and not is_module)
+
+
+def begins_in_module(said: Said, is_module: bool) -> bool:
+    """The same in a module, which may be on a GPU: it may give tensors that are on the CPU."""
+    return begins(said, is_module) or (said.gives_tensors if is_module else said.is_of_cpu)
+
+
+@lru_cache(_REMEMBERED)
+def may_be_tended(names: tuple[str, ...]) -> Sought:
+    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+    return partial(_may_be_tended, names)
+
+
+def _may_be_tended(names: tuple[str, ...], said: Said, is_module: bool) -> bool:
+    return is_module and said.runs and said.may_be_tended(names) and (said.begins or said.is_of_cpu)
+
+
+# --- where nobody calls the user -----------------------------------------------------------------------------------
+
+
+def uncalled(said: Said, is_module: bool) -> bool:
+    """Whether a finding may begin where it is used by what nobody calls, and hands it nothing that is known."""
+    return begins(said, is_module) if is_module else said.alone.begins
+
+
+def beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where there are tensors on the CPU: it may give others that are on a GPU."""
+    return uncalled(said, is_module) or (not is_module and said.alone.tells_own_places)
+
+
+def told_device(said: Said, is_module: bool) -> bool:
+    """The same where it may be told a GPU by a name or number."""
+    return uncalled(said, is_module) or (not is_module and said.is_of_cpu and said.alone.tells_places)
+
+
+def told_device_beside_tensors(said: Said, is_module: bool) -> bool:
+    """The same where both is so."""
+    return uncalled(said, is_module) or (not is_module and said.alone.tells_places)
+
+
+def in_forward(said: Said, is_module: bool) -> bool:
+    """The same in a module that runs others in its forward only: theirs are not looked into."""
+    return uncalled(said, is_module) or (bool(said.givers) if is_module else said.alone.gives_or_meets)
+
+
+def in_module(said: Said, is_module: bool) -> bool:
+    """The same in a module, which may be on a GPU."""
+    return uncalled(said, is_module) or (said.gives_tensors if is_module else said.alone.gives_or_meets)
+
+
+@lru_cache(_REMEMBERED)
+def tended(names: tuple[str, ...]) -> Sought:
+    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+    return partial(_tended, names)
+
+
+def _tended(names: tuple[str, ...], said: Said, is_module: bool) -> bool:
+    if not (is_module and said.runs and said.may_be_tended(names)):
+        return False
+    return said.alone.begins or said.alone.meets_on_gpu(is_module)
+
+
+# --- in other files --------------------------------------------------------------------------------------------------
+
+
+@lru_cache(_REMEMBERED)
+def in_statement(sought: Sought) -> Wanted:
+    """The same of what a statement of another file defines, of which any class may be a module.
+
+    A function that makes tensors on the CPU may meet them with others in one that it calls.
+    """
+    return partial(_in_statement, sought)
+
+
+def _in_statement(sought: Sought, statement: str) -> bool | None:
+    said = read(statement)
+    return sought(said, said.is_class) or (None if said.is_of_cpu and not said.is_class else False)
+
+
+def while_it_runs(statement: str) -> bool | None:
+    """Whether something may begin with a statement of another file where that runs, or with what it uses."""
+    said = read(statement)
+    return begins_in_module(said, said.is_class) or said.is_of_cpu or None

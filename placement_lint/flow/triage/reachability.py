@@ -1,0 +1,246 @@
+"""What there is to expect of a program's definitions where nobody calls them, by what they say and what they use.
+
+Of its arguments nothing is known, and what it calls is looked at by itself. So a finding begins with what its own text
+says, or that of what it uses: a function to which it hands a tensor or a setting, a class that makes tensors, a
+variable of the module. A model that only puts together layers that begin nothing has nothing to be found in it; and of
+tensors on the CPU something is found only in a module, which may be on a GPU, or beside what is on one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Set
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from placement_lint.flow.triage.definition_facts import Said
+from placement_lint.flow.triage.predicates import (
+    Sought,
+    begins,
+    begins_beside_tensors,
+    begins_in_module,
+    beside_tensors,
+    in_forward,
+    in_module,
+    tended,
+    told_device,
+    told_device_beside_tensors,
+    uncalled,
+)
+
+# What gives the options of the command line.
+PARSING = ("parse_args", "parse_known_args")
+
+Other = TypeVar("Other")
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A function or class of the program, by what it says; of a class, ``bases`` is what those say it derives from.
+
+    ``itself`` are the words by which it may name itself, and what it derives from.
+    """
+
+    said: Said
+    itself: Set[str]
+    is_class: bool = False
+    is_module: bool = False
+    bases: Many[Said] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Meaning(Generic[Other]):
+    """What a name of the module may stand for: definitions, other things, and such as other files have."""
+
+    known: Many[Known] = ()
+    others: Many[Other] = ()
+    is_imported: bool = False
+
+
+class Outlook(ABC, Generic[Other]):
+    """What there is to expect, as far as it can be known what the ``names`` of the module stand for.
+
+    ``options`` are those that know the options of the command line. A program that ``chooses`` its device, or is one of
+    several processes, may load a checkpoint wrongly.
+    """
+
+    names: Set[str]
+    options: Set[str]
+    chooses: bool
+
+    def __init__(self) -> None:
+        # what names stand for, to which others each leads, and whether it is wanted, once somebody asked
+        self._meanings: dict[str, Meaning[Other]] = {}
+        self._reached: dict[str, Set[str]] = {}
+        self._wanted: dict[tuple[str, Sought], bool] = {}
+
+    @abstractmethod
+    def _meant_by(self, name: str) -> Meaning[Other]:
+        """What one of the names stands for."""
+
+    @abstractmethod
+    def _moves_by(self, other: Other) -> bool:
+        """Whether something else than a definition may tell where to move something."""
+
+    @abstractmethod
+    def _may_learn(self, other: Other) -> bool:
+        """Whether something else than a definition may be a class of modules: of torch alone weights are known."""
+
+    @abstractmethod
+    def _leads_to(self, other: Other, sought: Sought) -> bool:
+        """Whether a finding may begin where something else than a definition is used."""
+
+    @abstractmethod
+    def _uses_one_of_elsewhere(self, words: Set[str], sought: Sought) -> bool:
+        """Whether one of these words leads to a statement of another file that is sought."""
+
+    # --- definitions -------------------------------------------------------------------------------------------------
+
+    def _with_inherited(self, known: Known) -> Said:
+        """What a definition says, and a class inherits."""
+        said, bases = known.said, known.bases
+        if not bases:
+            return said
+        requested, asked = _requested(said.requests, bases)
+        later = requested
+        if any(base.leaves_less_to_builders(requested) for base in bases):
+            in_forward_only = known.is_module and said.alone.meets_in_forward_only
+            run_later = said.alone.in_forward if in_forward_only else said.run_later
+            later, _ = _requested(said.requests_by(*run_later), bases)
+        # What its bases run of its methods, it runs.
+        run = asked & said.methods.keys()
+        inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(run))]
+        return said.after(inherited) if any(inherited) else said
+
+    def _promises(self, said: Said, known: Known) -> bool:
+        """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
+        return self._begins(said, known) or self._meets(said, known)
+
+    def _begins(self, said: Said, known: Known) -> bool:
+        """The same without tensors on the CPU, of which something is found where they meet others."""
+        if said.alone.begins or (said.begins and self._has_options(said)):
+            return True
+        if (said.alone.loads and self.chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
+            return True
+        others = said.words - known.itself
+        if self._comes_upon(said, others, self._sought(said, known.is_module)):
+            return True
+        return bool(said.tended) and self._uses(others, tended(said.tended))
+
+    def _meets(self, said: Said, known: Known) -> bool:
+        """Whether tensors on the CPU, of its own or given by what it uses, may meet those that are elsewhere."""
+        if said.alone.meets_on_gpu(known.is_module):
+            return True
+        others = said.words - known.itself
+        found = [
+            sought
+            for words, sought in self._sought_beside(said, known.is_module)
+            if self._comes_upon(said, words & others, sought)
+        ]
+        # Most come upon nothing, by whatever words.
+        if not (found and known.is_module and said.alone.meets_in_forward_only):
+            return bool(found)
+        return any(self._comes_upon(said, said.alone.words_in_forward & others, sought) for sought in found)
+
+    def _has_options(self, said: Said) -> bool:
+        """Whether it knows the options of the command line, which may name devices."""
+        return said.has(*PARSING) or not self.options.isdisjoint(said.words)
+
+    def _sought(self, said: Said, is_module: bool) -> Sought:
+        """With what a finding may begin in what it uses."""
+        if self._has_options(said):
+            return begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
+        return beside_tensors if not is_module and said.alone.meets else uncalled
+
+    def _sought_beside(self, said: Said, is_module: bool) -> Iterator[tuple[Set[str], Sought]]:
+        """The same of what gives tensors, or is told where to place them, by the words that count for it."""
+        if self._has_options(said):
+            return
+        if is_module:
+            yield said.words, in_module if said.alone.runs_parts_aside else in_forward
+        else:
+            words = said.words if said.alone.names_gpu else said.alone.given_numbers
+            yield words, told_device_beside_tensors if said.alone.meets else told_device
+
+    def _moves_where_module_says(self, said: Said) -> bool:
+        """Whether it tells where to move something by a name of the module, which may stand for a device."""
+        meanings = map(self._meaning, said.alone.targets & self.names)
+        return any(meaning.is_imported or any(map(self._moves_by, meaning.others)) for meaning in meanings)
+
+    def _makes_modules(self, said: Said) -> bool:
+        """Whether a forward may make modules."""
+        return any(map(self._may_be_module, said.made_in_forward))
+
+    def _may_be_module(self, name: str) -> bool:
+        """Whether a name may stand for a class of modules that learn: not for one that is known to be none."""
+        meaning = self._meaning(name)
+        if meaning.is_imported or not (meaning.known or meaning.others):
+            return True
+        return any(known.is_module or not known.is_class for known in meaning.known) or any(
+            map(self._may_learn, meaning.others)
+        )
+
+    # --- what they use -----------------------------------------------------------------------------------------------
+
+    def _comes_upon(self, said: Said, words: Set[str], sought: Sought) -> bool:
+        """Whether it uses something that is sought, and does not only ask, or say, that something is of that class."""
+        return bool(words) and self._uses(words, sought) and self._uses(words & said.used, sought)
+
+    def _uses(self, words: Set[str], sought: Sought) -> bool:
+        used = (name for name in words & self.names if self._gives(name, words, sought))
+        return any(self._reaches(name, sought) for name in used) or self._uses_one_of_elsewhere(words, sought)
+
+    def _gives(self, name: str, words: Set[str], sought: Sought) -> bool:
+        """Whether a name stands for more than modules with tensors that none of these words asks for."""
+        meaning = self._meaning(name)
+        if sought is not in_forward or meaning.others or not all(known.is_module for known in meaning.known):
+            return True
+        said = [known.said for known in meaning.known]
+        return any(uncalled(each, True) or not words.isdisjoint(each.givers) for each in said)
+
+    def _reaches(self, name: str, sought: Sought) -> bool:
+        """Whether it is wanted, or something that it uses as a function of the module, be it through others."""
+        if name not in self._reached:
+            self._reached[name] = self._reached_from(name)
+        return any(self._is_wanted(each, sought) for each in self._reached[name])
+
+    def _reached_from(self, name: str) -> Set[str]:
+        reached, waiting = {name}, [name]
+        while waiting:
+            functions = (known for known in self._meaning(waiting.pop()).known if not known.is_class)
+            new = self.names & set[str]().union(*(function.said.words for function in functions)) - reached
+            reached |= new
+            waiting.extend(new)
+        return reached
+
+    def _is_wanted(self, name: str, sought: Sought) -> bool:
+        if (name, sought) not in self._wanted:
+            meaning = self._meaning(name)
+            self._wanted[name, sought] = any(self._is_sought(known, sought) for known in meaning.known) or any(
+                self._leads_to(other, sought) for other in meaning.others
+            )
+        return self._wanted[name, sought]
+
+    def _is_sought(self, known: Known, sought: Sought) -> bool:
+        """Whether a finding may begin where a definition is used."""
+        if sought(known.said, known.is_module):
+            return True
+        return not known.is_class and self._uses_one_of_elsewhere(known.said.words, sought)
+
+    def _meaning(self, name: str) -> Meaning[Other]:
+        if name not in self._meanings:
+            self._meanings[name] = self._meant_by(name)
+        return self._meanings[name]
+
+
+def _requested(names: frozenset[str], bases: Many[Said]) -> tuple[frozenset[str], set[str]]:
+    """What a class that asks for these names asks of those that it derives from, and what these ask for then."""
+    requested, asked = names, set[str]()
+    new: Set[str] = names
+    while new:
+        found = set[str]().union(*(base.requests_by(*new & base.methods.keys()) for base in bases))
+        asked |= found
+        new = found - requested
+        requested |= new
+    return requested, asked

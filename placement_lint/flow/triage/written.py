@@ -1,0 +1,154 @@
+"""A file as it is written: its definitions, and where else what it uses is to be found, told without parsing it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+from keyword import iskeyword
+
+from placement_lint.flow.api.torch_names import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS
+from placement_lint.flow.triage.definition_facts import Said, read
+from placement_lint.project.finder import Place, Surroundings
+from placement_lint.project.index import Import, Lines, read_imports, without_imports
+from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, is_of_tensors
+from placement_lint.project.unit import Unit
+from placement_lint.source.outline import bases_of, defines_class, outlined
+
+# What makes modules of the classes that derive from it: nn.Module, nn.Linear, LightningModule
+_MODULES = {
+    name.rpartition(".")[2] for names in (MODULE_BASES, PARAMETRIC_LAYERS, CONTAINERS, LOSS_MODULES) for name in names
+}
+# KINDS = {"eager": Attention, "flash": FlashAttention}
+_PLAIN = re.compile(r"\n(\w+)[ \t]*(?::[^=\n]*)?=(?!=)[^()@=;]*")
+# Of how many definitions of other files what they say is remembered.
+_REMEMBERED = 32
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One of the top level, without the imports in it, and the names to which it may give another value.
+
+    A ``plain`` one gives it to one name, and calls nothing for it.
+    """
+
+    text: str
+    said: Said
+    names: Set[str]
+    plain: bool
+
+
+@dataclass(frozen=True)
+class Ancestors:
+    """What the classes say that one derives from, and whether it may be a module, and surely is one."""
+
+    said: Sequence[Said]
+    may_be_module: bool
+    is_module: bool
+
+
+class Written:
+    """A file, by its text and those of what it imports; ``definitions`` are the texts of those with a name."""
+
+    def __init__(self, text: str, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings
+        self.relevance = Relevance(surroundings)
+        self.outline = outlined(text)
+        self.definitions = defaultdict[str, list[str]](list)
+        for each in self.outline.definitions.values():
+            self.definitions[each.name].append(each.text)
+        self._known: dict[frozenset[str], Ancestors | None] = {}
+
+    @cached_property
+    def statements(self) -> Sequence[Statement]:
+        """Those that are neither definitions nor imports."""
+        return [*map(_statement, self.outline.statements)]
+
+    @cached_property
+    def imports(self) -> Mapping[str, Sequence[tuple[Import, Place | None]]]:
+        """Its imports by the names that they bind, with where that is to be found; in no place if a library has it."""
+        imports = defaultdict[str, list[tuple[Import, Place | None]]](list)
+        for name, found in read_imports(self.outline.code):
+            imports[name].append((found, self.surroundings.find(found, self.surroundings.path)))
+        return imports
+
+    def _places(self, names: Set[str]) -> Iterator[tuple[Place, str | None]]:
+        """Where those of these names are to be found that other files of the project define."""
+        for name in names & self.imports.keys():
+            yield from ((place, found.name) for found, place in self.imports[name] if place is not None)
+
+    def libraries(self, names: Set[str]) -> Iterator[str]:
+        """The libraries that have what these names stand for."""
+        for name in names & self.imports.keys():
+            yield from (found.module or found.name or "" for found, place in self.imports[name] if place is None)
+
+    @property
+    def gathered(self) -> Sequence[Place]:
+        """The modules of which it takes all names."""
+        return [place for place, _ in self._places({"*"})]
+
+    def leads_to(self, words: Set[str], wanted: Wanted) -> bool:
+        """Whether one of these words leads to a statement of another file that is wanted."""
+        said = frozenset(words)
+        if any(self.relevance.leads_to(place, name, said, wanted) for place, name in self._places(said)):
+            return True
+        gathered = self.gathered
+        return bool(gathered) and self.relevance.stars_lead_to(gathered, said.difference(self.definitions), wanted)
+
+    def ancestors(self, bases: frozenset[str]) -> Ancestors | None:
+        """What a class with these bases derives from; None where that is not clear."""
+        if bases not in self._known:
+            here = self._above(bases)
+            words = bases.union(*map(bases_of, here))
+            elsewhere = self.relevance.lineage(self._places(words), words)
+            unknown = words - self.definitions.keys() - self.imports.keys() - NO_MODULES
+            # What is not known may be something that is gathered.
+            if elsewhere is None or (unknown and self.gathered):
+                self._known[bases] = None
+            else:
+                of_tensors = elsewhere.of_tensors or any(map(is_of_tensors, self.libraries(words)))
+                for definition in elsewhere.definitions:
+                    self.surroundings.rely_on(*definition)
+                there = [_said_elsewhere(*definition) for definition in elsewhere.definitions]
+                self._known[bases] = Ancestors(
+                    [*map(read, here), *(said for said, _ in there)],
+                    of_tensors or bool(unknown) or not all(map(defines_class, here)),
+                    of_tensors and not _MODULES.isdisjoint(words.union(*(its_bases for _, its_bases in there))),
+                )
+        return self._known[bases]
+
+    def _above(self, bases: Iterable[str]) -> Sequence[str]:
+        """The texts of those that this file defines."""
+        waiting, known = list(bases), set[str]()
+        found: list[str] = []
+        while waiting:
+            name = waiting.pop()
+            if name not in known and name in self.definitions:
+                known.add(name)
+                found += self.definitions[name]
+                waiting += chain.from_iterable(map(bases_of, self.definitions[name]))
+        return found
+
+
+def _statement(text: str) -> Statement:
+    said = read(text)
+    plain = _PLAIN.fullmatch(said.code)
+    if plain is not None and not iskeyword(plain[1]):
+        return Statement(text, said, {plain[1]}, True)
+    said = said.part(without_imports(said.code))
+    return Statement(text, said, {word for word in said.words if not iskeyword(word)}, False)
+
+
+def words_of_bases(said: Said, bases: frozenset[str]) -> Set[str]:
+    """The words with which a class says what it derives from, unless it asks something of what they stand for."""
+    return {base for base in bases if f"{base}." not in said.code}
+
+
+@lru_cache(_REMEMBERED)
+def _said_elsewhere(unit: Unit, lines: Lines) -> tuple[Said, frozenset[str]]:
+    """What a definition of another file says, and its bases: many classes of a project derive from the same few."""
+    text = unit.source(lines)
+    return read(text), bases_of(text)
