@@ -1,4 +1,4 @@
-"""Which part of a long test runs: another one each day, so that all of it has run after a few weeks.
+"""Which part of a long test runs: another one each day, so that all of it has run after a month.
 
 ``SHARE=3`` runs the part of that number, and ``SHARE=all`` everything.
 """
@@ -10,9 +10,9 @@ from datetime import date
 from zlib import crc32
 
 VARIABLE, ALL = "SHARE", "all"
-SHARES = 14
+SHARES = 28
 
-# Files of tests that start many programs: a third of their tests runs each day.
+# Files of tests that start many programs: a quarter of their tests runs each day.
 ROTATING = {
     "flow/test_prospects.py",
     "flow/test_renewal.py",
@@ -35,7 +35,7 @@ ROTATING = {
     "test_executors.py",
     "test_fuzz.py",
 }
-PARTS = 3
+PARTS = 4
 
 
 def chosen() -> int | None:

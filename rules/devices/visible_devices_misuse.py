@@ -102,7 +102,8 @@ def _counted_from_0(event: InvisibleDevice) -> Replay:
     text = source_text(event.node)
     fitting = re.sub(r"(?<![\w.])(cuda:)?(\d+)\b", lambda found: _renumbered(found, event.visible), text)
     if fitting == text:
-        return Replay(mended=(Line(event.set_here.node, f"del {_LISTED}"),))
+        # With the number that an option has by default, the program may be right.
+        return Replay(mended=(Line(event.set_here.node, f"del {_LISTED}"),), right=not event.given)
     return Replay(repairs=(((event.node, fitting),),))
 
 
