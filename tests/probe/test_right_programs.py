@@ -12,8 +12,7 @@ from replaying import FIXTURES, cases_in
 from placement_lint.finding import Outcome
 from placement_lint.flow.domain.values import NONE
 from placement_lint.flow.interpreter import statements
-from placement_lint.flow.models import loaders, module_hooks, optimizers
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import loaders, module_hooks, modules, optimizers
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Replayer
 

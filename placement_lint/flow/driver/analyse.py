@@ -26,30 +26,37 @@ from placement_lint.flow.events.schema import (
     WrapperAttributeRead,
 )
 from placement_lint.flow.incremental.definition_memo import Outcomes
-from placement_lint.flow.interpreter import attributes, imports, statements
+from placement_lint.flow.interpreter import statements
+from placement_lint.flow.interpreter.evaluator import Interpreter
 from placement_lint.flow.models import (
     checkpoints,
+    device_choice,
     lengths,
     loaders,
     processes,
     ranks,
     schedulers,
+    summaries,
     wrapper_attributes,
     wrappers,
 )
 from placement_lint.flow.observers import (
-    device_choice,
+    alloc_in_forward,
+    folklore,
     gradient_flow,
     model_copies,
     repeated_reference,
+    replica_escape,
     replicas,
     revealing,
     shared_storage,
+    tied_weights,
     uncovered_parameters,
     unsynced_parameters,
 )
 from placement_lint.flow.observers.placements import PlacementLog
-from placement_lint.flow.state import summaries
+from placement_lint.flow.state import imports
+from placement_lint.flow.state.classes import class_id
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import bind
 from placement_lint.project.finder import Surroundings
@@ -57,6 +64,31 @@ from placement_lint.rule import Note
 
 # Nested expressions and calls of the program nest calls here, several to one.
 _RECURSION_LIMIT = 12_000
+
+
+# Those that are told of signals, in this order, and those that report at the end what only the whole program tells.
+LISTENING = (
+    alloc_in_forward,
+    replica_escape,
+    replicas,
+    shared_storage,
+    folklore,
+    model_copies,
+    uncovered_parameters,
+    gradient_flow,
+    tied_weights,
+    unsynced_parameters,
+)
+FINISHING = (
+    shared_storage,
+    repeated_reference,
+    replicas,
+    revealing,
+    uncovered_parameters,
+    gradient_flow,
+    unsynced_parameters,
+    model_copies,
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +125,9 @@ def analyse(
     Of other files it knows what the program imports from its ``surroundings``, if it has any.
     Raises RecursionError where expressions nest too deep.
     """
-    machine = Machine(log)
+    machine = Machine(Interpreter(), log)
+    for observer in LISTENING:
+        observer.listen(machine.signals)
     machine.summarise = summaries.summary
     if surroundings is not None:
         imports.begin(machine, surroundings, statements.execute_all)
@@ -106,15 +140,9 @@ def analyse(
         look_at_the_uncalled(machine, outcomes, thorough)
     _resolve_rebinds(machine)
     wrapper_attributes.resolve(machine)
-    shared_storage.resolve(machine)
-    repeated_reference.resolve(machine)
-    replicas.resolve(machine)
-    revealing.resolve(machine)
-    uncovered_parameters.resolve(machine)
     schedulers.resolve(machine)
-    gradient_flow.resolve(machine)
-    unsynced_parameters.resolve(machine)
-    model_copies.resolve(machine)
+    for observer in FINISHING:
+        observer.finish(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)
@@ -199,7 +227,7 @@ def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
     holder = event.stray.tensor.holder
     if holder is None or event.stray.tensor.left or not all(cube.answers for cube in event.scene.when.cubes):
         return False
-    return (attributes.identity(holder.owner), holder.name) in machine.changed
+    return (class_id(holder.owner), holder.name) in machine.changed
 
 
 @contextmanager

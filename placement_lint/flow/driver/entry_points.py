@@ -18,9 +18,8 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import OWN, Class, Function, Object, Placed, Role, Tensor, Value, alternatives
 from placement_lint.flow.incremental.definition_memo import Definition, Outcomes
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import frameworks, lightning, visible_devices
+from placement_lint.flow.models import frameworks, lightning, modules, visible_devices
 from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
-from placement_lint.flow.state import modules
 from placement_lint.flow.state.classes import find
 from placement_lint.flow.state.machine import ABROAD_FOR_UNCALLED, Machine
 from placement_lint.flow.triage.entry_filter import Prospects

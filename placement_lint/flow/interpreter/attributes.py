@@ -19,6 +19,7 @@ from placement_lint.flow.api.torch_names import (
     VIEWS,
     WRAPPER_FIELDS,
 )
+from placement_lint.flow.domain.aliasing import inside, within
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import answered
 from placement_lint.flow.domain.record import replace
@@ -57,18 +58,20 @@ from placement_lint.flow.events.schema import (
     ParameterLost,
     WrapperAttributeRead,
 )
-from placement_lint.flow.interpreter import builtins, calls, imports, iteration, library, methods
+from placement_lint.flow.interpreter import builtins, calls, iteration, library, methods
 from placement_lint.flow.models import (
     checkpoints,
     environment,
     frameworks,
     gradients,
     loaders,
+    modules,
     non_movable,
     optimizers,
     ranks,
     schedulers,
     tensors,
+    trainable,
     wrapper_attributes,
     wrappers,
 )
@@ -83,8 +86,8 @@ from placement_lint.flow.observers import (
     tied_weights,
     uncovered_parameters,
 )
-from placement_lint.flow.state import devices, modules, options
-from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
+from placement_lint.flow.state import devices, imports, options
+from placement_lint.flow.state.classes import class_id, find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.state.containers import perhaps_replaced
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import bind, christen, value_of
@@ -392,11 +395,7 @@ def _note_read(machine: Machine, owner: Object, name: str, node: cst.CSTNode) ->
         return
     if machine.in_forward and (owner.id, name) in machine.written:
         return
-    machine.reads.setdefault((identity(owner), name), {}).setdefault(node, machine.updating)
-
-
-def identity(owner: Object) -> int:
-    return owner.cls.id if isinstance(owner.cls, Class) else owner.id
+    machine.reads.setdefault((class_id(owner), name), {}).setdefault(node, machine.updating)
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -414,7 +413,7 @@ def _write(
     if name == "grad":
         machine.gradients_by_hand = True
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
-        uncovered_parameters.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
+        trainable.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
     if name == "data" and isinstance(owner, Tensor):
         shared_storage.replaced(machine, owner)
         gradient_flow.changed(machine, owner)
@@ -518,10 +517,10 @@ def _write_of_module(
         if machine.replica and owner.id in machine.replicated and not replicas.is_memory_of(value, owner, name):
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
             machine.rebinds.append(
-                (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), identity(owner))
+                (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), class_id(owner))
             )
         machine.written.add((owner.id, name))
-        machine.changed.add((identity(owner), name))
+        machine.changed.add((class_id(owner), name))
     uncovered_parameters.registered(machine, value)
     gradient_flow.tied(machine, owner, value)
     tied_weights.tied(machine, owner, name, value, node)
@@ -765,12 +764,12 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
             return calls.call_function(machine, method, Arguments((key,)), node, owner)
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
-        mapping = replica_escape.within(mapping, owner.alias)
+        mapping = within(mapping, owner.alias)
         found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else _any(machine, mapping, key)
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
-        found = _item_of_sequence(machine, replica_escape.inside(items, owner.alias), key)
+        found = _item_of_sequence(machine, inside(items, owner.alias), key)
         sliced = found if owner.kind is Kind.LIST and key == SLICE else None
         return machine.new_list(sliced, node) if isinstance(sliced, Sequence) else found
     if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import LEGACY_TYPE, MODULE_ATTRIBUTES, TENSOR_MOVES, WRAPPERS
-from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import Question
 from placement_lint.flow.domain.record import replace
@@ -40,12 +40,12 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import ParametersRead, ReplicaLossUsed
-from placement_lint.flow.interpreter import attributes, calls, imports, iteration
+from placement_lint.flow.interpreter import attributes, calls, iteration
 from placement_lint.flow.models import async_copy, gradients, non_movable, tensors
-from placement_lint.flow.observers import gradient_flow, replicas
-from placement_lint.flow.state import devices
+from placement_lint.flow.observers import gradient_flow
+from placement_lint.flow.state import devices, extent, imports
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
-from placement_lint.flow.state.containers import content, length
+from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.machine import Machine
 from placement_lint.source.querying import reads_attribute
 
@@ -61,7 +61,7 @@ def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Ca
     handler = _BUILTINS.get(name)
     if handler is not None:
         return handler(machine, arguments, node)
-    return machine.fresh(f"{name}()", scattered=replicas.depends(machine, *arguments.values()))
+    return machine.fresh(f"{name}()", scattered=depends(machine, *arguments.values()))
 
 
 def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -276,7 +276,7 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
                 return folding.converted(name, value.value) or machine.fresh(f"{name}()", name)
             if isinstance(value, (AtLeast, Device)):
                 return value
-            return machine.fresh(f"{name}()", name, replicas.depends(machine, value))
+            return machine.fresh(f"{name}()", name, depends(machine, value))
 
         given = arguments.get(0)
         return machine.lift(one, given) if given is not None else machine.fresh()
@@ -291,7 +291,7 @@ def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     known = [(guard, size) for guard, size in lengths if size is not None]
     if len(known) == len(lengths):
         return machine.either(known)
-    return machine.fresh(node, "int", replicas.depends(machine, *arguments.values()))
+    return machine.fresh(node, "int", depends(machine, *arguments.values()))
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -23,7 +23,6 @@ from placement_lint.flow.api.torch_names import (
     TENSOR_ATTRIBUTES,
     WAITING_METHODS,
 )
-from placement_lint.flow.domain import extent
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -58,9 +57,11 @@ from placement_lint.flow.models import (
     autocast,
     checkpoints,
     ddp,
+    hooks,
     lengths,
     loaders,
     module_hooks,
+    modules,
     non_movable,
     optimizers,
     ranks,
@@ -73,13 +74,12 @@ from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.observers import (
     alloc_in_forward,
     gradient_flow,
-    hooks,
     replica_escape,
     stale_forward_state,
     tied_weights,
     uncovered_parameters,
 )
-from placement_lint.flow.state import modules, options
+from placement_lint.flow.state import extent, options
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.source.walking import children

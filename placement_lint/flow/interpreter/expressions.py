@@ -9,7 +9,7 @@ import libcst as cst
 
 from placement_lint.flow.api.bounds import MOST_ITEMS
 from placement_lint.flow.api.torch_names import ITEM_TYPES
-from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition
 from placement_lint.flow.domain.record import replace
@@ -34,9 +34,10 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import ReplicaLossUsed
-from placement_lint.flow.interpreter import attributes, calls, imports, iteration, methods, operators
+from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators
 from placement_lint.flow.models import gradients, lengths, optimizers, schedulers
 from placement_lint.flow.observers import gradient_flow
+from placement_lint.flow.state import extent, imports
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import bind, lookup

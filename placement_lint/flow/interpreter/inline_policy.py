@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.extent import CONTENT_CELLS
 from placement_lint.flow.domain.values import (
     AtLeast,
     Choice,
@@ -26,8 +25,9 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Value,
 )
-from placement_lint.flow.interpreter import imports
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules
+from placement_lint.flow.state import imports
+from placement_lint.flow.state.extent import CONTENT_CELLS
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.relevance import concerns, is_of_tensors
 from placement_lint.source.querying import called_in

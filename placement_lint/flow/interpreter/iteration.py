@@ -29,8 +29,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import loaders, schedulers, tensors, wrappers
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import loaders, modules, schedulers, tensors, wrappers
 from placement_lint.flow.state.classes import find
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine

@@ -83,20 +83,24 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import ParametersRead, ReplicaLossUsed
-from placement_lint.flow.interpreter import builtins, imports, methods
+from placement_lint.flow.interpreter import builtins, methods
 from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import (
     async_copy,
     autocast,
+    backward,
     checkpoints,
     ddp,
+    device_choice,
     environment,
     frameworks,
     gradients,
+    hooks,
     lengths,
     lightning,
     loaders,
     module_hooks,
+    modules,
     non_movable,
     optimizers,
     packed_sequences,
@@ -107,24 +111,22 @@ from placement_lint.flow.models import (
     schedulers,
     shapes,
     tensors,
+    trainable,
     visible_devices,
     wrappers,
 )
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.observers import (
     alloc_in_forward,
-    backward,
-    device_choice,
     gradient_flow,
-    hooks,
     replicas,
     revealing,
     shared_storage,
     uncovered_parameters,
     unsynced_parameters,
 )
-from placement_lint.flow.state import devices, modules
-from placement_lint.flow.state.containers import content
+from placement_lint.flow.state import devices, imports
+from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.index import Import
 
@@ -413,7 +415,7 @@ def call_module_method(
         uncovered_parameters.asked_for(machine, module)
     if name == "requires_grad_":
         parts = frozenset(modules.reachable(machine, module))
-        uncovered_parameters.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
+        trainable.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
     if name in MODULE_CONVERSIONS:
         parameter_replacement.converted(machine, module, None, node)
         ddp.converting(machine, module, name, node)
@@ -560,7 +562,7 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     """``torch.cat([a, b])``, ``torch.sum(t)``"""
     short = name.rpartition(".")[2]
     if name.startswith("torch.autograd."):
-        gradient_flow.backward(machine, NONE, node)
+        machine.signals.backward(machine, NONE, node)
     if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
         return machine.fresh(node)
     if short.endswith("_"):
@@ -585,7 +587,7 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     first = operands[0][1].tensor
     keeps = len(arguments.positional) == 1 or short in SAME_SHAPE
     derived = tensors.derive(first, short, node, first.scalar if keeps else None)
-    derived = replace(derived, scattered=replicas.depends(machine, *arguments.values()))
+    derived = replace(derived, scattered=depends(machine, *arguments.values()))
     return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
 
 
@@ -698,7 +700,7 @@ def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
     given = arguments.get(0, "tensors" if fills else "outputs") or NONE
     losses = content(machine, given)
     if not fills:
-        gradient_flow.backward(machine, NONE, node)
+        machine.signals.backward(machine, NONE, node)
     seeded = arguments.has(1 if fills else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
 
     def use(loss: Value) -> Value:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import libcst as cst
 
 from placement_lint.flow.api.bounds import LONGEST
-from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain import folding
+from placement_lint.flow.domain.aliasing import within
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -25,6 +26,7 @@ from placement_lint.flow.interpreter import attributes, calls, expressions, libr
 from placement_lint.flow.models import (
     checkpoints,
     frameworks,
+    modules,
     non_movable,
     optimizers,
     schedulers,
@@ -35,11 +37,10 @@ from placement_lint.flow.observers import (
     alloc_in_forward,
     gradient_flow,
     repeated_reference,
-    replica_escape,
     replicas,
     uncovered_parameters,
 )
-from placement_lint.flow.state import modules
+from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, perhaps_replaced
 from placement_lint.flow.state.machine import Machine
 
@@ -86,7 +87,7 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
     """A method of a list, dict, string or unknown value."""
     prepares = isinstance(receiver, Object) and receiver.cls == frameworks.ACCELERATOR
     if name.endswith("backward") and not prepares:
-        gradient_flow.backward(machine, receiver, node)
+        machine.signals.backward(machine, receiver, node)
     if isinstance(receiver, Object):
         if receiver.kind is Kind.LIST:
             return _list_method(machine, receiver, name, arguments, node)
@@ -181,7 +182,7 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     if not isinstance(mapping, Mapping):
         return machine.fresh()
     replicas.change_container(machine, target, name, None, arguments.values(), node)
-    mapping = replica_escape.within(mapping, target.alias)
+    mapping = within(mapping, target.alias)
     if name == "update":
         other = arguments.get(0) or Mapping(())
         if isinstance(other, Object) and other.kind is Kind.DICT:

@@ -9,7 +9,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import NUMBER_TYPES
-from placement_lint.flow.domain import extent, folding
+from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of, asked
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -41,9 +41,10 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand, ReplicaLossUsed
 from placement_lint.flow.interpreter import expressions, methods
-from placement_lint.flow.models import environment, shapes, tensors, wrappers
-from placement_lint.flow.observers import gradient_flow, repeated_reference, replicas
-from placement_lint.flow.state.containers import content, length
+from placement_lint.flow.models import environment, gradient_paths, shapes, tensors, wrappers
+from placement_lint.flow.observers import repeated_reference
+from placement_lint.flow.state import extent
+from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.machine import Machine
 from placement_lint.source.abstraction import by_kind
@@ -403,7 +404,7 @@ def arithmetic(
         if isinstance(left, Const) and isinstance(left.value, str):
             return methods.formatted(machine, left.value, (right,))
     type_ = "number" if _is_number(left) and _is_number(right) else ""
-    return machine.fresh(node, type_, replicas.depends(machine, left, right))
+    return machine.fresh(node, type_, depends(machine, left, right))
 
 
 def _is_number(value: Value) -> bool:
@@ -432,8 +433,8 @@ def _tensor_arithmetic(
         derived = tensors.derive(tensor, f"`{symbol}`", node, scalar)
         if symbol != "@":
             derived = shapes.same(tensor, derived)
-        derived = replace(derived, scattered=replicas.depends(machine, left, right))
-        derived = gradient_flow.accompanied(machine, derived, other)
+        derived = replace(derived, scattered=depends(machine, left, right))
+        derived = gradient_paths.accompanied(machine, derived, other)
         if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
             # A 0-dim CPU tensor goes along with a CUDA tensor, if that is what the other side is.
             derived = replace(derived, place=machine.fresh())

@@ -32,11 +32,11 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.interpreter import calls, expressions, inline_policy, iteration, methods, operators
-from placement_lint.flow.interpreter.imports import is_missing, running_file
 from placement_lint.flow.models import autocast, gather, gradients, scatter
 from placement_lint.flow.observers import gradient_flow, replicas, shared_storage
 from placement_lint.flow.state import devices
 from placement_lint.flow.state.classes import find, is_module_class
+from placement_lint.flow.state.imports import is_missing, running_file
 from placement_lint.flow.state.machine import Machine, Tried
 from placement_lint.flow.state.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.source.abstraction import by_kind, of_kind

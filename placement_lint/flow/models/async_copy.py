@@ -12,7 +12,7 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import CPU, NONE, TRUE, Const, Device, Tensor, Value
 from placement_lint.flow.events.schema import UnfinishedCopyRead
-from placement_lint.flow.observers import hooks
+from placement_lint.flow.models import hooks
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text

@@ -15,7 +15,6 @@ from placement_lint.flow.api.torch_names import AUTOCASTS, DTYPES
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import NONE, TRUE, Casting, Const, External, Value, alternatives
 from placement_lint.flow.events.schema import PrecisionLost
-from placement_lint.flow.interpreter import operators
 from placement_lint.flow.state.machine import Machine
 
 _IN_REPLICAS = "float16"
@@ -52,7 +51,7 @@ def _computed(machine: Machine, context: Value, node: cst.Call) -> Value:
         return NONE
 
     def check(device_type: Value, dtype: Value) -> Value:
-        on = operators.truth(machine, context.enabled, context.node)
+        on = machine.evaluator.truth(machine, context.enabled, context.node)
         asked = _floating(dtype)
         if device_type == Const("cuda") and asked not in ("", _IN_REPLICAS) and not machine.path.excludes(on):
             with machine.assuming(on):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
@@ -30,30 +29,11 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
-from placement_lint.flow.models import ranks
-from placement_lint.flow.observers import device_choice
-from placement_lint.flow.state import modules
+from placement_lint.flow.events.schema import LoadedWhereSaved
+from placement_lint.flow.models import device_choice, modules, ranks
 from placement_lint.flow.state.machine import Machine
-from placement_lint.rule import Note
+from placement_lint.flow.state.records import Unmapped
 from placement_lint.source.abstract import meaning
-
-
-@dataclass(frozen=True)
-class Unmapped:
-    """A load without ``map_location``; ``written`` where this very run wrote a file of that ``name`` before.
-
-    ``at_home`` where the program's own file loads it; ``joined`` where each rank of a process group does.
-    """
-
-    node: cst.Call
-    scene: Scene
-    file: str
-    name: str
-    written: bool
-    at_home: bool
-    joined: Note | None
-
 
 # What a file has to do with a model, by its name or by what is taken from it.
 _CHECKPOINT = re.compile(

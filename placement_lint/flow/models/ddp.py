@@ -40,9 +40,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import DdpBypassed, DdpModuleChanged
-from placement_lint.flow.models import optimizers, ranks
-from placement_lint.flow.observers import unsynced_parameters
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules, optimizers, ranks
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import name_of, value_of
@@ -112,7 +110,7 @@ def came_round(machine: Machine, module: Object | Symbol, result: Value, node: c
         return result
     wrapper = wrapper_of(machine, module)
     if wrapper is None:
-        unsynced_parameters.called(machine, module, node)
+        machine.signals.called_beside_ddp(machine, module, node)
     if wrapper is None or modules.has_parameters(machine, module) is False:
         return result
 
@@ -174,14 +172,14 @@ def backward(machine: Machine, loss: Tensor, node: cst.Call) -> None:
     for wrapper in machine.in_ddp:
         if wrapper.id in loss.synced:
             _report_changes(machine, wrapper, note)
-            unsynced_parameters.backward(machine, loss, wrapper, note)
+            machine.signals.backward_through_ddp(machine, loss, wrapper, note)
 
 
 def zeroed(machine: Machine, optimizer: Object) -> None:
     """``optimizer.zero_grad()``: gradients that no rank was told of are forgotten."""
     for wrapper in _stepped_by(machine, optimizer):
         machine.write(wrapper.id, _UNREDUCED, ABSENT)
-    unsynced_parameters.zeroed(machine, optimizer)
+    machine.signals.gradients_zeroed(machine, optimizer)
 
 
 def stepped(machine: Machine, optimizer: Object) -> None:

@@ -24,8 +24,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
     describe,
 )
-from placement_lint.flow.models import wrappers
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules, wrappers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 

@@ -26,8 +26,7 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.schema import DeviceIdsInvalid, DistributedArgumentsInvalid, InvisibleDevice
-from placement_lint.flow.models import ranks, visible_devices
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules, ranks, visible_devices
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place, current
 from placement_lint.flow.state.machine import Machine

@@ -27,12 +27,11 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
 )
-from placement_lint.flow.models import ddp, gradients, loaders, wrappers
-from placement_lint.flow.observers import backward, device_choice
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import backward, ddp, gradients, loaders, modules, wrappers
 from placement_lint.flow.state.classes import has_base
 from placement_lint.flow.state.devices import make_current
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.records import Chosen
 from placement_lint.rule import Note
 
 
@@ -73,7 +72,7 @@ def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
     make_current(machine, _own_gpu(machine))
     if arguments.keyword("device_placement") is None and not machine.standalone:
         note = Note(node, "Accelerate chooses the device here")
-        machine.chosen.append(device_choice.Chosen(machines(NO_GPU), machines(NO_GPU), note, "accelerator.device"))
+        machine.chosen.append(Chosen(machines(NO_GPU), machines(NO_GPU), note, "accelerator.device"))
         machine.write(result.id, "#places", TRUE)
         if not arguments.spread and not any(name.endswith("_plugin") for name in arguments.keywords):
             # DeepSpeed and FSDP wrap in another way.

@@ -23,7 +23,6 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import GeneratorExhausted
-from placement_lint.flow.observers import model_copies
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
@@ -126,5 +125,5 @@ def clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         how = name.rpartition(".")[2]
         take(machine, given, how, node.args[0].value, node)
         if how.startswith("clip_grad_norm"):
-            model_copies.clipped(machine, given, how, node)
+            machine.signals.gradients_clipped(machine, given, how, node)
     return machine.fresh(node)

@@ -14,9 +14,7 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import CPU, NONE, Function, Symbol, Tensor, Value, alternatives
 from placement_lint.flow.state.machine import Machine
-
-# A parameter of a forward, or an unknown value that is handed to one.
-Input = cst.Param | Symbol
+from placement_lint.flow.state.records import Input
 
 
 def pack(machine: Machine, arguments: Arguments) -> None:

@@ -36,7 +36,6 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused
-from placement_lint.flow.interpreter import calls, iteration, operators
 from placement_lint.flow.models import wrappers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place, default_place, resolve
@@ -256,20 +255,20 @@ def _try_out(machine: Machine, loader: Object, arguments: Arguments, node: cst.C
     """Have a batch made, here and now, to see what the workers do and where the batch is."""
     count = arguments.get(5, "num_workers") or Const(0)
     context = arguments.get(11, "multiprocessing_context") or NONE
-    forked = operators.truth(machine, count, node) if context in (NONE, Const("fork")) else ALWAYS.negation
-    pinned = operators.truth(machine, arguments.get(7, "pin_memory") or NONE, node)
+    forked = machine.evaluator.truth(machine, count, node) if context in (NONE, Const("fork")) else ALWAYS.negation
+    pinned = machine.evaluator.truth(machine, arguments.get(7, "pin_memory") or NONE, node)
     if forked.possible:
         with machine.aside(forked):
             machine.write(loader.id, WORKERS, TRUE)
             said = len(machine.events)
-            batch = iteration.element(machine, loader, node)
+            batch = machine.evaluator.element(machine, loader, node)
             _initialise(machine, loader, arguments, node)
             if not any(isinstance(event, CudaInWorker) for event in machine.events[said:]):
                 _each_tensor(machine, batch, lambda tensor: _report_resident(machine, tensor, node))
         machine.write(loader.id, WORKERS, TRUE)
     elif pinned.possible:
         with machine.aside(pinned):
-            batch = iteration.element(machine, loader, node)
+            batch = machine.evaluator.element(machine, loader, node)
             _each_tensor(machine, batch, lambda tensor: _report_pinned(machine, tensor, node))
 
 
@@ -277,7 +276,7 @@ def _initialise(machine: Machine, loader: Object, arguments: Arguments, node: cs
     function = arguments.get(10, "worker_init_fn")
     if function is not None and function != NONE:
         with in_worker(machine, loader):
-            calls.call(machine, function, Arguments((machine.fresh("worker"),)), node)
+            machine.evaluator.call(machine, function, Arguments((machine.fresh("worker"),)), node)
 
 
 def _on_cuda(tensor: Tensor) -> bool:

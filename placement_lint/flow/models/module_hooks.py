@@ -27,7 +27,6 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
 )
-from placement_lint.flow.interpreter import calls
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 
@@ -144,7 +143,7 @@ def _before(
     if not hooks:
         return forward(arguments)
     first, *others = hooks
-    made = calls.call(machine, first.function, _given_to(machine, module, first, arguments, node), node)
+    made = machine.evaluator.call(machine, first.function, _given_to(machine, module, first, arguments, node), node)
     if machine.dead:
         # What it refuses in this analysis it may take in the program.
         machine.dead, made = False, machine.fresh()
@@ -202,7 +201,9 @@ def _after(
     """What forward hooks return in the place of an output; what else they do is for when they are looked at alone."""
     for hook in hooks:
         with machine.noting({"events": [], "called": set()}), machine.aside(ALWAYS):
-            made = calls.call(machine, hook.function, _given_to(machine, module, hook, arguments, node, output), node)
+            made = machine.evaluator.call(
+                machine, hook.function, _given_to(machine, module, hook, arguments, node, output), node
+            )
             made = output if machine.dead else made
         output = machine.lift(lambda option, before=output: before if option == NONE else option, made)
     return output

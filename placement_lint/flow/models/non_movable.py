@@ -18,8 +18,7 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.events.schema import MoveOnNonMovable
-from placement_lint.flow.models import optimizers
-from placement_lint.flow.observers import device_choice
+from placement_lint.flow.models import device_choice, optimizers
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import is_bound_here, spelled
 from placement_lint.source.abstraction import by_kind

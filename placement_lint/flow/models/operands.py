@@ -9,7 +9,7 @@ import libcst as cst
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import Tensor, Value
 from placement_lint.flow.events.schema import Operand
-from placement_lint.flow.observers import gradient_flow
+from placement_lint.flow.models import gradient_paths
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 
@@ -31,7 +31,7 @@ def with_operands(
                 if isinstance(value, Tensor)
             ]
         )
-        return gradient_flow.after(machine, result, *arguments.values())
+        return gradient_paths.after(machine, result, *arguments.values())
 
     return machine.lift(concrete, *(value for *_, value in given))
 

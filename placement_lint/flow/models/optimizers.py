@@ -33,18 +33,7 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
-from placement_lint.flow.models import checkpoints, ddp, gradients, schedulers
-from placement_lint.flow.observers import (
-    alloc_in_forward,
-    device_choice,
-    folklore,
-    gradient_flow,
-    model_copies,
-    tied_weights,
-    uncovered_parameters,
-    unsynced_parameters,
-)
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import checkpoints, ddp, device_choice, gradients, modules, schedulers, trainable
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
@@ -93,11 +82,11 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     """``torch.optim.Adam(model.parameters(), lr=…)``"""
     optimizer = machine.new_object(Kind.OPTIMIZER, External(name), node)
     params = arguments.get(0, "params")
-    folklore.built(machine, params, node)
+    machine.signals.optimizer_built(machine, params, node)
     if params is not None and node.args:
         gradients.take(machine, params, _short(name), node.args[0].value, node)
         _report_non_leaves(machine, params, node)
-    machine.lift(lambda *_: _take(machine, optimizer, params), *uncovered_parameters.flags(machine, params))
+    machine.lift(lambda *_: _take(machine, optimizer, params), *trainable.flags(machine, params))
     machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
     machine.write(optimizer.id, _BLOCK, Fact("block", machine.block_around()))
     machine.write(optimizer.id, _STRANDED, _TOGETHER)
@@ -125,8 +114,8 @@ def _report_non_leaf(machine: Machine, option: Value, node: cst.Call) -> Value:
 
 def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:
     """An optimizer takes what its argument holds, as far as that asks for gradients where only such is wanted."""
-    excluded, held = uncovered_parameters.left_out(machine, params), frozenset(_held(machine, params))
-    held = held - excluded if uncovered_parameters.is_filtered(machine, params) else held
+    excluded, held = trainable.left_out(machine, params), frozenset(_held(machine, params))
+    held = held - excluded if trainable.is_filtered(machine, params) else held
     machine.write(optimizer.id, _COVERED, Const(held))
     machine.write(optimizer.id, _LEFT_OUT, Const(excluded - held))
     machine.ever_held |= held
@@ -145,7 +134,7 @@ def _note_unfrozen(
     machine: Machine, optimizer: Object, left_out: Value, parts: frozenset[int], node: cst.CSTNode
 ) -> Value:
     ids = left_out.value if isinstance(left_out, Const) and isinstance(left_out.value, frozenset) else frozenset()
-    missed = frozenset(part for part in parts if any(one in ids for one in uncovered_parameters.around(machine, part)))
+    missed = frozenset(part for part in parts if any(one in ids for one in trainable.around(machine, part)))
     everything = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
     missed -= everything | machine.given_away
     if missed:
@@ -259,7 +248,7 @@ def short(optimizer: Object) -> str:
 def call_method(machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name == "step":
         if arguments.values():
-            gradient_flow.backward(machine, NONE, node)
+            machine.signals.backward(machine, NONE, node)
         step(machine, optimizer, node)
         return NONE
     if name == "zero_grad":
@@ -309,10 +298,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     if stale is not None:
         machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
     _report_successor(machine, optimizer, note)
-    uncovered_parameters.stepped(machine, optimizer, _reached(machine), note)
-    gradient_flow.stepped(machine, optimizer, note)
-    tied_weights.stepped(machine, optimizer, note)
-    unsynced_parameters.stepped(machine, optimizer, note)
+    machine.signals.optimizer_stepped(machine, optimizer, _reached(machine), note)
     machine.write(optimizer.id, _STEPPED, Const(True))
     if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")
@@ -324,7 +310,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
 
 def before_move(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
     """A module is about to be moved: state that was made for its parameters stays where it is."""
-    folklore.moved(machine, module, note.node)
+    machine.signals.module_moving(machine, module, note.node)
     moving: frozenset[int] | None = None
     for optimizer in machine.optimizers:
         state = machine.read(optimizer.id, _STATE)
@@ -426,7 +412,7 @@ def replaced(
         label = f"{machine.label(owner, 'model')}{part}"
         ddp.replaced(machine, owner, label, node)
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
-        made = alloc_in_forward.was_made_here(machine, after)
+        made = modules.made_here(machine, after)
         how = "made in forward" if made is not None else "replaced"
         _mark_stale(machine, frozenset({owner.id}) | gone, _Stale(made or node, label, how, fresh))
 
@@ -471,7 +457,7 @@ def _touched(fact: Value) -> frozenset[int]:
 
 
 def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None:
-    concerned = {one for part in touched for one in uncovered_parameters.around(machine, part)}
+    concerned = {one for part in touched for one in trainable.around(machine, part)}
     for optimizer in machine.optimizers:
         covered = _covered(machine, optimizer)
         if covered & concerned and not what.fresh & covered:
@@ -520,7 +506,7 @@ def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: No
 def _is_missed(machine: Machine, parts: frozenset[int]) -> bool:
     """Whether the last backward reached one of these parts, as far as that is known."""
     reached = _reached(machine)
-    wider = {one for part in parts for one in uncovered_parameters.around(machine, part)}
+    wider = {one for part in parts for one in trainable.around(machine, part)}
     return bool(parts) and (not reached or not reached.isdisjoint(wider))
 
 
@@ -582,8 +568,7 @@ def _takes_the_place(machine: Machine, old: Object, new: Object) -> bool:
 
 def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
-    gradient_flow.loaded(machine, twin)
-    model_copies.copied(machine, original, twin, node)
+    machine.signals.module_copied(machine, original, twin, node)
     what = _Stale(node, machine.label(original, "the model"), how, frozenset())
     machine.successors[twin.id] = (twin, original.id, what)
 

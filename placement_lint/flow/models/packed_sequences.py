@@ -13,7 +13,7 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import NONE, REPLICA, Device, Place, Tensor, Value
 from placement_lint.flow.events.schema import PackingMisused
-from placement_lint.flow.observers import device_choice
+from placement_lint.flow.models import device_choice
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
 

@@ -24,9 +24,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.models import optimizers
-from placement_lint.flow.observers import tied_weights
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules, optimizers
 from placement_lint.flow.state.machine import Machine
 
 # Cells of the module frame: what torch.__future__ was told about conversions.
@@ -177,7 +175,7 @@ def _renewed(
 ) -> None:
     if machine.optimizers:
         optimizers.renewed(machine, module, how, node, touched)
-    tied_weights.parted(machine, module, how, node)
+    machine.signals.parameters_replaced(machine, module, how, node)
 
 
 def assigned(machine: Machine, module: Object | Symbol, strict: Value | None, node: cst.CSTNode) -> None:
@@ -188,7 +186,7 @@ def assigned(machine: Machine, module: Object | Symbol, strict: Value | None, no
         empty = frozenset(_at(machine, module, "meta"))
         optimizers.renewed(machine, module, "materialized" if empty else "assigned", node)
     if strict in (None, TRUE):
-        tied_weights.parted(machine, module, "assigned", node)
+        machine.signals.parameters_replaced(machine, module, "assigned", node)
 
 
 def _at(machine: Machine, module: Object | Symbol, kind: str) -> Iterator[int]:

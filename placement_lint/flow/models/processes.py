@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import libcst as cst
 
@@ -12,23 +11,11 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import Const, Device, Object, Symbol, Value
 from placement_lint.flow.events.schema import ParallelInGroup, Scene
-from placement_lint.flow.models import loaders, ranks
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import loaders, modules, ranks
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import name_of, spelled
+from placement_lint.flow.state.records import Group, Parallel
 from placement_lint.rule import Note
-
-
-@dataclass(frozen=True)
-class Parallel:
-    """A DataParallel over more than one device is built."""
-
-    node: cst.Call
-    scene: Scene
-    process: object
-    label: str
-    ddp: str
-    rank: str
 
 
 def is_initialised(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -44,7 +31,7 @@ def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     """``DistributedSampler(dataset)`` asks the process group for the rank, unless it is told."""
     if not arguments.has(1, "num_replicas"):
         note = Note(node, "DistributedSampler gives this process its share of the data here")
-        machine.sharing.append(ranks.Group(machine.scene, note, ranks.process(machine)))
+        machine.sharing.append(Group(machine.scene, note, ranks.process(machine)))
     return loaders.distributed_sampler(machine, name, arguments, node)
 
 
@@ -94,7 +81,7 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     return {event.node for event in machine.events if isinstance(event, ParallelInGroup)}
 
 
-def _belong_together(parallel: Parallel, group: ranks.Group) -> bool:
+def _belong_together(parallel: Parallel, group: Group) -> bool:
     """Whether the two happen in one run, and neither under a condition that has nothing to do with the other's."""
     plain = group.process == parallel.process and not any(cube.answers for cube in parallel.scene.reach.cubes)
     same_run = group.process is None or group.process == parallel.process

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import libcst as cst
 
@@ -23,10 +22,11 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import CurrentDeviceUnset, GlobalRankUsed, Scene
+from placement_lint.flow.events.schema import CurrentDeviceUnset, GlobalRankUsed
 from placement_lint.flow.state.devices import current
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import spelled
+from placement_lint.flow.state.records import Group, Use
 from placement_lint.rule import Note
 
 # A cell of the module frame: the process group of this process.
@@ -35,24 +35,6 @@ _GROUP = "#process group"
 _ALONE = "#alone"
 # Whether the process has a group at all.
 _INITIALISED = "#initialised"
-
-
-@dataclass(frozen=True)
-class Group:
-    """A process group of several processes, and which of them set it up."""
-
-    scene: Scene
-    note: Note
-    process: object
-
-
-@dataclass(frozen=True)
-class Use:
-    """The current device is used, without anybody having said which one that is."""
-
-    scene: Scene
-    note: Note
-    process: object
 
 
 def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -67,21 +67,20 @@ from placement_lint.flow.events.schema import (
     ReplicaLossReduced,
     ReplicaLossUsed,
 )
-from placement_lint.flow.models import async_copy, ddp, gradients, shapes
-from placement_lint.flow.observers import (
-    alloc_in_forward,
+from placement_lint.flow.models import (
+    async_copy,
     backward,
+    ddp,
     device_choice,
-    gradient_flow,
+    gradient_paths,
+    gradients,
     hooks,
-    replica_escape,
-    replicas,
-    shared_storage,
-    uncovered_parameters,
+    modules,
+    shapes,
+    trainable,
 )
-from placement_lint.flow.observers.arrivals import arrive, meet
-from placement_lint.flow.state import modules
-from placement_lint.flow.state.containers import content
+from placement_lint.flow.models.arrivals import arrive, meet
+from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.devices import as_place, default_place, place_of_default_type, resolve, target_place
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import is_bound_here, value_of
@@ -109,7 +108,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             built = _built(machine, name, place, source, scalar, node)
             literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
             built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
-            return gradient_flow.of_data(machine, name, built, arguments, node) if literal else built
+            return gradient_paths.of_data(machine, name, built, arguments, node) if literal else built
 
         return machine.lift(make, _default_place(machine, name))
     written = device_choice.argument(node, len(node.args), "device")
@@ -122,7 +121,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         built = _built_on(machine, name, device, _scalar(machine, shape, arguments), node, leaf)
         built = replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
         return (
-            gradient_flow.of_data(machine, name, built, arguments, node)
+            gradient_paths.of_data(machine, name, built, arguments, node)
             if literal and isinstance(built, Tensor)
             else built
         )
@@ -151,7 +150,7 @@ def _from_data(machine: Machine, name: str, data: Value, node: cst.Call) -> Valu
         return machine.fresh(node)
     if name == "torch.as_tensor":
         return data
-    return gradient_flow.cut(machine, derive(data, "torch.tensor", node, data.scalar), data, "torch.tensor", node)
+    return gradient_paths.cut(machine, derive(data, "torch.tensor", node, data.scalar), data, "torch.tensor", node)
 
 
 def _built_on(
@@ -251,8 +250,7 @@ def operate(
         return None
     for operand in tensors:
         modules.report_unregistered(machine, operand.tensor.uid, node)
-        replica_escape.use(machine, operand.tensor, node)
-        alloc_in_forward.note_use(machine, operand.tensor.uid)
+        machine.signals.tensor_used(machine, operand.tensor, node)
     home = tensors[0]
     for operand in tensors:
         meet(machine, operand.tensor, node)
@@ -468,7 +466,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         adrift=home.adrift or any(tensor.adrift for tensor in operands),
         scattered=any(tensor.scattered for tensor in operands),
         parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
-        reached=gradient_flow.joined(operands),
+        reached=gradient_paths.joined(operands),
         cuts=frozenset().union(*(tensor.cuts for tensor in operands)),
     )
 
@@ -487,7 +485,7 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
         role=role,
         lost=lost,
         parameters=parameters,
-        reached=gradient_flow.reached(tensor),
+        reached=gradient_paths.reached(tensor),
         rows=frozenset(),
         literal=False,
         loaded=False,
@@ -567,7 +565,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name in ("data", "T", "mT", "H", "real", "imag"):
         derived = derive(tensor, f".{name}", node, tensor.scalar)
         if name == "data":
-            derived = gradient_flow.cut(machine, derived, tensor, ".data", node)
+            derived = gradient_paths.cut(machine, derived, tensor, ".data", node)
         return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
     if name in _FIELDS and tensor.role is not Role.BATCH:
         return derive(tensor, _FIELDS[name], node, tensor.scalar)
@@ -660,9 +658,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         backward.ran(machine, tensor, node)
     if name == "detach":
         detached = ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
-        return gradient_flow.cut(machine, detached, tensor, ".detach()", node)
-    replicas.change(machine, tensor, name, arguments, node)
-    shared_storage.change_by_method(machine, tensor, name, receiver, node)
+        return gradient_paths.cut(machine, detached, tensor, ".detach()", node)
+    machine.signals.method_called(machine, tensor, name, receiver, arguments, node)
     if name == "get_device":
         return tensor.place
     if name == "retain_grad" and tensor.copied is not None:
@@ -683,7 +680,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name == "requires_grad_" and tensor.role is Role.PARAMETER:
         parts = tensor.modules or frozenset({tensor.uid})
-        uncovered_parameters.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
+        trainable.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
     if name in _NO_OPS_ON_PARAMETERS and (tensor.role is Role.PARAMETER or tensor.requires_grad):
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
@@ -695,20 +692,19 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     ]
     plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
     if plain != name:
-        gradient_flow.changed(machine, tensor)
-        gradient_flow.written_into(machine, *arguments.values())
+        machine.signals.tensor_changed(machine, tensor, tuple(arguments.values()))
     if plain in SAME_DEVICE and others:
         result = operate(machine, f"`{name}`", [Operand(receiver, tensor), *others], node)
         if result is not None:
             kept = result.split if plain in ELEMENTWISE else tensor.split if plain == "matmul" else None
             result = replace(result, split=kept)
-            return tensor if plain != name else gradient_flow.accompanied(machine, result, *arguments.values())
+            return tensor if plain != name else gradient_paths.accompanied(machine, result, *arguments.values())
     if plain != name:
         return shapes.after(tensor, tensor, plain, arguments) if plain in _RESHAPES else tensor
     derived = derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
-    derived = replace(derived, scattered=replicas.depends(machine, tensor, *arguments.values()))
+    derived = replace(derived, scattered=depends(machine, tensor, *arguments.values()))
     if name not in VIEWS:
-        derived = gradient_flow.accompanied(machine, derived, *arguments.values())
+        derived = gradient_paths.accompanied(machine, derived, *arguments.values())
     return shapes.after(tensor, derived, name, arguments)
 
 

@@ -24,10 +24,8 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import WrapperAttributeWritten
-from placement_lint.flow.interpreter import attributes
-from placement_lint.flow.models import wrappers
-from placement_lint.flow.state import modules
-from placement_lint.flow.state.classes import find
+from placement_lint.flow.models import modules, wrappers
+from placement_lint.flow.state.classes import class_id, find
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
@@ -108,7 +106,7 @@ def written_inside(machine: Machine, module: Object, name: str) -> None:
 def resolve(machine: Machine) -> None:
     """What was assigned is missed where the module inside reads its own."""
     for event, wrapper, module in machine.wrapper_writes:
-        readers = machine.reads.get((attributes.identity(module), event.name), {})
+        readers = machine.reads.get((class_id(module), event.name), {})
         reads = tuple(Note(node, "read here") for node, updating in readers.items() if not updating)
         if reads and not _is_looked_after(machine, event, {wrapper, module.id}):
             machine.emit(replace(event, reads=reads, always=event.node not in machine.read_of_others))

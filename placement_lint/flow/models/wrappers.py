@@ -36,9 +36,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import FirstDeviceMissed, StateLoaded, WrappedTwice, WrapperAttributeRead
-from placement_lint.flow.models import checkpoints, ddp, device_arguments, processes, scatter
-from placement_lint.flow.observers import folklore, hooks
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import checkpoints, ddp, device_arguments, hooks, modules, processes, scatter
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.machine import Machine
@@ -74,7 +72,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     machine.wraps.setdefault(inner.id, []).append(note)
     machine.wrapped_in.setdefault(inner.id, set()).update(frame.id for frame in machine.frames)
-    folklore.wrapped(machine, inner, name, node)
+    machine.signals.module_wrapped(machine, inner, name, node)
     for part in modules.reachable(machine, inner).values():
         machine.moved.setdefault(part.id, note)
         if isinstance(part, Object) and not isinstance(part.cls, External):
@@ -201,7 +199,7 @@ def _call(
         with ddp.through(machine):
             result = _call_distributed(machine, inner, ids, arguments, forward)
         return ddp.came_through(machine, wrapper, result)
-    folklore.called(machine, arguments, node)
+    machine.signals.wrapper_called(machine, arguments, node)
     scatter.check_packed(machine, arguments, node)
     if is_single(machine, ids):
         only = first or machine.fresh()

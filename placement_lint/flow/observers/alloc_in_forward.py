@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from placement_lint.flow.domain.values import Object, Role, Source, Tensor, Value, alternatives
+from placement_lint.flow.domain.values import Object, Source, Tensor, Value, alternatives
 from placement_lint.flow.events.schema import MadeInForward
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine, Made
+from placement_lint.flow.state.signals import Signals
 
 
 def note_module(machine: Machine, module: Object) -> None:
@@ -19,8 +20,10 @@ def note_module(machine: Machine, module: Object) -> None:
         _note(machine, module.id, module.node, module.cls.name.rpartition(".")[2])
 
 
-def note_parameter(machine: Machine, parameter: Tensor, data: Tensor, node: cst.CSTNode) -> None:
+def note_parameter(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) -> None:
     """``nn.Parameter(torch.randn(3))``; one of a tensor that was computed is that tensor's way into something else."""
+    if not isinstance(data, Tensor):
+        return
     fresh = data.source in (Source.FACTORY_IN_FORWARD, Source.FACTORY_ON_DEVICE) and data.uid
     if machine.in_forward and fresh and not _constructing_within(machine):
         _note(machine, parameter.uid, node, "Parameter")
@@ -51,7 +54,11 @@ def _constructing_within(machine: Machine) -> bool:
 # --- what becomes of it ------------------------------------------------------------------------------------------
 
 
-def note_use(machine: Machine, identity: int) -> None:
+def note_use(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
+    _use(machine, tensor.uid)
+
+
+def _use(machine: Machine, identity: int) -> None:
     if identity in machine.made:
         machine.made[identity].used = True
 
@@ -59,7 +66,7 @@ def note_use(machine: Machine, identity: int) -> None:
 def note_module_use(machine: Machine, module: Object) -> None:
     """A module made here is called; what it contains is used as a part of it."""
     if module.id in machine.made and _learns_of_its_own(machine, module):
-        note_use(machine, module.id)
+        _use(machine, module.id)
         for part in modules.reachable(machine, module):
             if part != module.id:
                 machine.made.pop(part, None)
@@ -76,7 +83,7 @@ def note_keeping(machine: Machine, value: Value) -> None:
     """A value is stored in something that may outlive the forward."""
     if machine.made:
         for _, option in alternatives(value):
-            for identity in _ids(machine, option):
+            for identity in modules.made_of(machine, option):
                 if identity in machine.made:
                     machine.made[identity].kept = True
 
@@ -85,18 +92,6 @@ def forget(machine: Machine, identity: int) -> None:
     """The program looks after the weights itself: it sets, loads or freezes them."""
     machine.made.pop(identity, None)
     machine.made_in_forward.discard(identity)
-
-
-def was_made_here(machine: Machine, value: Value) -> cst.CSTNode | None:
-    """Where the running forward made this; None where it did not."""
-    nodes = [machine.made[identity].node for identity in _ids(machine, value) if identity in machine.made]
-    return nodes[0] if nodes else None
-
-
-def _ids(machine: Machine, value: Value) -> tuple[int, ...]:
-    if isinstance(value, Tensor) and value.role is Role.PARAMETER:
-        return (value.uid,)
-    return tuple(modules.reachable(machine, value)) if isinstance(value, Object) else ()
 
 
 # --- once, or each time -------------------------------------------------------------------------------------------
@@ -127,3 +122,12 @@ def _rehearse(machine: Machine, run: Callable[[], Value]) -> dict[cst.CSTNode, M
     machine.dead = False
     machine.rehearsing, machine.events = False, events
     return {record.node: record for record in machine.made.values()}
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.module_built.connect(note_module)
+    signals.parameter_made.connect(note_parameter)
+    signals.tensor_used.connect(note_use)

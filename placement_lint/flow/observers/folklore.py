@@ -21,6 +21,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import Rumoured
 from placement_lint.flow.models import optimizers
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.signals import Signals
 
 
 def wrapped(machine: Machine, module: Object | Symbol, wrapper: str, node: cst.Call) -> None:
@@ -64,3 +65,13 @@ def called(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
 def _was_moved(value: Value) -> bool:
     on_gpu = isinstance(value, Tensor) and isinstance(value.place, Device) and value.place.kind == "cuda"
     return on_gpu and isinstance(value, Tensor) and value.source is Source.MOVE
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.module_wrapped.connect(wrapped)
+    signals.module_moving.connect(moved)
+    signals.optimizer_built.connect(built)
+    signals.wrapper_called.connect(called)

@@ -6,10 +6,11 @@ import libcst as cst
 
 from placement_lint.flow.domain.values import NONE, Object, Parameters, Value
 from placement_lint.flow.events.schema import GradientsOfCopyClipped
+from placement_lint.flow.models import modules
 from placement_lint.flow.observers import gradient_flow
-from placement_lint.flow.state import modules
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import name_of
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
 
@@ -39,10 +40,18 @@ def _clipped(machine: Machine, parameters: Value, how: str, node: cst.CSTNode) -
     return NONE
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """At the end it is known which of two a backward ever reached."""
     if not machine.clipped or not gradient_flow.knows_backwards(machine):
         return
     for event, parts, others in machine.clipped:
         if parts.isdisjoint(machine.given_gradients | machine.given_away) and others & machine.given_gradients:
             machine.emit(event)
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.module_copied.connect(copied)
+    signals.gradients_clipped.connect(clipped)

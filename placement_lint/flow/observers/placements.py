@@ -14,8 +14,7 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import WRAPPERS
 from placement_lint.flow.domain.values import Class, Device, Kind, Object, Placed, Tensor, Value, alternatives
 from placement_lint.flow.events.schema import Event, OptimizerStale
-from placement_lint.flow.models import wrappers
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules, wrappers
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
 

@@ -21,7 +21,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import LayerRepeated
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.source.wording import source_text
@@ -102,7 +102,7 @@ def _identities(machine: Machine, value: Value) -> Iterator[int]:
             yield option.uid if isinstance(option, Tensor) else option.id
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """At the end it is known which of them containers keep as they are."""
     for identity, event in machine.repeated.items():
         if identity in machine.kept_repeated and identity not in machine.refilled:

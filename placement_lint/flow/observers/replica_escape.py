@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import libcst as cst
 
-from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.aliasing import marked
 from placement_lint.flow.domain.values import (
-    REPLICA,
     Alias,
     Bound,
     Function,
     Holder,
     Kind,
-    Mapping,
     Object,
     Partial,
-    Role,
     Sequence,
     Symbol,
     Tensor,
@@ -28,8 +25,9 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import AliasUsed
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
 
@@ -61,33 +59,6 @@ def escaping(machine: Machine, owner: Object, name: str, value: Value, node: cst
         return value
     method = value.name if isinstance(value, Bound) and alone else ""
     return marked(value, Alias(owner, name, statement, how, node, method))
-
-
-def marked(value: Value, alias: Alias) -> Value:
-    """A value with everything in it that is the original's."""
-    if isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.LIST, Kind.DICT):
-        return replace(value, alias=alias)
-    if isinstance(value, Tensor) and value.role in (Role.PARAMETER, Role.BUFFER):
-        return replace(value, alias=alias, place=REPLICA, assumed=False)
-    if isinstance(value, Bound) and value.function is not None:
-        return replace(value, receiver=marked(value.receiver, alias))
-    if isinstance(value, Function):
-        return replace(value, alias=alias)
-    if isinstance(value, Partial):
-        positional = tuple(marked(item, alias) for item in value.positional)
-        return replace(value, function=marked(value.function, alias), positional=positional)
-    return inside(value, alias) if isinstance(value, Sequence) else value
-
-
-def inside(items: Sequence, alias: Alias | None) -> Sequence:
-    return items if alias is None else replace(items, items=tuple(marked(item, alias) for item in items.items))
-
-
-def within(mapping: Mapping, alias: Alias | None) -> Mapping:
-    if alias is None:
-        return mapping
-    rest = marked(mapping.rest, alias) if mapping.rest is not None else None
-    return Mapping(tuple((key, marked(item, alias)) for key, item in mapping.items), rest)
 
 
 def enclose(machine: Machine, function: Function) -> None:
@@ -125,3 +96,10 @@ def _report(machine: Machine, alias: Alias, content: str, node: cst.CSTNode) -> 
     machine.emit(
         AliasUsed(alias.node, machine.scene, cls, alias.name, alias.how, alias.read, alias.method, used, container)
     )
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.tensor_used.connect(use)

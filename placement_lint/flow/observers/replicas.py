@@ -27,28 +27,22 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import SharedContainerChanged, SharedTensorChanged
-from placement_lint.flow.interpreter import attributes
-from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.classes import class_id
+from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.signals import Signals
 from placement_lint.source.wording import source_text
-
-
-def depends(machine: Machine, *values: Value) -> bool:
-    """Whether one of some values depends on the rows that a replica has."""
-    return any(_depends(machine, option) for value in values for _, option in alternatives(value))
-
-
-def _depends(machine: Machine, value: Value) -> bool:
-    if isinstance(value, (Tensor, Symbol)):
-        return value.scattered
-    items = content(machine, value)
-    return items is not None and depends(machine, *items.items)
-
 
 # --- tensors ---------------------------------------------------------------------------------------------------
 
 # Methods with a final underscore that change no content.
 _NO_CHANGES = {"requires_grad_", "detach_", "share_memory_", "squeeze_", "unsqueeze_", "transpose_", "t_", "resize_"}
+
+
+def called(
+    machine: Machine, tensor: Tensor, name: str, receiver: cst.BaseExpression, arguments: Arguments, node: cst.Call
+) -> None:
+    change(machine, tensor, name, arguments, node)
 
 
 def change(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.CSTNode) -> None:
@@ -84,7 +78,7 @@ def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CST
     held = [option for _, option in alternatives(before) if isinstance(option, Tensor)] if before is not None else []
     if any(option.role is Role.PARAMETER for option in held):
         return
-    identity = attributes.identity(memory.owner)
+    identity = class_id(memory.owner)
     machine.changed.add((identity, memory.name))
     buffer = any(option.role is Role.BUFFER for option in held)
     if not buffer and not copied and tensor.place == CPU and _on_replica(values):
@@ -99,7 +93,7 @@ def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CST
 
 def accumulates(machine: Machine, holder: Holder | None) -> bool:
     """Whether replicas add to the tensor that an attribute holds."""
-    return holder is not None and (attributes.identity(holder.owner), holder.name) in machine.accumulating
+    return holder is not None and (class_id(holder.owner), holder.name) in machine.accumulating
 
 
 def is_memory_of(value: Value, owner: Object, name: str) -> bool:
@@ -116,7 +110,7 @@ def _on_replica(values: Iterable[Value]) -> bool:
     )
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """What is done under a test of something that a forward changes is done once: an initialisation by the data."""
     for event, identity, tested in machine.shared_changes:
         if not any((identity, name) in machine.changed for name in tested):
@@ -136,7 +130,7 @@ def change_container(
     holder = machine.holders.get(target.id)
     if holder is None or not machine.replica or holder.owner.id not in machine.replicated or how not in _PUTS:
         return
-    machine.changed.add((attributes.identity(holder.owner), holder.name))
+    machine.changed.add((class_id(holder.owner), holder.name))
     own = (holder.owner.id, holder.name) in machine.written
     if not own and not _names_device(key) and any(_has_tensor(machine, value) for value in values):
         event = SharedContainerChanged(node, machine.scene, f"self.{holder.name}", holder.name, target.kind.value, how)
@@ -163,3 +157,10 @@ def _has_tensor(machine: Machine, value: Value) -> bool:
         if items is not None:
             return any(_has_tensor(machine, item) for item in items.items)
     return False
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.method_called.connect(called)

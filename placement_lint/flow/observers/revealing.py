@@ -20,7 +20,7 @@ def reveal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     return value
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """Report each call once, with all that was known there at different visits."""
     known: dict[cst.CSTNode, Revealed] = {}
     for event in machine.revealed:

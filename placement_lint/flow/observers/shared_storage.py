@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     Comparison,
@@ -24,9 +25,10 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.schema import ParameterShared
-from placement_lint.flow.interpreter import attributes
+from placement_lint.flow.state.classes import class_id
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import value_of
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
 # Of a Parameter: the id of the tensor that it was made of.
@@ -37,7 +39,7 @@ _CHANGED = "#changed in place"
 _NO_CHANGES = {"requires_grad_", "detach_", "share_memory_"}
 
 
-def shared(machine: Machine, parameter: Tensor, data: Value) -> None:
+def shared(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) -> None:
     """``nn.Parameter(data)``"""
     memory = _memory(machine, data)
     if memory:
@@ -61,7 +63,9 @@ def _memory(machine: Machine, value: Value) -> int:
     return known.value if isinstance(known, Const) and isinstance(known.value, int) else value.uid
 
 
-def change_by_method(machine: Machine, tensor: Tensor, name: str, source: cst.BaseExpression, node: cst.Call) -> None:
+def change_by_method(
+    machine: Machine, tensor: Tensor, name: str, source: cst.BaseExpression, arguments: Arguments, node: cst.Call
+) -> None:
     """``source.name_(…)``"""
     if name.endswith("_") and not name.endswith("__") and name not in _NO_CHANGES:
         change(machine, tensor, source, node)
@@ -114,7 +118,7 @@ def _note_shared(
     if isinstance(parameter, Tensor) and parameter.created is not None:
         both = all(isinstance(one, Tensor) and one.role is Role.PARAMETER for one in (tensor, value))
         event = ParameterShared(parameter.created, machine.scene, parted, name, other, both, changed)
-        machine.shared_parameters.append((event, attributes.identity(module)))
+        machine.shared_parameters.append((event, class_id(module)))
 
 
 def _held(machine: Machine, module: Object, memory: int) -> Iterator[tuple[str, Tensor | Symbol]]:
@@ -144,10 +148,18 @@ def _later(*named: tuple[str, Tensor | Symbol]) -> tuple[Tensor | Symbol, str]:
     return max(parameters, key=lambda known: known[0].uid) if parameters else (named[0][1], named[0][0])
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """What changed with another is missed where the module reads it once it is built."""
     for event, identity in machine.shared_parameters:
         readers = machine.reads.get((identity, event.other), {})
         reads = tuple(Note(node, f"`self.{event.other}` is read here") for node in readers)
         if reads:
             machine.emit(replace(event, reads=reads))
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.parameter_made.connect(shared)
+    signals.method_called.connect(change_by_method)

@@ -28,7 +28,7 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.schema import DevicesMixed
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules
 from placement_lint.flow.state.classes import find, resolution_order
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.registries import copied, empty_registries

@@ -23,25 +23,15 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import TieBroken
-from placement_lint.flow.models import ddp, optimizers
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import ddp, modules, optimizers
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import value_of
+from placement_lint.flow.state.records import Tie
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
 # Of a Parameter: what put others in its place, since it was last tied.
 _PARTED = "#parted"
-
-
-@dataclass(frozen=True)
-class Tie:
-    """A statement that gives a module, under some name, a Parameter of another one; the ids of both."""
-
-    node: cst.CSTNode
-    owner: int
-    name: str
-    uid: int
-    layers: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -120,7 +110,7 @@ def mend(machine: Machine, uid: int) -> None:
         machine.write(uid, _PARTED, ABSENT)
 
 
-def stepped(machine: Machine, optimizer: Object, note: Note) -> None:
+def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
     """``optimizer.step()``: Parameters that were one are trained each by itself."""
     for uid in machine.parted:
         fact = machine.read(uid, _PARTED)
@@ -139,3 +129,11 @@ def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> 
         label = machine.label(optimizer, "the optimizer")
         machine.emit(TieBroken(parted.node, machine.scene, parted.how, tie.node, label, stepped))
     return NONE
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.parameters_replaced.connect(parted)
+    signals.optimizer_stepped.connect(stepped)

@@ -9,11 +9,8 @@ import libcst as cst
 
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
-    TRUE,
-    Class,
     Kind,
     Object,
-    Parameters,
     Role,
     Symbol,
     Tensor,
@@ -21,67 +18,11 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import OptimizerMisses
-from placement_lint.flow.models import ddp, optimizers
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import ddp, modules, optimizers, trainable
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
-
-# --- frozen parts ------------------------------------------------------------------------------------------------
-
-
-def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTNode) -> None:
-    """``requires_grad`` is set on the parameters of these modules, or on a Parameter."""
-    if flag == TRUE:
-        optimizers.unfrozen(machine, parts, node)
-    else:
-        machine.ever_frozen |= parts
-    ddp.flagged(machine, parts, flag, node)
-
-
-def flags(machine: Machine, value: Value | None) -> list[Value]:
-    """What decides which parameters an optimizer's argument leaves out; each thing once."""
-    found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := ddp.flag_of(machine, part)))
-    return list(found)[:_MOST_FLAGS]
-
-
-_MOST_FLAGS = 3
-
-
-def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
-    """What an optimizer's argument leaves out, or does not name, while it does not ask for gradients."""
-    return frozenset(part for part in _candidates(machine, value) if ddp.is_frozen(machine, part))
-
-
-def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
-    filtered = [part for parameters in _filtered(machine, value) for part in _ids(machine, parameters)]
-    return filtered or sorted(machine.ever_frozen)
-
-
-def is_filtered(machine: Machine, value: Value | None) -> bool:
-    """Whether an optimizer's argument takes only what asks for gradients."""
-    return any(True for _ in _filtered(machine, value))
-
-
-def _filtered(machine: Machine, value: Value | None) -> Iterator[Parameters]:
-    for _, option in alternatives(value) if value is not None else ():
-        if isinstance(option, Parameters) and option.trainable:
-            yield option
-        for item in optimizers.grouped(machine, option):
-            yield from _filtered(machine, item)
-
-
-def _ids(machine: Machine, parameters: Parameters) -> Iterable[int]:
-    return modules.reachable(machine, parameters.module)
-
-
-def around(machine: Machine, part: int) -> Iterator[int]:
-    """A part of a module and the modules that it is known to be a part of."""
-    current: int | None = part
-    while current is not None:
-        yield current
-        current = machine.outer.get(current)
-
 
 # --- criteria and Parameters by themselves -----------------------------------------------------------------------
 
@@ -99,7 +40,7 @@ def called(machine: Machine, module: Object, inputs: Iterable[Value], result: Va
     given = any(isinstance(option, Tensor) and option.modules for option in options)
     number = any(isinstance(option, Tensor) and option.scalar is True for _, option in alternatives(result))
     named = _CRITERION.search(module.cls.name) is not None
-    if not given or not has_own_parameters(machine, module):
+    if not given or not trainable.has_own_parameters(machine, module):
         return result
     if number or named:
         machine.criteria[module.id] = module
@@ -115,9 +56,9 @@ def _perhaps_a_loss(machine: Machine, module: Object, result: Value) -> Value:
     return replace(result, uid=identity)
 
 
-def backward(machine: Machine, loss: Tensor) -> None:
+def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
     """``loss.backward()``: it is a number, and the module that gave it a criterion."""
-    module = machine.perhaps_losses.get(loss.uid)
+    module = machine.perhaps_losses.get(loss.uid) if isinstance(loss, Tensor) else None
     if module is not None:
         machine.criteria[module.id] = module
 
@@ -130,17 +71,9 @@ def _handed(machine: Machine, value: Value) -> Iterator[Value]:
             yield from (inner for _, inner in alternatives(item))
 
 
-def has_own_parameters(machine: Machine, module: Object) -> bool:
-    """Whether there is something to learn, all of it made in sight: what was trained elsewhere is no criterion's."""
-    parts = [part for part in modules.reachable(machine, module).values() if modules.is_module(machine, part)]
-    ours = all(
-        isinstance(part, Object) and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn."))
-        for part in parts
-    )
-    return ours and modules.learns(machine, module)
-
-
-def note_parameter(machine: Machine, parameter: Tensor, node: cst.CSTNode) -> None:
+def note_parameter(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) -> None:
+    if not isinstance(data, Tensor):
+        return
     receivers = [frame.receiver for frame in machine.frames]
     in_module = any(isinstance(one, Object) and one.kind is Kind.MODULE for one in receivers)
     if not in_module:
@@ -182,8 +115,17 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
             machine.misses.append((event, frozenset({uid})))
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """At the end it is known what no optimizer ever held."""
     for event, parts in machine.misses:
         if parts.isdisjoint(machine.ever_held) and parts.isdisjoint(machine.asked_for):
             machine.emit(event)
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.parameter_made.connect(note_parameter)
+    signals.backward.connect(backward)
+    signals.optimizer_stepped.connect(stepped)

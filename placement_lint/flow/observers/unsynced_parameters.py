@@ -24,10 +24,9 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import TrainedOutsideDdp
-from placement_lint.flow.models import ddp, optimizers, ranks
-from placement_lint.flow.observers import uncovered_parameters
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import ddp, modules, optimizers, ranks, trainable
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
@@ -57,7 +56,7 @@ def backward(machine: Machine, loss: Tensor, wrapper: Object, note: Note) -> Non
 def _learning(machine: Machine, module: Object) -> frozenset[int]:
     """What a module has to learn; nothing where some of it is in a wrapper, or frozen, or not in sight."""
     parts = modules.reachable(machine, module).values()
-    if not uncovered_parameters.has_own_parameters(machine, module) or any(_is_apart(machine, part) for part in parts):
+    if not trainable.has_own_parameters(machine, module) or any(_is_apart(machine, part) for part in parts):
         return frozenset()
     learning = [part for part in parts if isinstance(part, Object) and modules.learns_itself(machine, part)]
     tensors = [child for part in learning for _, child in modules.children(machine, part) if isinstance(child, Tensor)]
@@ -85,7 +84,7 @@ def _candidates(machine: Machine, optimizer: Object) -> list[int]:
     return [one for one in (*machine.beside_ddp, *machine.loose) if one in held and one not in inner]
 
 
-def stepped(machine: Machine, optimizer: Object, note: Note) -> None:
+def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
     """``optimizer.step()``: each rank goes its own way with these."""
     for identity in _candidates(machine, optimizer) if not ranks.is_alone(machine) else ():
         fact = machine.read(identity, _BESIDE)
@@ -120,10 +119,20 @@ def reduced(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
         machine.reduces_by_hand = True
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """At the end it is known whether the program averages gradients, or weights, itself."""
     if machine.reduces_by_hand or machine.gradients_by_hand:
         return
     for event, parts in machine.outsiders:
         if parts.isdisjoint(machine.given_away if event.label else machine.asked_for):
             machine.emit(event)
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.called_beside_ddp.connect(called)
+    signals.backward_through_ddp.connect(backward)
+    signals.gradients_zeroed.connect(zeroed)
+    signals.optimizer_stepped.connect(stepped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.flow.api.torch_names import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS, WRAPPERS
-from placement_lint.flow.domain.values import Choice, Class, External, Value
+from placement_lint.flow.domain.values import Choice, Class, External, Object, Value
 from placement_lint.flow.state.machine import Machine
 
 
@@ -87,3 +87,8 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
             return False if other.name.startswith("torch.nn.") else None
         return None
     return False if isinstance(other, Class) else None
+
+
+def class_id(owner: Object) -> int:
+    """The id of an object's class, its own where the class is not the program's: by that its attributes are known."""
+    return owner.cls.id if isinstance(owner.cls, Class) else owner.id

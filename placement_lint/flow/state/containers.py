@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from placement_lint.flow.domain.aliasing import inside
 from placement_lint.flow.domain.values import Choice, Const, Kind, Object, Sequence, Symbol, Tensor, Value, alternatives
-from placement_lint.flow.observers import replica_escape
 from placement_lint.flow.state.machine import Machine
 
 
@@ -17,7 +17,7 @@ def content(machine: Machine, value: Value) -> Sequence | None:
         items = machine.read(value.id, "#items")
         if not isinstance(items, Sequence):
             return Sequence((), exact=False)
-        return replica_escape.inside(items, value.alias)
+        return inside(items, value.alias)
     return _content_of_choice(machine, value) if isinstance(value, Choice) else None
 
 
@@ -40,3 +40,15 @@ def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol 
     if items is not None and items.exact:
         return Const(len(items.items))
     return machine.part(value.id, ("len", items), node, type="int") if isinstance(value, (Object, Symbol)) else None
+
+
+def depends(machine: Machine, *values: Value) -> bool:
+    """Whether one of some values depends on the rows that a replica has."""
+    return any(_depends(machine, option) for value in values for _, option in alternatives(value))
+
+
+def _depends(machine: Machine, value: Value) -> bool:
+    if isinstance(value, (Tensor, Symbol)):
+        return value.scattered
+    items = content(machine, value)
+    return items is not None and depends(machine, *items.items)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import libcst as cst
 
 from placement_lint.flow.api.bounds import MOST_NESTED
-from placement_lint.flow.domain.extent import CONTENT_CELLS, within_reach
 from placement_lint.flow.domain.path_condition import ALWAYS, ANY_MACHINE, Condition, Question, answered, any_of, asked
 from placement_lint.flow.domain.values import (
     ABSENT,
@@ -43,16 +42,19 @@ from placement_lint.flow.domain.values import (
     tells,
 )
 from placement_lint.flow.events.schema import Event, Scene
+from placement_lint.flow.state.evaluator import Evaluator
+from placement_lint.flow.state.extent import CONTENT_CELLS, within_reach
 from placement_lint.flow.state.heap import Cell, Delta, Store, Watch
 from placement_lint.flow.state.registries import Registries
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.querying import names_in
 from placement_lint.source.wording import source_text
 
 if TYPE_CHECKING:
     from placement_lint.flow.incremental.effect_memo import Recollection
-    from placement_lint.flow.interpreter.imports import Project
     from placement_lint.flow.observers.placements import PlacementLog
+    from placement_lint.flow.state.imports import Project
     from placement_lint.project.index import Import
 
 # Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
@@ -159,8 +161,10 @@ class Frame:
 class Machine(Registries):
     """State of one analysis; see the module's docstring."""
 
-    def __init__(self, log: PlacementLog | None = None) -> None:
+    def __init__(self, evaluator: Evaluator, log: PlacementLog | None = None) -> None:
+        self.evaluator = evaluator
         self.log = log
+        self.signals = Signals()
         self.store = Store()
         self._note_moment()
         self.fuel = FUEL

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from placement_lint.flow.domain.values import Const, External, Object, Symbol, Value
-from placement_lint.flow.interpreter import imports
+from placement_lint.flow.state import imports
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.index import Import
 

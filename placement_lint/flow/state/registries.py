@@ -27,12 +27,7 @@ if TYPE_CHECKING:
         VisibleDevicesLate,
         WrapperAttributeWritten,
     )
-    from placement_lint.flow.models.checkpoints import Unmapped
-    from placement_lint.flow.models.lengths import Input
-    from placement_lint.flow.models.processes import Parallel
-    from placement_lint.flow.models.ranks import Group, Use
-    from placement_lint.flow.observers.device_choice import Chosen, Request
-    from placement_lint.flow.observers.tied_weights import Tie
+    from placement_lint.flow.state.records import Chosen, Group, Input, Parallel, Request, Tie, Unmapped, Use
     from placement_lint.rule import Note
 
 

@@ -18,8 +18,9 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import imports, inline_policy
+from placement_lint.flow.interpreter import inline_policy
 from placement_lint.flow.models import ranks
+from placement_lint.flow.state import imports
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.triage.definition_facts import Said, read
 from placement_lint.flow.triage.entry_facts import FORWARDS

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.extent import CONTENT_CELLS
 from placement_lint.flow.domain.path_condition import MANY_GPUS, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -33,8 +32,8 @@ from placement_lint.flow.domain.values import (
     choose,
 )
 from placement_lint.flow.events.schema import ChunkUsed
-from placement_lint.flow.interpreter import calls
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules
+from placement_lint.flow.state.extent import CONTENT_CELLS
 from placement_lint.flow.state.heap import Cell
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
@@ -99,7 +98,9 @@ def _run(machine: Machine, hook: _Hook) -> dict[Cell, Value]:
     machine.store.begin()
     # What else the function does is for when it is looked at by itself.
     with machine.noting({"events": [], "called": set(), "called_on": set()}):
-        calls.call(machine, hook.function, Arguments((hook.module, machine.fresh("input"), output)), hook.call)
+        machine.evaluator.call(
+            machine, hook.function, Arguments((hook.module, machine.fresh("input"), output)), hook.call
+        )
     machine.dead = False
     changes = machine.store.changes(machine.store.depth - 1)
     machine.store.roll_back()

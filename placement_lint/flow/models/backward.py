@@ -6,14 +6,12 @@ import libcst as cst
 
 from placement_lint.flow.domain.values import Tensor, Value
 from placement_lint.flow.models import ddp, optimizers
-from placement_lint.flow.observers import gradient_flow, uncovered_parameters
 from placement_lint.flow.state.machine import Machine
 
 
 def ran(machine: Machine, loss: Value, node: cst.Call) -> None:
     """``loss.backward()``, ``torch.autograd.backward(loss)``, ``accelerator.backward(loss)``: one value of it."""
+    machine.signals.backward(machine, loss, node)
     if isinstance(loss, Tensor):
-        uncovered_parameters.backward(machine, loss)
         optimizers.backward(machine, loss)
         ddp.backward(machine, loss, node)
-    gradient_flow.backward(machine, loss, node)

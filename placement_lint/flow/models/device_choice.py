@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
@@ -43,46 +42,14 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.schema import CudaRequested, Scene
-from placement_lint.flow.models import lightning, visible_devices
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import lightning, modules, visible_devices
 from placement_lint.flow.state.devices import as_place, current_is_chosen
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import visible
 from placement_lint.flow.state.options import is_option
+from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """``on_cpu`` is the condition under which the choice falls on the CPU, ``surely_not`` the one under which every
-    single flag that it depends on speaks against CUDA."""
-
-    on_cpu: Condition
-    surely_not: Condition
-    note: Note
-    text: str
-    # the command-line option that names the device, where there is one
-    option: Symbol | None = None
-    # another file's code made it, from the machine alone: it would do on any, which says nothing of the program
-    helpful: bool = False
-    # it is made for a module, by which all that it computes is there as well
-    of_module: bool = False
-
-
-@dataclass(frozen=True)
-class Request:
-    node: cst.CSTNode
-    scene: Scene
-    how: str | cst.CSTNode
-    # where the literal stands that names CUDA, if that is not at the request itself
-    written: cst.BaseExpression | None
-    # the current device was set to one that is itself chosen: index-less CUDA follows it
-    follows: bool
-    # what the program could name its device by, there
-    names: frozenset[str]
-    # the program's own file asks
-    at_home: bool
 
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:

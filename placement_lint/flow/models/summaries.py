@@ -11,7 +11,7 @@ import libcst as cst
 
 from placement_lint.flow.domain.path_condition import Condition, any_of
 from placement_lint.flow.domain.values import ABSENT, Kind, Object, Symbol, Value, alternatives, choose
-from placement_lint.flow.state import modules
+from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine
 
 # The call that put a wrapper around a module; None for bare modules.

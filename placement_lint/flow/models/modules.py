@@ -52,10 +52,8 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import Operand, UnregisteredUsed
-from placement_lint.flow.interpreter import calls
 from placement_lint.flow.models import ddp, optimizers, parameter_replacement
-from placement_lint.flow.observers import alloc_in_forward, shared_storage, uncovered_parameters
-from placement_lint.flow.observers.arrivals import arrive
+from placement_lint.flow.models.arrivals import arrive
 from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place, default_place, target_place
@@ -95,7 +93,7 @@ def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, devic
 
     target = device if device is not None and device != NONE else default_place(machine)
     machine.write(module.id, PLACE, machine.lift(put, target))
-    alloc_in_forward.note_module(machine, module)
+    machine.signals.module_built(machine, module)
     return module
 
 
@@ -509,7 +507,7 @@ def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:
     """A class may override ``_apply``, through which every move goes, to take plain tensors along."""
     method = find(machine, module.cls, "_apply") if isinstance(module.cls, Class) else None
     if isinstance(method, Function):
-        calls.call_function(machine, method, Arguments((machine.fresh("fn"),)), node, module)
+        machine.evaluator.call_function(machine, method, Arguments((machine.fresh("fn"),)), node, module)
 
 
 def _move_tensors(machine: Machine, module: Object, place: Place, note: Note) -> None:
@@ -599,7 +597,7 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
     """``nn.Parameter(t)``"""
     if not isinstance(tensor, Tensor):
         made = Tensor(machine.fresh(), None, Role.PARAMETER, created=node, uid=machine.new_id())
-        shared_storage.shared(machine, made, tensor)
+        machine.signals.parameter_made(machine, made, tensor, node)
         return made
     note = Note(node, f"Parameter on {describe(tensor.place)} made here")
     made = Tensor(
@@ -611,9 +609,7 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
         history=(*tensor.history, note),
         uid=machine.new_id(),
     )
-    shared_storage.shared(machine, made, tensor)
-    alloc_in_forward.note_parameter(machine, made, tensor, node)
-    uncovered_parameters.note_parameter(machine, made, node)
+    machine.signals.parameter_made(machine, made, tensor, node)
     return made
 
 
@@ -795,3 +791,16 @@ def settle_tensors(machine: Machine, module: Object, place: Place) -> None:
         if isinstance(part, Object):
             _move_tensors(machine, part, place, note)
             _run_own_apply(machine, part, note.node)
+
+
+def made_here(machine: Machine, value: Value) -> cst.CSTNode | None:
+    """Where the running forward made a module or Parameter; None where it did not."""
+    nodes = [machine.made[identity].node for identity in made_of(machine, value) if identity in machine.made]
+    return nodes[0] if nodes else None
+
+
+def made_of(machine: Machine, value: Value) -> tuple[int, ...]:
+    """The ids of the modules and Parameters that a value is, with what is in it."""
+    if isinstance(value, Tensor) and value.role is Role.PARAMETER:
+        return (value.uid,)
+    return tuple(reachable(machine, value)) if isinstance(value, Object) else ()

@@ -1,0 +1,150 @@
+"""Cuts: where a gradient ends on its way back, and the parameters that it therefore never reaches.
+
+To say that nothing ever trains a parameter, all of a loss has to be known: ``Tensor.reached`` is None wherever
+something unknown takes part in it. What any backward may reach, or somebody else may have trained, is ``learned``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from placement_lint.flow.api.torch_names import NUMBER_TYPES
+from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    NONE,
+    AtLeast,
+    Choice,
+    Const,
+    Cut,
+    Device,
+    External,
+    Kind,
+    Object,
+    Role,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.models import modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.machine import Machine
+
+# Of the program: the cuts behind the last loss that went backward, and where that was.
+_CUTS = "#cuts"
+# Among what is learned: a loss of which not all is known may reach anything.
+_ANYTHING = -1
+# What is called so is meant to stay as it is, or to follow another network.
+_KEPT = re.compile(r"target|teacher|frozen|fixed|random|momentum|ema|prior|reference", re.IGNORECASE)
+# Values of these types carry no gradient.
+_PLAIN_TYPES = NUMBER_TYPES | {"str", "torch.Size", "torch.dtype", "list", "numpy.ndarray"}
+
+
+# --- what a backward reaches ---------------------------------------------------------------------------------------
+
+
+def reached(tensor: Tensor) -> frozenset[int] | None:
+    """The modules and Parameters that a backward from a tensor reaches; None where that is not known."""
+    if tensor.role is Role.PARAMETER and tensor.uid:
+        return tensor.modules | {tensor.uid}
+    return tensor.reached
+
+
+def joined(tensors: Iterable[Tensor]) -> frozenset[int] | None:
+    """The same of what is computed from all of them."""
+    known = [reached(tensor) for tensor in tensors]
+    return frozenset().union(*(one for one in known if one is not None)) if None not in known else None
+
+
+def after(machine: Machine, result: Value, *given: Value) -> Value:
+    """What came of a call that was given these values; what is no tensor may have any of them in it."""
+    if isinstance(result, Tensor):
+        return accompanied(machine, result, *given)
+    if isinstance(result, Sequence):
+        return replace(result, items=tuple(after(machine, item, *given) for item in result.items))
+    machine.signals.values_lost(machine, given)
+    return result
+
+
+def accompanied(machine: Machine, result: Tensor, *others: Value) -> Tensor:
+    """What came of an operation that other values took part in as well, if only perhaps."""
+    if result.reached is None:
+        return result
+    given = [option for value in others for option in flat(machine, value)]
+    tensors = [option for option in given if isinstance(option, Tensor)]
+    plain = all(_is_plain(option) for option in given if not isinstance(option, Tensor))
+    cuts = result.cuts.union(*(tensor.cuts for tensor in tensors))
+    return replace(result, reached=joined((result, *tensors)) if plain else None, cuts=cuts)
+
+
+def flat(machine: Machine, value: Value) -> list[Value]:
+    """The alternatives of a value, and what is in lists; an unknown value besides where there may be more in them."""
+    if not isinstance(value, (Choice, Sequence, Object)):
+        return [value]
+    found: list[Value] = []
+    for _, option in alternatives(value):
+        items = content(machine, option)
+        if items is None:
+            found.append(option)
+            continue
+        found.extend(inner for item in items.items for inner in flat(machine, item))
+        if not items.exact:
+            found.append(Symbol(0))
+    return found
+
+
+def _is_plain(value: Value) -> bool:
+    return isinstance(value, (Const, AtLeast, Device, External)) or (
+        isinstance(value, Symbol) and value.type in _PLAIN_TYPES
+    )
+
+
+# --- cuts ----------------------------------------------------------------------------------------------------------
+
+
+def cut(machine: Machine, result: Tensor, cut_off: Value, how: str, node: cst.CSTNode) -> Tensor:
+    """``cut_off.detach()``: no backward from the result comes back past here."""
+    tensors = [option for option in flat(machine, cut_off) if isinstance(option, Tensor)]
+    cuts = frozenset().union(*(tensor.cuts for tensor in tensors))
+    behind = (joined(tensors) or frozenset()) & _own(machine)
+    return replace(result, reached=frozenset(), cuts=cuts | {Cut(node, how, behind)} if behind else cuts)
+
+
+def _own(machine: Machine) -> frozenset[int]:
+    """The parts of the module whose code cuts; none where it does so on purpose, under a test of its own."""
+    module, function = machine.frame.receiver, machine.frame.function
+    if not isinstance(module, Object) or module.kind is not Kind.MODULE or function is None:
+        return frozenset()
+    if not machine.in_forward or machine.without_grad:
+        return frozenset()
+    if machine.chooses:
+        return frozenset()
+    children = [child for name, child in modules.children(machine, module) if not _KEPT.search(name)]
+    return frozenset(part for child in children for part in _parts(machine, child))
+
+
+def _parts(machine: Machine, child: Value) -> Iterator[int]:
+    """A Parameter, or the layers of a module that begin with random weights: a library's model is trained already."""
+    if isinstance(child, Tensor):
+        yield child.uid
+    elif isinstance(child, Object):
+        parts = modules.reachable(machine, child)
+        opaque = {identity for identity, part in parts.items() if not isinstance(part, Object) or _is_opaque(part)}
+        yield from (modules.registered_below(machine, child) | {child.id}) - opaque
+
+
+def _is_opaque(module: Object) -> bool:
+    return isinstance(module.cls, External) and not module.cls.name.startswith("torch.nn.")
+
+
+def of_data(machine: Machine, name: str, made: Tensor, arguments: Arguments, node: cst.Call) -> Tensor:
+    """``torch.tensor(data)`` takes the values and no gradient; its kind may be the very tensor that they are given."""
+    data = arguments.get(0, "data") or NONE
+    if name == "torch.tensor":
+        return cut(machine, made, data, "torch.tensor", node)
+    return made if all(_is_plain(option) for option in flat(machine, data)) else replace(made, reached=None)

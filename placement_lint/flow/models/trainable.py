@@ -1,0 +1,74 @@
+"""Which parameters of a module are trained: what is frozen, what an optimizer's argument leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import TRUE, Class, Object, Parameters, Value, alternatives
+from placement_lint.flow.models import ddp, modules, optimizers
+from placement_lint.flow.state.machine import Machine
+
+
+def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTNode) -> None:
+    """``requires_grad`` is set on the parameters of these modules, or on a Parameter."""
+    if flag == TRUE:
+        optimizers.unfrozen(machine, parts, node)
+    else:
+        machine.ever_frozen |= parts
+    ddp.flagged(machine, parts, flag, node)
+
+
+def flags(machine: Machine, value: Value | None) -> list[Value]:
+    """What decides which parameters an optimizer's argument leaves out; each thing once."""
+    found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := ddp.flag_of(machine, part)))
+    return list(found)[:_MOST_FLAGS]
+
+
+_MOST_FLAGS = 3
+
+
+def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
+    """What an optimizer's argument leaves out, or does not name, while it does not ask for gradients."""
+    return frozenset(part for part in _candidates(machine, value) if ddp.is_frozen(machine, part))
+
+
+def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
+    filtered = [part for parameters in _filtered(machine, value) for part in _ids(machine, parameters)]
+    return filtered or sorted(machine.ever_frozen)
+
+
+def is_filtered(machine: Machine, value: Value | None) -> bool:
+    """Whether an optimizer's argument takes only what asks for gradients."""
+    return any(True for _ in _filtered(machine, value))
+
+
+def _filtered(machine: Machine, value: Value | None) -> Iterator[Parameters]:
+    for _, option in alternatives(value) if value is not None else ():
+        if isinstance(option, Parameters) and option.trainable:
+            yield option
+        for item in optimizers.grouped(machine, option):
+            yield from _filtered(machine, item)
+
+
+def _ids(machine: Machine, parameters: Parameters) -> Iterable[int]:
+    return modules.reachable(machine, parameters.module)
+
+
+def around(machine: Machine, part: int) -> Iterator[int]:
+    """A part of a module and the modules that it is known to be a part of."""
+    current: int | None = part
+    while current is not None:
+        yield current
+        current = machine.outer.get(current)
+
+
+def has_own_parameters(machine: Machine, module: Object) -> bool:
+    """Whether there is something to learn, all of it made in sight: what was trained elsewhere is no criterion's."""
+    parts = [part for part in modules.reachable(machine, module).values() if modules.is_module(machine, part)]
+    ours = all(
+        isinstance(part, Object) and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn."))
+        for part in parts
+    )
+    return ours and modules.learns(machine, module)

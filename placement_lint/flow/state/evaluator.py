@@ -1,0 +1,37 @@
+"""What models ask of the interpreter: to call something, or what a value comes to where the program asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from placement_lint.flow.domain.arguments import Arguments
+    from placement_lint.flow.domain.path_condition import Condition
+    from placement_lint.flow.domain.values import Function, Value
+    from placement_lint.flow.state.machine import Machine
+
+
+class Evaluator(Protocol):
+    def call(self, machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
+        """``callee(*arguments)``"""
+
+    def call_function(
+        self,
+        machine: Machine,
+        function: Function,
+        arguments: Arguments,
+        node: cst.CSTNode,
+        receiver: Value | None = None,
+    ) -> Value:
+        """A function of the program with these arguments, as a method of its ``receiver`` if it has one."""
+
+    def truth(
+        self, machine: Machine, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition] | None = None
+    ) -> Condition:
+        """The condition under which a value is true; that of one of which nothing is known is ``unknown``, if given."""
+
+    def element(self, machine: Machine, iterable: Value, node: cst.CSTNode, single: bool = False) -> Value:
+        """What one step of ``for x in iterable`` yields; ``single`` where there is but one step."""
