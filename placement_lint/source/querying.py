@@ -37,6 +37,15 @@ def reads_attribute(node: cst.CSTNode, name: str) -> bool:
     return any(reads_attribute(child, name) for child in children(node))
 
 
+def saves_to_attribute(node: cst.CSTNode, name: str) -> bool:
+    """Whether ``….save(…, self.name)`` stands somewhere in a node."""
+    is_save = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "save"
+    given = node.args[1:] if is_save and isinstance(node, cst.Call) else ()
+    if any(isinstance(one.value, cst.Attribute) and one.value.attr.value == name for one in given):
+        return True
+    return any(saves_to_attribute(child, name) for child in children(node))
+
+
 def may_break(loop: cst.For | cst.While) -> bool:
     """Whether the body of a loop has a ``break`` of this loop, not of one inside."""
     return any(_breaks(statement) for statement in loop.body.body)

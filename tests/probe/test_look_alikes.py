@@ -201,6 +201,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "mapped": {"map_location": "cpu"},
         "safetensors": "its loader is another",
         "same_run": {"saved_on": "cpu"},
+        "trainer_saves_there": {"saved_on": "cpu"},
         "numbers_read_back": "no tensors are read back",
     },
     "missing-set-device": {
@@ -313,6 +314,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "handed_on": "nothing is copied to the host",
         "helper_checks": REPAIRED,
         "host_model": {"place": "cpu"},
+        "numbers_of_old_losses": "nothing is copied to the host",
         "option": {"place": "cpu"},
         "python_values": {"reader": "tolist()"},
     },

@@ -16,6 +16,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
     NONE,
+    Class,
     Const,
     Kind,
     Loaded,
@@ -31,9 +32,12 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import LoadedWhereSaved
 from placement_lint.flow.models import device_choice, modules, ranks
+from placement_lint.flow.state.classes import methods
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import value_of
 from placement_lint.flow.state.records import Unmapped
 from placement_lint.source.abstract import meaning
+from placement_lint.source.querying import saves_to_attribute
 
 # What a file has to do with a model, by its name or by what is taken from it.
 _CHECKPOINT = re.compile(
@@ -48,7 +52,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
     device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
     if (mapped is None or mapped == NONE) and not arguments.spread and not machine.default_was_set:
         scene = replace(machine.scene, reach=machine.tested & machine.decided)
-        written = name in machine.saved_on_cpu
+        written = name in machine.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
         machine.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
         if _CHECKPOINT.search(file):
@@ -73,6 +77,17 @@ def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> s
     if isinstance(source, cst.SimpleString):
         return str(meaning(source)).rpartition("/")[2]
     return str(file.value).rpartition("/")[2] if isinstance(file, Const) else machine.text(source)
+
+
+def _saves_there_itself(machine: Machine, file: cst.BaseExpression) -> bool:
+    """Whether ``owner.path`` is where the owner's class saves: ``torch.load(trainer.path)`` follows its training."""
+    owner = value_of(machine, file.value) if isinstance(file, cst.Attribute) else None
+    return isinstance(file, cst.Attribute) and any(
+        saves_to_attribute(method.node, file.attr.value)
+        for _, option in (alternatives(owner) if owner is not None else ())
+        if isinstance(option, Object) and option.kind is Kind.INSTANCE and isinstance(option.cls, Class)
+        for method in methods(machine, option.cls)
+    )
 
 
 def _is_on_cpu(machine: Machine, value: Value) -> bool:

@@ -513,11 +513,20 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         part = machine.fresh(node)
         machine.write(part.id, modules.PLACE, Placed(machine.fresh()))
         return part
+    if _is_number(tensor, key, node):
+        # This raises IndexError; in old versions of PyTorch it was a number of Python's.
+        return machine.fresh(node)
     for item in key.items if isinstance(key, Sequence) else (key,):
         if isinstance(item, Tensor) and _may_not_index(tensor, item):
             stray, home = Operand(node.value, tensor), Operand(node.slice[0], item)
             machine.emit(_mixed(machine, "indexing", stray, home, node))
     return shapes.after_index(tensor, derive(tensor, "indexing", node, _scalar_after_index(tensor, key)), key)
+
+
+def _is_number(tensor: Tensor, key: Value, node: cst.Subscript) -> bool:
+    """``loss.data[0]``, or the item of another tensor that has no dimension."""
+    of_data = isinstance(node.value, cst.Attribute) and node.value.attr.value == "data" and tensor.scalar is None
+    return isinstance(key, Const) and type(key.value) is int and (tensor.scalar is True or of_data)
 
 
 def _may_not_index(tensor: Tensor, index: Tensor) -> bool:

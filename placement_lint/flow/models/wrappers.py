@@ -8,6 +8,7 @@ inputs, and their outputs are gathered by concatenation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import libcst as cst
 
@@ -19,6 +20,7 @@ from placement_lint.flow.domain.values import (
     CPU,
     NONE,
     REPLICA,
+    TRUE,
     Const,
     Device,
     External,
@@ -278,8 +280,7 @@ def _in_replicas(
     forward: Forward,
 ) -> Value:
     first = first_device(machine, ids)
-    if first is not None:
-        _check_first_device(machine, wrapper, inner, ids, first, node)
+    missed = _check_first_device(machine, wrapper, inner, ids, first, node) if first is not None else NONE
     output = _output_device(machine, wrapper, first)
     if machine.replica:
         return machine.fresh()
@@ -304,16 +305,28 @@ def _in_replicas(
         machine.write(*cell, value)
     scatter.check_arguments(machine, arguments, dim, node)
     scatter.check_keywords(machine, inner, arguments, dim, _literal_ids(machine, ids), node)
-    return thawed(machine, gathered, node)
+    return machine.lift(partial(_unless_missed, machine), missed, thawed(machine, gathered, node))
 
 
 def _check_first_device(
     machine: Machine, wrapper: Object, inner: Object | Symbol, ids: Value, first: Place, node: cst.Call
-) -> None:
+) -> Value:
+    """True where some part of the module is known to be on the CPU: the call raises there."""
     if modules.has_parameters(machine, inner) is False:
-        return
+        return NONE
+    missed: Value = NONE
     for placed in dict.fromkeys(placed for _, placed in modules.placements(machine, inner)):
-        machine.lift(lambda where: _first_device_missed(machine, wrapper, ids, first, where, node), placed)
+        here = machine.lift(lambda where: _first_device_missed(machine, wrapper, ids, first, where, node), placed)
+        missed = machine.lift(lambda before, now: now if before == NONE else before, missed, here)
+    return missed
+
+
+def _unless_missed(machine: Machine, missed: Value, output: Value) -> Value:
+    """What a call returned; nothing where the module was left on the CPU.
+
+    What is on the CPU beside it would do, were it not wrapped. A module on another GPU may meet what is wrong as well.
+    """
+    return output if missed == NONE else machine.fresh()
 
 
 def _first_device_missed(
@@ -341,6 +354,7 @@ def _first_device_missed(
                 Note(node, "called here"),
             )
         )
+        return TRUE if placed.place == CPU else NONE
     return NONE
 
 

@@ -29,7 +29,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import DevicesMixed
 from placement_lint.flow.models import modules
-from placement_lint.flow.state.classes import find, resolution_order
+from placement_lint.flow.state.classes import find, methods
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.registries import copied, empty_registries
 from placement_lint.rule import Note
@@ -121,14 +121,8 @@ def _is_forgotten(machine: Machine, module: Object, name: str) -> bool:
     cls = module.cls
     return isinstance(cls, Class) and any(
         method.name not in ("__init__", "forward") and forgets.search(source_text(method.node))
-        for one in resolution_order(cls)
-        for method in _methods(machine, one)
+        for method in methods(machine, cls)
     )
-
-
-def _methods(machine: Machine, cls: Class) -> Iterator[Function]:
-    values = (machine.read(cls.id, name) for name in machine.store.names(cls.id))
-    return (value for value in values if isinstance(value, Function))
 
 
 def _after_a_move(value: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.flow.api.torch_names import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS, WRAPPERS
-from placement_lint.flow.domain.values import Choice, Class, External, Object, Value
+from placement_lint.flow.domain.values import Choice, Class, External, Function, Object, Value
 from placement_lint.flow.state.machine import Machine
 
 
@@ -92,3 +92,10 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
 def class_id(owner: Object) -> int:
     """The id of an object's class, its own where the class is not the program's: by that its attributes are known."""
     return owner.cls.id if isinstance(owner.cls, Class) else owner.id
+
+
+def methods(machine: Machine, cls: Class) -> Iterator[Function]:
+    """Those of a class and of the classes that it derives from."""
+    for one in resolution_order(cls):
+        values = (machine.read(one.id, name) for name in machine.store.names(one.id))
+        yield from (value for value in values if isinstance(value, Function))
