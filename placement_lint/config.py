@@ -90,23 +90,47 @@ def lists_by_pattern(value: object) -> dict[str, tuple[str, ...]]:
     return {pattern: words(listed) for pattern, listed in value.items()}
 
 
-READERS: Mapping[str, Callable[[object], Any]] = {
-    "select": words,
-    "extend-select": words,
-    "ignore": words,
-    "extend-ignore": words,
-    "per-file-ignores": lists_by_pattern,
-    "extend-per-file-ignores": lists_by_pattern,
-    "exclude": words,
-    "extend-exclude": words,
-    "force-exclude": switch,
-    "respect-gitignore": switch,
-    "fail-on": severity,
-    "output-format": output_format,
-    "baseline": text,
-    "gpus": count,
+RULES = "rules: codes, prefixes, families, names or `ALL`"
+RULES_BY_PATTERN = "a table of file patterns, each with a list of rules"
+PATTERNS = "file patterns, as in a `.gitignore`"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a configuration: the reader of its value, the values that it takes, and its description in Markdown."""
+
+    read: Callable[[object], Any]
+    takes: str
+    description: str
+
+
+KEYS: Mapping[str, Key] = {
+    "select": Key(words, RULES, "Check only these rules. Without it, all rules run except folklore."),
+    "extend-select": Key(words, RULES, "Check these rules as well."),
+    "ignore": Key(words, RULES, "Do not check these rules. A narrower selector wins: `DPL301` over `DPL3`."),
+    "extend-ignore": Key(words, RULES, "Do not check these rules either."),
+    "per-file-ignores": Key(
+        lists_by_pattern, RULES_BY_PATTERN, "Do not report these rules in files that match the pattern."
+    ),
+    "extend-per-file-ignores": Key(lists_by_pattern, RULES_BY_PATTERN, "Entries to add to `per-file-ignores`."),
+    "exclude": Key(
+        words,
+        PATTERNS,
+        "Files and folders to skip. Virtual environments, caches and build folders are always skipped.",
+    ),
+    "extend-exclude": Key(words, PATTERNS, "Patterns to add to `exclude`."),
+    "force-exclude": Key(
+        switch,
+        "`true` or `false`",
+        "Skip excluded files even if the command line names them. Pre-commit and editors need this.",
+    ),
+    "respect-gitignore": Key(switch, "`true` or `false`", "Skip files that a `.gitignore` lists."),
+    "fail-on": Key(severity, "`info`, `warning` or `error`", "The lowest severity that makes the exit status 1."),
+    "output-format": Key(output_format, "a [format](formats.md)", "The format if `--format` names none."),
+    "baseline": Key(text, "the path of a file", "The [baseline](../guides/baseline.md) of known findings."),
+    "gpus": Key(count, "a whole number of at least 1", "The number of GPUs that `placement-lint run` simulates."),
 }
-"""The keys of a configuration, each with the reader of its value; a reader's ``ValueError`` says what is wanted."""
+"""The keys of a configuration. A reader raises ``ValueError`` with a description of the values it accepts."""
 
 
 def field_of(key: str) -> str:

@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from placement_lint.config import READERS, Settings, field_of
+from placement_lint.config import KEYS, Settings, field_of
 from placement_lint.errors import UsageError
 from placement_lint.spelling import did_you_mean
 
 OWN_FILE, SHARED_FILE = "placement-lint.toml", "pyproject.toml"
 SECTION = "placement-lint"
 EXTEND = "extend"
-KEYS = (EXTEND, *READERS)
+NAMES = (EXTEND, *KEYS)
 RULE_KEYS = ("select", "extend-select", "ignore", "extend-ignore")
 RULE_TABLE_KEYS = ("per-file-ignores", "extend-per-file-ignores")
 
@@ -143,11 +143,11 @@ def _layer(path: Path, section: object) -> Layer:
         raise UsageError(f"{path}: [tool.{SECTION}] must be a table")
     values: dict[str, Any] = {}
     for key, value in section.items():
-        if key not in KEYS:
-            raise UsageError(f"{path}: unknown key `{key}`{where}{did_you_mean(key, KEYS)}")
-        if key in READERS:
+        if key not in NAMES:
+            raise UsageError(f"{path}: unknown key `{key}`{where}{did_you_mean(key, NAMES)}")
+        if key in KEYS:
             try:
-                values[key] = READERS[key](value)
+                values[key] = KEYS[key].read(value)
             except ValueError as error:
                 raise UsageError(f"{path}: `{key}`{where} must be {error}") from None
     return Layer(path, values)

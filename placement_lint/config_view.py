@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from placement_lint.config import READERS, field_of
+from placement_lint.config import KEYS, field_of
 from placement_lint.config_files import Configuration, Projects
 from placement_lint.errors import UsageError
 
@@ -42,7 +42,7 @@ def _configuration(path: str) -> Configuration:
 
 
 def _settings(configuration: Configuration) -> Iterator[tuple[str, Any, list[str]]]:
-    for key in READERS:
+    for key in KEYS:
         value = getattr(configuration.settings, field_of(key))
         sources = [os.path.relpath(source) for source in configuration.sources(key)]
         yield key, value.value if isinstance(value, Enum) else value, sources

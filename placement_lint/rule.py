@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Page:
-    """A rule's documentation as data: the single source for ``explain``, hover, SARIF and the README.
+    """A rule's documentation as data: the single source for ``explain``, hover, SARIF and the documentation site.
 
     ``example`` and ``instead`` are complete Python sources: the first gets the finding, the second does
     not (the tests run both). The other fields are Markdown.
@@ -150,8 +150,13 @@ class Rule:
     listens: Mapping[type, Listener] = field(default_factory=dict)
     default: bool = True
     experiment: Experiment | None = None
+    since: str = "0.1.0"
 
     @property
     def family(self) -> str:
-        """The first digit of the code's number: ``DPL3`` for ``DPL301``."""
-        return self.code[:4]
+        return family_of(self.code)
+
+
+def family_of(code: str) -> str:
+    """The prefix that the codes of a family share: ``DPL3`` for ``DPL301``."""
+    return code[:4]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections import Counter
+from collections.abc import Iterator
+from email.message import Message
 
 import pytest
 
+from placement_lint import pages
 from placement_lint.checker import Checker, Job
 from placement_lint.config import Settings
 from placement_lint.pages import CODE_SECTIONS, SECTIONS, as_markdown
-from placement_lint.registry import all_rules
+from placement_lint.registry import all_rules, find_rule
+from placement_lint.report import sarif
+from placement_lint.results import Run, Summary
 from placement_lint.rule import Rule
 
 RULES = all_rules()
@@ -56,3 +63,41 @@ def test_codes_and_names_are_well_formed(rule: Rule) -> None:
 def test_codes_and_names_are_unique() -> None:
     counts = Counter(word for rule in RULES for word in (rule.code, rule.name))
     assert [word for word, count in counts.items() if count > 1] == []
+
+
+@pytest.fixture
+def documented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The installed package names a documentation site."""
+    installed = Message()
+    installed["Project-URL"] = "Source, https://example.org/source"
+    installed["Project-URL"] = "Documentation, https://example.org/docs"
+    monkeypatch.setattr(pages, "metadata", lambda name: installed)
+    pages.site.cache_clear()
+    yield
+    pages.site.cache_clear()
+
+
+@pytest.mark.usefixtures("documented")
+def test_pages_link_to_the_documentation_site() -> None:
+    rule = find_rule("DPL501")
+    address = "https://example.org/docs/rules/move-result-discarded/"
+    assert pages.url(rule.code, rule.name) == address
+    assert as_markdown(rule).endswith(f"Online: <{address}>")
+    stream = io.StringIO()
+    finding = Checker(Job(Settings())).check_bytes(rule.page.example.encode(), "page.py").findings[0]
+    sarif.render(Run((finding,), (), Summary(1, 0, 0.1)), stream)
+    (described,) = json.loads(stream.getvalue())["runs"][0]["tool"]["driver"]["rules"]
+    assert described["helpUri"] == address
+
+
+@pytest.mark.usefixtures("documented")
+def test_the_site_has_no_pages_of_other_packages_rules() -> None:
+    assert pages.url("XYZ101", "some-rule") is None
+
+
+def test_without_a_site_there_is_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "metadata", lambda name: Message())
+    pages.site.cache_clear()
+    assert pages.url("DPL501", "move-result-discarded") is None
+    assert "Online:" not in as_markdown(find_rule("DPL501"))
+    pages.site.cache_clear()

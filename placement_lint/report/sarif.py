@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from placement_lint import __version__, registry
 from placement_lint.finding import Edit, Finding, Fix, Range, Severity, Step
-from placement_lint.pages import as_markdown, first_sentence
+from placement_lint.pages import as_markdown, first_sentence, url
 from placement_lint.report.fingerprints import fingerprints
 from placement_lint.report.json import verdict_as_object
 from placement_lint.report.places import message_in_file
@@ -69,12 +69,13 @@ def _driver(rules: Iterable[Rule]) -> dict[str, Any]:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    page = rule.page
+    page, address = rule.page, url(rule.code, rule.name)
     return {
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": first_sentence(page.what)},
         "fullDescription": {"text": page.what.strip()},
+        **({"helpUri": address} if address else {}),
         "help": {"text": "\n\n".join(_plain(rule)), "markdown": as_markdown(rule)},
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {

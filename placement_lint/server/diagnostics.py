@@ -11,6 +11,7 @@ from lsprotocol import types
 from pygls.protocol import default_converter
 
 from placement_lint.finding import Finding, Range, Step
+from placement_lint.pages import url
 from placement_lint.report.lines import Lines
 from placement_lint.report.lsp import as_range, diagnostic, uri_of
 from placement_lint.server import rule_pages
@@ -37,7 +38,9 @@ class Diagnostics:
                 "range": as_range(lines.of(thing.path, thing.cell), thing.range, self._units.width),
             }
 
-        return [self._linked(CONVERTER.structure(diagnostic(each, locate), types.Diagnostic)) for each in findings]
+        return [
+            self._linked(CONVERTER.structure(diagnostic(each, locate), types.Diagnostic), each) for each in findings
+        ]
 
     def uri(self, path: str, cell: int | None) -> str:
         """How the editor calls a file, or the cell of a notebook that is open."""
@@ -47,10 +50,12 @@ class Diagnostics:
         part = watched.document.parts.get(cell)
         return part.uri if part is not None else watched.document.uri
 
-    def _linked(self, shown: types.Diagnostic) -> types.Diagnostic:
-        page = rule_pages.written(str(shown.code))
-        if page is not None:
-            shown.code_description = types.CodeDescription(page.as_uri())
+    def _linked(self, shown: types.Diagnostic, finding: Finding) -> types.Diagnostic:
+        """The diagnostic with the address of its rule's page: on the documentation site, else in the cache folder."""
+        page = rule_pages.written(finding.code)
+        address = url(finding.code, finding.name) or (page.as_uri() if page is not None else None)
+        if address is not None:
+            shown.code_description = types.CodeDescription(address)
         return shown
 
 

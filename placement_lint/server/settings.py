@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from placement_lint.config import READERS, Settings, switch
+from placement_lint.config import KEYS, Settings, switch
 from placement_lint.config_files import OWN_FILE, SHARED_FILE, Configuration, Layer, Projects
 from placement_lint.errors import UsageError
 from placement_lint.files import Excludes, Patterns, find_files, patterns
@@ -46,7 +46,7 @@ class EditorSettings:
             return cls()
         if not isinstance(section, dict):
             raise UsageError(f"{EDITOR}: `{SECTION}` must be a table of settings")
-        readers = {**READERS, **OWN_READERS}
+        readers = {**{name: key.read for name, key in KEYS.items()}, **OWN_READERS}
         values = {}
         for key, value in section.items():
             if key not in readers:
@@ -57,7 +57,7 @@ class EditorSettings:
                 values[key] = readers[key](value)
             except ValueError as error:
                 raise UsageError(f"{EDITOR}: `{key}` must be {error}") from None
-        project = {key: value for key, value in values.items() if key in READERS}
+        project = {key: value for key, value in values.items() if key in KEYS}
         Configuration(Path.cwd(), (Layer(EDITOR, project),)).check_rules()
         return cls(values.get("inlay-hints", True), values.get("probe", AUTO), project)
 
