@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 Revealed = TypeVar("Revealed")
 

@@ -29,6 +29,18 @@ def test_every_package_is_listed() -> None:
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == there
 
 
+def test_the_image_gets_what_the_installation_needs() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = {word for line in dockerfile.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]}
+    read = {PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]}
+    assert copied == {"pyproject.toml", *read, *(str(home.relative_to(ROOT)) for home in HOMES.values())}
+
+
+def test_the_changelog_has_the_version() -> None:
+    version = PROJECT["project"]["version"]
+    assert f"\n## [{version}] - 20" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
 def test_the_version_is_said_once() -> None:
     from placement_lint import __version__
 
