@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,8 @@ IDENTITY = {
 }
 BUG = "import torch\n\nx = torch.randn(3)\nx.to('cuda')\nprint(x)\n"
 FINE = "import torch\n\nx = torch.randn(3)\nx = x.to('cuda')\n"
+
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 Run = Callable[..., tuple[int, str]]
 
@@ -58,7 +61,7 @@ def pre_commit(hooks: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
         done = subprocess.run(
             [sys.executable, "-m", "pre_commit", "run", hook, "--verbose", "--color=never"],
             cwd=repository,
-            env={**os.environ, **IDENTITY, "PRE_COMMIT_HOME": str(home)},
+            env={**os.environ, **IDENTITY, "PRE_COMMIT_HOME": str(home), "PATH": PATH},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -118,6 +121,16 @@ def test_what_is_fine_or_excluded_passes(pre_commit: Run, repository: Path, name
 def test_the_fixing_hook_runs(pre_commit: Run, repository: Path) -> None:
     status, said = pre_commit(staged(repository, "a b.py", FINE), "placement-lint-fix")
     assert (status, "0 fixed" in said) == (0, True), said
+
+
+def test_the_local_hook_of_the_guide(pre_commit: Run, repository: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "pre-commit.md").read_text(encoding="utf-8")
+    (config,) = re.findall(r'```yaml title=".pre-commit-config.yaml"\n(.*?)```', guide, re.DOTALL)
+    (repository / ".pre-commit-config.yaml").write_text(config)
+    git(repository, "add", ".pre-commit-config.yaml")
+    status, said = pre_commit(staged(repository, "train.py", BUG))
+    assert (status, "train.py:4:1" in said) == (1, True), said
+    assert "old name.py" not in said
 
 
 def test_without_a_python_file_there_is_nothing_to_do(pre_commit: Run, repository: Path) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+import torch
 
 from placement_lint.finding import Level, Outcome
 from placement_lint.registry import all_rules, family_name
 from placement_lint.rule import Rule
 
 PROVED = [rule for rule in all_rules() if rule.experiment is not None]
+RECORD = json.loads((Path(__file__).parents[2] / "docs" / "experiments.json").read_text(encoding="utf-8"))
+RECORDED = {row["code"]: row for row in RECORD["rows"]}
 by_name = pytest.mark.parametrize("rule", PROVED, ids=lambda rule: rule.name)
 
 
@@ -19,6 +25,14 @@ def test_the_experiment_comes_out_as_the_rule_says(rule: Rule, probe) -> None:
     assert trial.verdict.outcome is expected, trial.verdict.observed
     assert rule.experiment is not None
     assert rule.experiment.expects is expected
+
+
+@pytest.mark.skipif(torch.__version__ != RECORD["torch"], reason="the record is of another version of PyTorch")
+@by_name
+def test_the_documentation_records_what_the_experiment_shows(rule: Rule, probe) -> None:
+    trial, row = probe(rule.code), RECORDED[rule.code]
+    assert rule.experiment is not None
+    assert (rule.experiment.claim, trial.flagged, trial.control) == (row["claim"], row["flagged"], row["control"])
 
 
 @by_name

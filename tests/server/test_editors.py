@@ -1,4 +1,4 @@
-"""Real editors, set up as the README says, without a screen: they show what the server says and apply its fix."""
+"""Real editors without a screen, configured as the guide says, show findings and apply a fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-README = (HERE.parents[1] / "README.md").read_text(encoding="utf-8")
+GUIDE = (HERE.parents[1] / "docs" / "guides" / "editors.md").read_text(encoding="utf-8")
 NEOVIM, EMACS = shutil.which("nvim"), shutil.which("emacs")
 # The second statement stands behind a character of two UTF-16 units.
 TEXT = "import torch\n\nx = torch.zeros(3)\ns = '😀'; x.to('cuda')\nprint(x)\n"
@@ -22,9 +22,8 @@ FIXED = TEXT.replace("x.to", "x = x.to")
 
 
 def snippet(language: str, words: str = "") -> str:
-    """The setting up of an editor, as the README has it."""
-    section = README.partition("## In your editor")[2].partition("\n## ")[0]
-    blocks = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    """The configuration of an editor in the guide."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
     (found,) = (block for block in blocks if words in block)
     return str(found)
 
