@@ -160,7 +160,7 @@ def _severity(rule: Rule, charge: _Charge) -> Severity:
 
 
 def _sentence(problem: Problem, when: When) -> str:
-    parts = [f"{problem.message}, {when.words}" if when.words else problem.message, problem.advice]
+    parts = [f"{problem.message} {when.words}" if when.words else problem.message, problem.advice]
     return "; ".join(part for part in parts if part)
 
 

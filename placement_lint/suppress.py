@@ -27,7 +27,7 @@ def idle_comments(
             message = "`skip-file` has no effect here: it counts only in a comment above the first statement"
             yield _finding(UNUSED_SUPPRESSION, message, path, misplaced.range)
         else:
-            message = f"`placement-lint: {misplaced.verb}` is no directive{did_you_mean(misplaced.verb, VERBS)}"
+            message = f"`placement-lint: {misplaced.verb}` is not a directive{did_you_mean(misplaced.verb, VERBS)}"
             yield _finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, misplaced.range)
     for comment in suppressions.comments:
         if comment.accountable:

@@ -18,6 +18,11 @@ def source_text(source: str | cst.CSTNode) -> str:
     return source if isinstance(source, str) else _code(source)
 
 
+def quoted(label: str) -> str:
+    """A name of the program in backquotes; words such as `the model`, for what has no name, as they are."""
+    return label if label.startswith("the ") else f"`{label}`"
+
+
 def lines_of(definition: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> str:
     """All of the lines in which a definition stands: that is known at once, unlike what is written there."""
     if not isinstance(definition, Abstract):

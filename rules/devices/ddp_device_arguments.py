@@ -74,7 +74,7 @@ def check(event: DistributedArgumentsInvalid) -> Iterator[Problem]:
         event.node,
         _message(event),
         event.trace,
-        advice="one process drives one GPU: give its id, and move the module there before",
+        advice="use one GPU for each process: move the module to it and pass its id",
         facts={
             "fault": event.fault,
             "place": place_fact(event.place) if event.place is not None else "cuda:0",
@@ -96,9 +96,9 @@ def _message(event: DistributedArgumentsInvalid) -> str:
         "number": "`device_ids` is a number, not a list: raises TypeError",
         "several": "DistributedDataParallel takes one device id, not several: raises ValueError",
         "module on the CPU": f"{event.label} is on the CPU, but `device_ids` names a GPU: raises ValueError",
-        "another GPU": f"{event.label} is on {where}, but its inputs go to `device_ids[0]`: the first forward raises",
-        "current device": f"{event.label} is on {where} in every rank, for none set its current device, but its inputs "
-        "go to the GPU of the rank: raises in every rank but the first",
+        "another GPU": f"{event.label} is on {where}, but its inputs go to `device_ids[0]`: the first call raises",
+        "current device": f"{event.label} is on {where} in every rank because no rank sets its current device, but its "
+        "inputs go to the GPU of the rank: every rank but the first raises",
         "output alone": "`output_device` without `device_ids`: raises ValueError",
     }[event.fault]
 
@@ -142,7 +142,7 @@ def _train(facts: Facts, place: str, ids: object, output: object) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="DistributedDataParallel refuses ids that are not the one GPU of its module",
+    claim="DistributedDataParallel accepts only the id of the one GPU of its module",
     flagged=flagged,
     control=control,
     symptoms=(

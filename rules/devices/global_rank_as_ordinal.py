@@ -59,8 +59,7 @@ def check(event: GlobalRankUsed) -> Iterator[Problem]:
     local = f'int({event.environ}["LOCAL_RANK"])' if event.environ else ""
     yield Problem(
         event.node,
-        f"`{event.label}` takes the rank among all processes for the number of a GPU: raises on every node but the "
-        "first",
+        f"`{event.label}` uses the global rank as a GPU index: every node but the first raises",
         event.trace,
         advice="use the local rank",
         rewrite=unsafe("use the local rank", first_argument(event.node, local)) if local else None,
@@ -91,7 +90,7 @@ def _on_second_node(ordinal: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="on the second node the rank is no number of a GPU",
+    claim="on the second node the global rank is not a GPU index",
     flagged=flagged,
     control=control,
     symptoms=(Raises("RuntimeError", "invalid device ordinal"),),

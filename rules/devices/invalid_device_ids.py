@@ -58,13 +58,15 @@ None: which GPUs were meant is for the author to say. Leave `device_ids` out to 
 _MESSAGES = {
     "empty": "`device_ids` is an empty list: raises IndexError",
     "number": "`device_ids` is a number, not a list: raises TypeError",
-    "text": "`device_ids` is a text, not a list: raises RuntimeError",
+    "text": "`device_ids` is a string, not a list: raises RuntimeError",
     "device": "`device_ids` is a device, not a list: raises TypeError",
-    "no device": "`device_ids` holds a text that names no device: raises RuntimeError",
-    "cpu": "`device_ids` holds the CPU: raises ValueError",
+    "no device": "`device_ids` contains a string that names no device: raises RuntimeError",
+    "cpu": "`device_ids` contains the CPU: raises ValueError",
     "cpu output": "`output_device` is the CPU: raises ValueError",
-    "repeated": "`device_ids` names a GPU twice: it runs two replicas, in the memory of both and the time of both",
-    "output elsewhere": "`output_device` is none of the `device_ids`: outputs are copied to a GPU that runs nothing",
+    "repeated": (
+        "`device_ids` names a GPU twice: the GPU runs two replicas one after the other and holds both in memory"
+    ),
+    "output elsewhere": "`output_device` is not one of the `device_ids`: outputs go to a GPU without a replica",
 }
 
 _CLAIMS = {
@@ -132,11 +134,11 @@ def _wrapped(facts: Facts, ids: object, output: object) -> str:
     result = wrapper.to(f"cuda:{used[0]}")(square().repeat(SIDE, 1))
     if result.device.type == "cuda" and result.device.index not in used:
         return "the output is on a GPU without a replica"
-    return "one replica a GPU, the output on one of them"
+    return "one replica on each GPU, and the output on one of them"
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel refuses device_ids that are no list of visible GPUs, each once",
+    claim="DataParallel rejects device_ids that are not a list of distinct visible GPUs",
     flagged=flagged,
     control=control,
     symptoms=(

@@ -65,7 +65,7 @@ uses CUDA.
 def check(event: CurrentDeviceUnset) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.how}` uses the current device, and no rank sets its own: all processes share cuda:0",
+        f"`{event.how}` uses the current device, and no rank sets its own: all processes use cuda:0",
         event.trace,
         advice="call `torch.cuda.set_device(local_rank)` first",
         replay=Replay(

@@ -59,10 +59,10 @@ def check(event: FirstDeviceMissed) -> Iterator[Problem]:
     arguments = f"(device_ids={list(event.ids)})" if event.ids else ""
     yield Problem(
         event.node,
-        f"{event.label} is on {describe(event.place)} but DataParallel{arguments} needs it on {event.first}: "
-        "raises at the first forward",
+        f"{event.label} is on {describe(event.place)} but DataParallel{arguments} needs it on "
+        f"{event.first}: the first call raises",
         (*([event.placed] if event.placed else []), event.called),
-        advice=f"call `{event.wrapper}.to({str(event.first)!r})` before",
+        advice=f"call `{event.wrapper}.to({str(event.first)!r})` first",
         facts={"place": place_fact(event.place), "device_ids": _ids(event)},
         replay=Replay(
             repairs=(appended(event.node, f"to('{place_fact(event.first)}')"),),
@@ -93,7 +93,7 @@ def control(facts: Facts) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel raises at its first forward unless the module is on device_ids[0]",
+    claim="DataParallel raises at its first call unless the module is on device_ids[0]",
     flagged=flagged,
     control=control,
     symptoms=(Raises("RuntimeError", "module must have its parameters and buffers on device"),),

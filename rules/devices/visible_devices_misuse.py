@@ -64,9 +64,9 @@ MANY = 4  # GPUs, of which fewer are asked for
 def check_late(event: VisibleDevicesLate) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        "CUDA_VISIBLE_DEVICES is set after CUDA was initialised: it has no effect",
+        "CUDA_VISIBLE_DEVICES is set after CUDA is initialised: the setting has no effect",
         (event.touched,),
-        advice="set it before anything touches CUDA",
+        advice="set it before the first use of CUDA",
         severity=Severity.WARNING,
         facts={"late": True},
         replay=Replay(
@@ -84,9 +84,9 @@ def check_number(event: InvisibleDevice) -> Iterator[Problem]:
     when = f" where `{event.given}` is not 0" if event.given else ""
     yield Problem(
         event.node,
-        f"`{event.how}` names a GPU that is not there{when}: with CUDA_VISIBLE_DEVICES={shown} {last}",
+        f"`{event.how}` names a GPU that does not exist{when}: with CUDA_VISIBLE_DEVICES={shown} {last}",
         (event.set_here,),
-        advice="visible GPUs are numbered from 0",
+        advice="number the visible GPUs from 0",
         facts={
             "late": False,
             "visible": listed,
@@ -136,11 +136,11 @@ def _restricted(facts: Facts, device: str, late: bool) -> str:
         cuda.init()
         visible = torch.cuda.device_count()
     wanted = len(facts["visible"].split(","))
-    return "only what was asked for is visible" if visible == wanted else f"{visible} GPUs are visible, not {wanted}"
+    return "only the requested GPUs are visible" if visible == wanted else f"{visible} GPUs are visible, not {wanted}"
 
 
 EXPERIMENT = Experiment(
-    claim="the driver reads CUDA_VISIBLE_DEVICES once, and numbers what is visible from 0",
+    claim="the driver reads CUDA_VISIBLE_DEVICES once and numbers the visible GPUs from 0",
     flagged=flagged,
     control=control,
     symptoms=(

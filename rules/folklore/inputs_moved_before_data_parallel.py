@@ -50,8 +50,7 @@ def check(event: Rumoured) -> Iterator[Problem]:
     if event.claim == "inputs moved first":
         yield Problem(
             event.node,
-            f"`{event.label}` is on a GPU before DataParallel scatters it: "
-            "it is scattered from there, with the same result",
+            f"`{event.label}` is on a GPU before DataParallel scatters it from there, with the same result",
         )
 
 
@@ -73,14 +72,14 @@ def _called(facts: Facts, moved: bool) -> str:
     right = model(x)
     out = parallel(model, facts)(x.to(first_device(facts)) if moved else x)
     same = out.device == first_device(facts) and torch.allclose(out.cpu(), right, atol=1e-6)
-    return "the result is the same as without the wrapper" if same else "the result is another"
+    return "the result is the same as without the wrapper" if same else "the result differs"
 
 
 EXPERIMENT = Experiment(
-    claim="inputs that are moved to a GPU first are not distributed by DataParallel",
+    claim="DataParallel does not distribute inputs that are moved to a GPU first",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("the result is another"), *MIXED_DEVICES),
+    symptoms=(Sees("the result differs"), *MIXED_DEVICES),
     facts={"device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},

@@ -51,7 +51,7 @@ def check(event: Rumoured) -> Iterator[Problem]:
     if event.claim == "move after wrap":
         yield Problem(
             event.node,
-            f"`{event.label}` is moved after the wrap: the move reaches the wrapped module, as it should",
+            f"`{event.label}` is moved after it is wrapped: the move reaches the wrapped module",
         )
 
 
@@ -77,14 +77,14 @@ def _called(facts: Facts, wrapped_first: bool) -> str:
     if wrapped_first:
         wrapper.to(first_device(facts))
     same = torch.allclose(wrapper(x).cpu(), right, atol=1e-6)
-    return "the result is the same as without the wrapper" if same else "the result is another"
+    return "the result is the same as without the wrapper" if same else "the result differs"
 
 
 EXPERIMENT = Experiment(
-    claim="moving a DataParallel after the wrap is wrong",
+    claim="a DataParallel model must not be moved after it is wrapped",
     flagged=flagged,
     control=control,
-    symptoms=(Raises("RuntimeError", "module must have its parameters"), Sees("the result is another")),
+    symptoms=(Raises("RuntimeError", "module must have its parameters"), Sees("the result differs")),
     facts={"device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},

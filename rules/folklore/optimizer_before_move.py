@@ -8,6 +8,7 @@ from placement_lint.finding import Outcome, Severity
 from placement_lint.flow.events.schema import Rumoured
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Sees
 from placement_lint.rule import Page, Problem, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -49,8 +50,8 @@ def check(event: Rumoured) -> Iterator[Problem]:
     if event.claim == "optimizer before move":
         yield Problem(
             event.node,
-            f"`{event.label}` ({event.optimizer}) was built before this move: "
-            "the Parameter objects stay the same, and it has no state yet",
+            f"{quoted(event.label)} ({event.optimizer}) is built before this move: the Parameter objects stay "
+            "the same, and the optimizer has no state yet",
             facts={"optimizer": event.optimizer},
         )
 
@@ -75,7 +76,7 @@ def _train(facts: Facts, built_first: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="an optimizer built before model.to(device) goes on with the parameters on the CPU",
+    claim="an optimizer that is built before model.to(device) keeps the parameters on the CPU",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never trained"), *MIXED_DEVICES),

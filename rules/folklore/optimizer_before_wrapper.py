@@ -8,6 +8,7 @@ from placement_lint.finding import Outcome, Severity
 from placement_lint.flow.events.schema import Rumoured
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.rule import Page, Problem, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -47,8 +48,8 @@ def check(event: Rumoured) -> Iterator[Problem]:
     if event.claim == "optimizer before wrapper":
         yield Problem(
             event.node,
-            f"`{event.label}` was built before the model is wrapped in {event.wrapper}: "
-            "the Parameter objects stay the same, so it trains",
+            f"{quoted(event.label)} is built before the model is wrapped in {event.wrapper}: the Parameter "
+            "objects stay the same, so it trains them",
             facts={"optimizer": event.optimizer},
         )
 
@@ -71,7 +72,7 @@ def _train(facts: Facts, built_first: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="an optimizer built before the wrap does not train the wrapped model",
+    claim="an optimizer that is built before the model is wrapped does not train it",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never trained"),),

@@ -46,7 +46,7 @@ def check(event: Rumoured) -> Iterator[Problem]:
     if event.claim == "parameters of wrapper":
         yield Problem(
             event.node,
-            f"`{event.label}.parameters()` of a {event.wrapper} are the very parameters of the wrapped module",
+            f"`{event.label}.parameters()` of a {event.wrapper} returns the Parameters of the wrapped module",
             facts={"wrapper": event.wrapper},
         )
 
@@ -70,7 +70,7 @@ def _compared(facts: Facts, through_wrapper: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="the parameters of a wrapper are others than those of its module",
+    claim="the parameters of a wrapper are not those of its module",
     flagged=flagged,
     control=control,
     symptoms=(Sees("they are other objects"),),

@@ -77,7 +77,7 @@ on the GPU already.
 
 
 def check_worker(event: CudaInWorker) -> Iterator[Problem]:
-    used = "the parent has initialised CUDA" if event.initialised else "a worker that is forked after CUDA was used"
+    used = "the parent has initialised CUDA" if event.initialised else "a fork after CUDA is initialised"
     yield Problem(
         event.node,
         f"`{event.how}` uses CUDA in a forked DataLoader worker"
@@ -91,15 +91,19 @@ def check_worker(event: CudaInWorker) -> Iterator[Problem]:
 
 
 _MESSAGES = {
-    "pinned": "`pin_memory=True`, but the samples are on {place}, and only CPU tensors can be pinned: raises",
-    "default device": "the default device is {place}, and the indices are shuffled there with a generator of the CPU: "
-    "raises RuntimeError",
-    "generator": "the generator is on {place}, and the indices are shuffled on another device: raises RuntimeError",
+    "pinned": (
+        "`pin_memory=True`, but the samples are on {place} and only CPU tensors can be pinned: raises RuntimeError"
+    ),
+    "default device": "the default device is {place}, so the loader shuffles its indices there with a generator on the "
+    "CPU: raises RuntimeError",
+    "generator": (
+        "the generator is on {place}, but the loader shuffles its indices on another device: raises RuntimeError"
+    ),
 }
 
 _ADVICE = {
-    "pinned": "leave `pin_memory` out",
-    "default device": 'give `generator=torch.Generator(device="cuda")`, or set no default device',
+    "pinned": "remove `pin_memory=True`",
+    "default device": 'pass `generator=torch.Generator(device="cuda")`, or set no default device',
     "generator": "make the generator on the default device",
 }
 

@@ -61,9 +61,9 @@ None. Begin each epoch with `loader.sampler.set_epoch(epoch)`.
 )
 
 _MESSAGES = {
-    "no epoch": "nothing calls `set_epoch`: the DistributedSampler gives the same order in every epoch",
-    "class": "DistributedSampler is given a class, not a dataset: raises TypeError",
-    "shuffled": "`shuffle=True` together with a sampler: raises ValueError",
+    "no epoch": "`set_epoch` is never called, so every epoch uses the same order",
+    "class": "DistributedSampler gets a class instead of a dataset: raises TypeError",
+    "shuffled": "`shuffle=True` and a sampler exclude each other: raises ValueError",
 }
 
 
@@ -72,7 +72,7 @@ def check(event: SamplerMisused) -> Iterator[Problem]:
         event.node,
         _MESSAGES[event.fault],
         event.trace,
-        advice="begin each epoch with `loader.sampler.set_epoch(epoch)`" if event.fault == "no epoch" else "",
+        advice="call `loader.sampler.set_epoch(epoch)` at the start of each epoch" if event.fault == "no epoch" else "",
         severity=None if event.fault == "no epoch" else Severity.ERROR,
         facts={"fault": event.fault},
         replay=_replay(event),
@@ -117,11 +117,11 @@ def _sampled(facts: Facts, right: bool) -> str:
             sampler.set_epoch(epoch)
         orders.append(list(sampler))
     same = any(order in orders[:place] for place, order in enumerate(orders))
-    return "epochs have the same order" if same and facts["shuffle"] else "epochs have orders of their own"
+    return "epochs have the same order" if same and facts["shuffle"] else "every epoch has another order"
 
 
 EXPERIMENT = Experiment(
-    claim="a DistributedSampler shuffles anew only for another epoch",
+    claim="a DistributedSampler shuffles again only after set_epoch",
     flagged=flagged,
     control=control,
     symptoms=(

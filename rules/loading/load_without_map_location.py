@@ -66,12 +66,12 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
     fix = safe if event.only_state else unsafe
     yield Problem(
         event.node,
-        "every rank loads the checkpoint onto the GPU that it was saved from"
+        "every rank loads the checkpoint to the GPU that saved it"
         if ranks
-        else f"a checkpoint is loaded to where it was saved, although the program chooses its device "
-        f"({event.choice_text}): raises where that GPU is not there",
+        else "the checkpoint is loaded to the device that saved it, although the program chooses its device "
+        f"({event.choice_text}): raises on a machine without that device",
         (event.reason,),
-        advice='give `map_location="cpu"`' if event.only_state else "give `map_location`",
+        advice='pass `map_location="cpu"`' if event.only_state else "pass `map_location`",
         rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),
         facts={"why": event.why},
         replay=_in_each_rank(event) if ranks else Replay(saved_on=_absent_gpu(event)),
@@ -132,7 +132,7 @@ def _loaded(facts: Facts, how: dict[str, Any]) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="without map_location a checkpoint goes back to the device that it was saved from",
+    claim="without map_location a checkpoint is loaded to the device that saved it",
     flagged=flagged,
     control=control,
     symptoms=(

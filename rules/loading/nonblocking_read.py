@@ -53,10 +53,10 @@ Leave `non_blocking=True` out of the copy: safe, it waits then.
 def check(event: UnfinishedCopyRead) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.label}` is read while its copy to the host may still be under way: the values are whatever is there, "
-        "silently",
+        f"`{event.label}` is read while its copy to the host may still be running: the values may be "
+        "wrong, without an error",
         (event.copied,),
-        advice="wait with `torch.cuda.synchronize()`, or copy without `non_blocking=True`",
+        advice="call `torch.cuda.synchronize()` first, or copy without `non_blocking=True`",
         rewrite=safe("wait for the copy", without_argument(event.copied.node, "non_blocking")),
         replay=Replay(
             watch=(
@@ -91,7 +91,7 @@ def _pending(waits: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="the host goes on while a copy that does not block is under way",
+    claim="a non-blocking copy to the host is still running when the call returns",
     flagged=flagged,
     control=control,
     symptoms=(Sees("the copy is not finished"),),

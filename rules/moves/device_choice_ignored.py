@@ -76,8 +76,8 @@ def check(event: CudaRequested) -> Iterator[Problem]:
     legacy = event.how.startswith("torch.cuda.")
     yield Problem(
         event.node,
-        f"`{event.how}` asks for CUDA although the program chooses its device ({event.choice_text}): "
-        "it fails where the choice falls elsewhere",
+        f"`{event.how}` uses CUDA although the program chooses its device ({event.choice_text}): raises "
+        "if the program chooses another one",
         (event.choice, *([event.used] if event.used is not None else [])),
         advice="use the chosen device",
         rewrite=None if legacy else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),
@@ -118,7 +118,7 @@ NO_CUDA = (
 )
 
 EXPERIMENT = Experiment(
-    claim="where the CPU is chosen on a machine with a GPU, `.cuda()` puts the tensor elsewhere than the rest",
+    claim="if the program chooses the CPU on a machine with a GPU, `.cuda()` puts one tensor on another device",
     flagged=flagged,
     control=control,
     symptoms=(*MIXED_DEVICES, *NO_CUDA),

@@ -89,10 +89,10 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     device = f"{event.inputs[0]}.device" if event.inputs else ""
     yield Problem(
         made,
-        f"made on the CPU in forward, it meets {event.home.named} on {describe(event.home.tensor.place)}: "
-        f"{event.operation} raises once the module is on a GPU",
+        f"this tensor is made on the CPU in forward and meets {event.home.named} on "
+        f"{describe(event.home.tensor.place)}: {event.operation} raises once the module is on a GPU",
         (*event.stray.tensor.history, *event.moves, Note(event.node, f"{event.operation} takes both here")),
-        advice="give it the `device=` of an input",
+        advice="pass the `device=` of an input",
         rewrite=safe("make it on the device of an input", on_device(made, device)),
         severity=None if event.seen_moving else Severity.INFO,
         facts=mixed_facts(event),
@@ -126,7 +126,7 @@ def _make_in_forward(facts: Facts, device: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="a tensor made in forward without `device=` is on the CPU and does not mix with the inputs on a GPU",
+    claim="a tensor that forward makes without `device=` is on the CPU and does not mix with inputs on a GPU",
     flagged=flagged,
     control=control,
     symptoms=MIXED_DEVICES,

@@ -11,6 +11,7 @@ from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import operand_itself
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -87,10 +88,10 @@ None is offered. Leave the cut out; where it is meant, leave those parameters ou
 def check(event: GradientLost) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"no gradient comes back past `{event.text}`: `{event.optimizer}` holds parameters that are used before it "
-        "only, and nothing ever trains them",
+        f"no gradient flows back through `{event.text}`: {quoted(event.optimizer)} holds parameters that "
+        "are used only before it, so they are silently never trained",
         (event.backward, event.stepped),
-        advice="leave the cut out, or what lies before out of the optimizer",
+        advice="remove the cut, or do not optimize the parameters before it",
         facts={"how": event.how},
         replay=_replay(event),
     )
@@ -132,7 +133,7 @@ def _trained(facts: Facts, how: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="no gradient comes back past `.detach()`, `.data` and `torch.tensor()`",
+    claim="no gradient flows back through `.detach()`, `.data` and `torch.tensor()`",
     flagged=flagged,
     control=control,
     symptoms=(Sees("get no gradient"),),

@@ -54,7 +54,7 @@ raised before. Offered where this file imports torch by name; not for lists and 
 
 _NAMES = {
     "tuple": "a tuple or list",
-    "str": "a text",
+    "str": "a string",
     "device": "a device",
     "ndarray": "a NumPy array",
     "OrderedDict": "a state dict",

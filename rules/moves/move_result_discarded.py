@@ -129,7 +129,7 @@ def _seen(thing: Any, facts: Facts) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="a tensor stays where it is when the result of its move is dropped",
+    claim="a tensor stays on its device if the result of its move is discarded",
     flagged=flagged,
     control=control,
     symptoms=(Sees("the move had no effect"),),

@@ -59,11 +59,11 @@ print(weight.grad)
 def check_gradient(event: GradientOfCopyRead) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.label}` was moved to {describe(event.place)} from the leaf that the gradient goes to: "
-        f"`{event.label}.grad` is None",
+        f"`{event.label}` was moved to {describe(event.place)}, and the gradient goes to the leaf from "
+        f"which it was moved: `{event.label}.grad` is None",
         event.trace,
-        advice="make it on that device, or call `requires_grad_()` after the move",
-        rewrite=safe("make it on that device", made_there(event.moved)),
+        advice="create it on that device, or call `requires_grad_()` after the move",
+        rewrite=safe("create it on that device", made_there(event.moved)),
         facts={"fault": "leaf", "target": place_fact(event.place)},
         replay=Replay(
             watch=(claimed(event.node, f"{event.label}.grad is not None", "there is no gradient", before=True),),
@@ -74,7 +74,7 @@ def check_gradient(event: GradientOfCopyRead) -> Iterator[Problem]:
 
 def check_device(event: DeviceNeverEqual) -> Iterator[Problem]:
     tested, other = source_text(event.tested), source_text(event.other)
-    why = "a device never equals a text" if event.text else "a tensor's device has an index"
+    why = "a device never equals a string" if event.text else "a tensor's device has an index"
     rewrite = None if event.identity else safe("compare the type", type_of_device(event.tested, event.other))
     yield Problem(
         event.node,
@@ -124,7 +124,7 @@ def _equality(text: bool, index: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="a moved leaf has no gradient, and a tensor's device equals neither a text nor a device without index",
+    claim="a moved leaf has no gradient, and a tensor's device equals neither a string nor a device without an index",
     flagged=flagged,
     control=control,
     symptoms=(Sees("there is no gradient"), Sees("the devices are not equal")),

@@ -76,13 +76,13 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         return
     stray, home = event.stray, event.home
     entered = next((call for call in (stray.tensor.entered, home.tensor.entered) if call in event.scene.calls), None)
-    met = (Note(event.node, f"{event.operation} meets both here"),) if entered is not None else ()
+    met = (Note(event.node, f"{event.operation} gets both here"),) if entered is not None else ()
     yield Problem(
         entered or event.node,
         f"{stray.named} {stray.verb} on {describe(stray.tensor.place)} but {home.named} {home.verb} on "
         f"{describe(home.tensor.place)}: {event.operation} raises",
         (*home.tensor.history, *stray.tensor.history, *met),
-        advice=f"move {stray.pronoun} there first",
+        advice=f"move {stray.named} first",
         rewrite=_move_there(event) if entered is None else None,
         facts=mixed_facts(event),
         replay=Replay(repairs=(beside(event), arguments_moved(entered) if entered is not None else ())),
@@ -118,7 +118,7 @@ def _meet(facts: Facts, stray_on: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="an operation refuses operands of different devices",
+    claim="an operation raises if its operands are on different devices",
     flagged=flagged,
     control=control,
     symptoms=MIXED_DEVICES,

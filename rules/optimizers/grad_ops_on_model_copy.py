@@ -10,6 +10,7 @@ from placement_lint.flow.events.schema import GradientsOfCopyClipped
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import argument_as, claimed, first_argument
 from placement_lint.rule import Page, Problem, Replay, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -67,10 +68,11 @@ def check(event: GradientsOfCopyClipped) -> Iterator[Problem]:
     trained = f"`{event.trained}`" if event.trained else "its copy"
     yield Problem(
         event.node,
-        f"`{event.how}` finds no gradients: it is {trained} that trains, and `{event.label}` has Parameters of its own "
-        "since one was copied from the other, so nothing is clipped, silently",
+        f"`{event.how}` finds no gradients because {trained} is trained, and {quoted(event.label)} has "
+        "had Parameters of its own since one was copied from the other: nothing is clipped, without an "
+        "error",
         (event.copied,),
-        advice="clip the parameters of the one that trains",
+        advice="clip the parameters of the model that is trained",
         facts={"how": event.how},
         replay=_replay(event),
     )
@@ -109,7 +111,7 @@ def _clipped(facts: Facts, trained: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="a copy of a model has no gradients to be clipped",
+    claim="a copy of a model has no gradients to clip",
     flagged=flagged,
     control=control,
     symptoms=(Sees("nothing is clipped"),),

@@ -10,6 +10,7 @@ from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import never_trained
 from placement_lint.rewriting import moved_below, safe
 from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -69,9 +70,9 @@ two mentions the optimizer; safe, for before it trained nothing.
 )
 
 _HOW = {
-    "materialized": "while it has no data: getting data, it gets new Parameter objects",
-    "converted": "before a conversion that was asked to make new Parameter objects",
-    "moved to XLA": "before it moves to XLA, where it gets new Parameter objects",
+    "materialized": "while the model has no data, and the model gets new Parameter objects with its data",
+    "converted": "before a conversion that makes new Parameter objects",
+    "moved to XLA": "before the model moves to XLA, where it gets new Parameter objects",
 }
 
 
@@ -79,8 +80,8 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
     if event.how in _HOW:
         yield Problem(
             event.built.node,
-            f"`{event.optimizer}` takes the parameters of `{event.replaced}` {_HOW[event.how]}, "
-            "and `step()` trains nothing, silently",
+            f"{quoted(event.optimizer)} gets the parameters of {quoted(event.replaced)} {_HOW[event.how]}: "
+            "`step()` silently trains nothing",
             (Note(event.node, "the parameters become new objects here"), event.stepped),
             advice="build the optimizer afterwards",
             rewrite=safe("build the optimizer afterwards", moved_below(event.statements, event.optimizer)),
@@ -131,7 +132,7 @@ def _train(facts: Facts, built_first: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="parameters that an optimizer took while they had no data are not the ones that the model has later",
+    claim="parameters that an optimizer gets while they have no data are not those that the model has later",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never trained"),),

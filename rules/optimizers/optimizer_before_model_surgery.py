@@ -13,6 +13,7 @@ from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import named_argument, never_trained
 from placement_lint.rewriting import moved_below, safe
 from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -72,8 +73,8 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
     if event.how in _UTILITIES:
         yield Problem(
             event.built.node,
-            f"`{event.optimizer}` takes the parameters of `{event.replaced}` before `{event.how}` puts others in "
-            "their place, which are never trained, silently",
+            f"{quoted(event.optimizer)} gets the parameters of {quoted(event.replaced)} before `{event.how}` "
+            "replaces them: the new parameters are silently never trained",
             (Note(event.node, f"`{event.how}` is called here"), event.stepped),
             advice="build the optimizer afterwards",
             rewrite=safe("build the optimizer afterwards", moved_below(event.statements, event.optimizer)),
@@ -152,7 +153,7 @@ def _prepared(model: Any, how: str) -> tuple[Any, Callable[[Any], Any]]:
 
 
 EXPERIMENT = Experiment(
-    claim="utilities that put other Parameters into a model leave an optimizer from before without them",
+    claim="an optimizer that is built before a utility replaces parameters does not hold the new ones",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never trained"),),

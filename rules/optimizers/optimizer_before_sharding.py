@@ -12,6 +12,7 @@ from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import named_argument, never_trained
 from placement_lint.rewriting import moved_below, unsafe
 from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -71,8 +72,8 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
     if event.how in SHARDING.values():
         yield Problem(
             event.built.node,
-            f"`{event.optimizer}` takes the parameters of `{event.replaced}` before `{event.how}` replaces them "
-            "with sharded ones: `step()` trains nothing, silently",
+            f"{quoted(event.optimizer)} gets the parameters of {quoted(event.replaced)} before `{event.how}` "
+            "replaces them with sharded ones: `step()` silently trains nothing",
             (Note(event.node, "sharded here"), event.stepped),
             advice="build the optimizer afterwards",
             rewrite=unsafe("build the optimizer afterwards", moved_below(event.statements, event.optimizer)),
@@ -140,7 +141,7 @@ def _sharded(model: Any, facts: Facts) -> Any:
 
 
 EXPERIMENT = Experiment(
-    claim="sharding puts new Parameters into a model, and an optimizer from before trains none of them",
+    claim="sharding replaces the Parameters of a model, and an optimizer that is built before trains none of them",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never trained"),),

@@ -10,6 +10,7 @@ from placement_lint.flow.events.schema import OptimizerMisses, OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import remembered, trained_in_the_end, unfrozen
 from placement_lint.rule import Note, Page, Problem, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -75,8 +76,8 @@ def check_unfrozen(event: OptimizerStale) -> Iterator[Problem]:
     if event.how == "unfrozen":
         yield Problem(
             event.node,
-            f"what asks for gradients from here on was left out of `{event.optimizer}`, which took only what required "
-            "grad when it was built: it is not trained, silently",
+            f"the parameters that require gradients from here on are not in {quoted(event.optimizer)}, which "
+            "got only those that required gradients when it was built: they are silently never trained",
             (event.built, event.stepped),
             advice="call `add_param_group`",
             facts={"how": "unfrozen"},
@@ -86,13 +87,13 @@ def check_unfrozen(event: OptimizerStale) -> Iterator[Problem]:
 
 def check_missed(event: OptimizerMisses) -> Iterator[Problem]:
     by_itself = event.what == "Parameter"
-    missed = "a Parameter" if by_itself else f"the parameters of `{event.missed}`"
+    missed = "a Parameter" if by_itself else f"the parameters of {quoted(event.missed)}"
     yield Problem(
         event.node,
-        f"the loss depends on {missed}, which `{event.optimizer}` does not hold, nor does any other optimizer: "
-        "nothing trains it, silently",
+        f"the loss depends on {missed}, which neither {quoted(event.optimizer)} nor any other optimizer "
+        f"holds: no step trains {'it' if by_itself else 'them'}",
         (Note(event.made, "made here"), event.stepped),
-        advice="give it to the optimizer",
+        advice="pass it to the optimizer",
         facts={"how": "a Parameter" if by_itself else "a criterion"},
         replay=trained_in_the_end(event.stepped, remembered(event.made, "{target}")),
     )
@@ -136,11 +137,11 @@ def _train(facts: Facts, given: bool) -> str:
     loss.backward()
     optimizer.step()
     same = any(torch.equal(old, new) for old, new in zip(before, watched, strict=True))
-    return "parameters with a gradient are not trained" if same else "all that asks for gradients is trained"
+    return "parameters with a gradient are not trained" if same else "all parameters that require gradients are trained"
 
 
 EXPERIMENT = Experiment(
-    claim="parameters that are in no param_group get gradients and keep their values",
+    claim="parameters in no param_group get gradients and are never updated",
     flagged=flagged,
     control=control,
     symptoms=(Sees("are not trained"),),

@@ -63,7 +63,7 @@ def check_leaf(event: NonLeafOptimized) -> Iterator[Problem]:
     yield Problem(
         event.node,
         f'the optimizer is given a tensor that {event.how} computed from the leaf: "can\'t optimize a non-leaf Tensor"',
-        (Note(event.made, "here it is no leaf any more"),),
+        (Note(event.made, "from here on it is not a leaf"),),
         advice="call `requires_grad_()` after it",
         facts={"how": event.how},
         replay=Replay(
@@ -77,8 +77,8 @@ def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
     outcome = "clips nothing" if clips else 'raises "optimizer got an empty parameter list"'
     yield Problem(
         event.node,
-        f"`{event.label}` is a generator that was used up before: `{event.use}` {outcome}",
-        (Note(event.maker, "the generator is made here"), event.consumed),
+        f"`{event.label}` is a generator that is already exhausted: `{event.use}` {outcome}",
+        (Note(event.maker, "the generator is created here"), event.consumed),
         advice="make it a list",
         rewrite=safe("make it a list", listed(event.maker)),
         facts={"how": "clipped" if clips else "empty"},
@@ -153,7 +153,10 @@ def _converted(tensor: Any, facts: Facts) -> Any:
 
 
 EXPERIMENT = Experiment(
-    claim="what is computed from a leaf cannot be optimized, and a generator of parameters is empty the second time",
+    claim=(
+        "a tensor that is computed from a leaf cannot be optimized, and a generator of parameters is "
+        "empty the second time"
+    ),
     flagged=flagged,
     control=control,
     symptoms=(

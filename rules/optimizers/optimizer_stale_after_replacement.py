@@ -10,6 +10,7 @@ from placement_lint.flow.events.schema import OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
 from placement_lint.replaying import never_trained
 from placement_lint.rule import Page, Problem, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -66,8 +67,8 @@ moments.
 
 _HOW = {
     "replaced": "is replaced here",
-    "assigned": "gets new Parameter objects from load_state_dict(assign=True) here",
-    "succeeded": "becomes another model here",
+    "assigned": "gets new Parameter objects from `load_state_dict(assign=True)` here",
+    "succeeded": "is replaced by another model here",
     "copied": "is copied here, and the copy is trained",
 }
 
@@ -76,10 +77,10 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
     if event.how in _HOW:
         yield Problem(
             event.node,
-            f"`{event.replaced}` {_HOW[event.how]}, but `{event.optimizer}` holds the parameters from before: "
-            "the new ones are never trained, silently",
+            f"{quoted(event.replaced)} {_HOW[event.how]}, but {quoted(event.optimizer)} holds the old "
+            "parameters: the new parameters are silently never trained",
             (event.built, event.stepped),
-            advice="build the optimizer afterwards or call `add_param_group`",
+            advice="build the optimizer afterwards, or call `add_param_group`",
             facts={"how": event.how, "optimizer": event.cls},
             replay=never_trained(event),
         )
@@ -135,7 +136,7 @@ def _changed(model: Any, how: str) -> Any:
 
 
 EXPERIMENT = Experiment(
-    claim="an optimizer goes on with the Parameters it was given; those that replace them are never trained",
+    claim="an optimizer keeps the Parameters that it was built with; Parameters that replace them are never trained",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never trained"),),

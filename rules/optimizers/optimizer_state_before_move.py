@@ -11,6 +11,7 @@ from placement_lint.flow.events.schema import OptimizerStateStranded
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts
 from placement_lint.replaying import is_name
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -68,8 +69,8 @@ state to the parameters' device (`Optimizer._process_value_according_to_param_po
 
 
 _HOW = {
-    "built": "makes its state when it is built",
-    "stepped": "made its state at its first step",
+    "built": "creates its state when it is built",
+    "stepped": "created its state at its first step",
     "loaded": "loaded its state",
 }
 
@@ -77,9 +78,9 @@ _HOW = {
 def check(event: OptimizerStateStranded) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.optimizer}` ({event.cls}) {_HOW[event.reason]} while `{event.module}` is on "
-        f"{describe(event.source)}; the model then moves to {describe(event.target)} and the state does not: "
-        "the next step raises",
+        f"{quoted(event.optimizer)} ({event.cls}) {_HOW[event.reason]} while {quoted(event.module)} is on "
+        f"{describe(event.source)}; the model then moves to {describe(event.target)} but the state does "
+        "not: the next step raises",
         event.trace,
         advice="move the model first",
         facts={
@@ -125,7 +126,7 @@ def control(facts: Facts) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="state that an optimizer has when its model moves stays behind, and the next step raises",
+    claim="the state of an optimizer stays on its device when the model moves, and the next step raises",
     flagged=flagged,
     control=control,
     symptoms=MIXED_DEVICES,

@@ -73,10 +73,10 @@ begins anew, or goes on where the old one was, only its author knows.
 def check(event: SchedulerOutlived) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.optimizer}` becomes another optimizer here, but `{event.scheduler}` goes on with the one from "
-        "before: the learning rate of the new one never changes, silently",
+        f"`{event.optimizer}` is replaced by another optimizer here, but `{event.scheduler}` keeps the "
+        "old one: the learning rate of the new optimizer silently never changes",
         (event.built, event.stepped),
-        advice="build the scheduler anew for it",
+        advice="build a new scheduler for it",
         replay=_followed(event),
     )
 
@@ -88,7 +88,10 @@ def _followed(event: SchedulerOutlived) -> Replay:
         return Replay()
     follows = f"not watched or {scheduler}.optimizer is watched[-1]"
     return Replay(
-        watch=(*remembered(event.node, "{target}"), claimed(step, follows, "it is the old optimizer's learning rate")),
+        watch=(
+            *remembered(event.node, "{target}"),
+            claimed(step, follows, "it is the old learning rate"),
+        ),
         mended=(Line(step, f"watched and follow({scheduler}, watched[-1])", before=True),),
     )
 
@@ -140,7 +143,7 @@ def _taking_its_place(model: Any, old: Any, facts: Facts) -> Any:
 
 
 EXPERIMENT = Experiment(
-    claim="a scheduler sets the learning rate of the optimizer that it was built with, and of no other",
+    claim="a scheduler changes the learning rate of the optimizer that it was built with, and of no other",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never changes"),),

@@ -83,8 +83,8 @@ def check(event: SharedTensorChanged) -> Iterator[Problem]:
     if event.buffer and event.from_batch:
         yield Problem(
             event.node,
-            f"under DataParallel the buffer `{event.label}` keeps the update of the first replica alone: it sees "
-            "one chunk of the batch, silently",
+            f"under DataParallel the buffer `{event.label}` keeps only the update of the first replica, which "
+            "silently sees one chunk of the batch",
             event.scene.replica,
             advice="update it outside `forward`, from the gathered output",
             facts={"from_batch": True, **replica_facts(event.scene)},
@@ -140,14 +140,14 @@ def _updated(facts: Facts, inside: bool) -> str:
     bare, wrapped = seen
     if wrapped == bare:
         return f"the buffer is {bare:g}, wrapped or not"
-    return f"the buffer is {wrapped:g}, and {bare:g} where the model is bare"
+    return f"the buffer is {wrapped:g}, but {bare:g} in an unwrapped model"
 
 
 EXPERIMENT = Experiment(
-    claim="of what the replicas add to a buffer in place, only the first one's part is kept",
+    claim="only the first replica's in-place updates of a buffer are kept",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("where the model is bare"),),
+    symptoms=(Sees("in an unwrapped model"),),
     facts={"from_batch": True, "device_ids": [0, 1]},
     gpus=2,
     harmless_on=1,

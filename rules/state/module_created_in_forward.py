@@ -10,7 +10,7 @@ from placement_lint.flow.events.schema import MadeInForward, OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import never_trained
 from placement_lint.rule import Line, Page, Problem, Replay, Rule
-from placement_lint.source.wording import source_text
+from placement_lint.source.wording import quoted, source_text
 
 PAGE = Page(
     what="""\
@@ -82,8 +82,8 @@ or call the model with a sample before the optimizer is built.
 def check(event: MadeInForward) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"each call of `forward` makes a new {event.cls} here, whose weights begin afresh and are never trained",
-        advice="make it in `__init__`",
+        (f"each call of `forward` creates a new {event.cls} here, whose weights are random and never trained"),
+        advice="create it in `__init__`",
         facts={"made": event.cls, "kept": "each time" if event.kept else ""},
         replay=_replay(event),
     )
@@ -104,10 +104,10 @@ def check_first_call(event: OptimizerStale) -> Iterator[Problem]:
     if event.how == "made in forward":
         yield Problem(
             event.node,
-            f"the first call makes `{event.replaced}` here, and `{event.optimizer}` took the parameters before: "
-            "it is never trained, silently",
+            f"the first call creates {quoted(event.replaced)} here, after {quoted(event.optimizer)} got the "
+            "parameters: it is silently never trained",
             (event.built, event.stepped),
-            advice="make it in `__init__`, or call the model once before the optimizer is built",
+            advice="create it in `__init__`, or call the model once before building the optimizer",
             severity=Severity.WARNING,
             facts={"kept": "once"},
             replay=never_trained(event),
@@ -160,11 +160,11 @@ def _train(facts: Facts) -> str:
         optimizer.step()
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     missed = [parameter for parameter in used if id(parameter) not in held]
-    return "it computes with parameters that are never trained" if missed else "all that it computes with is trained"
+    return "it uses parameters that are never trained" if missed else "all parameters that it uses are trained"
 
 
 EXPERIMENT = Experiment(
-    claim="a layer that forward makes is not what the optimizer holds, and is never trained",
+    claim="an optimizer does not hold a layer that forward creates, so the layer is never trained",
     flagged=flagged,
     control=control,
     symptoms=(Sees("never trained"),),

@@ -89,14 +89,14 @@ def check(event: ParameterLost) -> Iterator[Problem]:
     assert lost is not None
     yield Problem(
         event.node,
-        f"`{event.label}` is not a Parameter: {lost.how} returns a plain tensor, which the module does not "
-        "register, move, save or train",
-        (Note(lost.node, "the Parameter becomes a plain tensor here"),),
+        f"`{event.label}` is not a Parameter because {lost.how} returns a plain tensor, which the module "
+        "does not register, move, save or train",
+        (Note(lost.node, "the result is a plain tensor, not a Parameter"),),
         advice="apply it inside `nn.Parameter(…)`",
         rewrite=safe("convert the tensor", converted_inside(event.node, lost.node, event.tensor.created)),
         facts={"conversion": lost.how, "source": place_fact(lost.place), "target": place_fact(event.tensor.place)},
         replay=Replay(
-            watch=(claimed(event.node, f"isinstance({event.label}, torch.nn.Parameter)", "it is no Parameter"),),
+            watch=(claimed(event.node, f"isinstance({event.label}, torch.nn.Parameter)", "it is not a Parameter"),),
             repairs=(made_parameter(event.node),),
         ),
     )
@@ -130,7 +130,7 @@ def _stored(value: Any) -> str:
 
     owner: Any = nn.Module()
     owner.value = value
-    return f"it is {'a' if 'value' in owner.state_dict() else 'no'} parameter of its module"
+    return f"it is {'a' if 'value' in owner.state_dict() else 'not a'} parameter of its module"
 
 
 def _joined(name: str, tensor: Any) -> Any:
@@ -160,10 +160,10 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 EXPERIMENT = Experiment(
-    claim="what is computed from a Parameter is a plain tensor, which a module does not register",
+    claim="an operation on a Parameter returns a plain tensor, which a module does not register",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("no parameter"),),
+    symptoms=(Sees("not a parameter"),),
     facts={"conversion": ".to(…)", "source": "cpu", "target": "cuda"},
     gpus=1,
 )

@@ -78,11 +78,11 @@ print(Gaussian(3)(torch.eye(3)))
 def check(event: ParameterShared) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`self.{event.changed_name}` and `self.{event.other}` are in the same memory: to change the one in place "
-        "changes the other, silently",
+        f"`self.{event.changed_name}` and `self.{event.other}` share memory: an in-place change of one "
+        "silently changes the other",
         (event.changed, *event.reads[:1]),
-        advice="make the Parameter of a copy, `.clone()`",
-        rewrite=safe("make it of a copy", argument_copied(event.node)),
+        advice="create the Parameter from a copy, `.clone()`",
+        rewrite=safe("create it from a copy", argument_copied(event.node)),
         facts={"parameters": event.both},
         replay=Replay(watch=_kept_apart(event)),
     )
@@ -91,7 +91,7 @@ def check(event: ParameterShared) -> Iterator[Problem]:
 def _kept_apart(event: ParameterShared) -> tuple[Line, ...]:
     one, other = f"self.{event.changed_name}", f"self.{event.other}"
     apart = f"{one}.data_ptr() != {other}.data_ptr()"
-    return (claimed(event.changed.node, apart, "the two are in the same memory"),)
+    return (claimed(event.changed.node, apart, "the two share memory"),)
 
 
 def flagged(facts: Facts) -> str:
@@ -110,14 +110,14 @@ def _changed(facts: Facts, copied: bool) -> str:
     other = nn.Parameter(start) if facts["parameters"] else start
     changed = nn.Parameter(start.clone() if copied or facts["copied"] else start)
     nn.init.ones_(changed)
-    return "the other stays as it was" if other.sum() == 0 else "the other changes with it"
+    return "the other tensor does not change" if other.sum() == 0 else "the other tensor changes too"
 
 
 EXPERIMENT = Experiment(
-    claim="a Parameter made of a tensor is in its memory: to change one in place changes the other",
+    claim="a Parameter shares the memory of the tensor that it is created from",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("changes with it"),),
+    symptoms=(Sees("tensor changes too"),),
     facts={"parameters": True, "copied": False},
 )
 

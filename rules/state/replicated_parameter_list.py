@@ -54,12 +54,12 @@ def check(event: LayerRepeated) -> Iterator[Problem]:
     times = bare_text(event.times)
     yield Problem(
         event.node,
-        f"`{times}` names for one `{event.kind}`: a list that is multiplied copies nothing, and an optimizer trains "
-        "one set of weights for all of them, silently",
-        advice="make each with a comprehension",
-        rewrite=unsafe("make each with a comprehension", each_made_anew(event.node, event.items, event.times)),
+        f"`{times}` names for one `{event.kind}`: multiplying a list does not copy its items, so the "
+        "optimizer silently trains one set of weights for all of them",
+        advice="create each one in a comprehension",
+        rewrite=unsafe("create each one in a comprehension", each_made_anew(event.node, event.items, event.times)),
         facts={"parameters": event.kind == "Parameter"},
-        replay=Replay(watch=(claimed(event.node, _DIFFERENT, "it is the same one each time"),)),
+        replay=Replay(watch=(claimed(event.node, _DIFFERENT, "it is the same object each time"),)),
     )
 
 
@@ -89,7 +89,7 @@ def _made(facts: Facts, each: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="a list that is multiplied has one layer many times",
+    claim="a multiplied list contains one layer many times",
     flagged=flagged,
     control=control,
     symptoms=(Sees("names for 1 Parameters"),),

@@ -49,11 +49,11 @@ stops training. The name is not corrected on a tensor that was computed from oth
 def check(event: GradFlagAssigned) -> Iterator[Problem]:
     if event.name == "requires_grad" and not event.on_module:
         return
-    effect = "only gives the module an attribute" if event.on_module else "only makes a new attribute"
+    effect = "only sets an attribute of the module" if event.on_module else "only creates a new attribute"
     right = f"call `{event.owner}.requires_grad_({event.value})`" if event.on_module else "write `requires_grad`"
     yield Problem(
         event.node,
-        f"`{event.label} = {event.value}` {effect}: what its parameters do is unchanged, silently",
+        f"`{event.label} = {event.value}` {effect}: the parameters silently stay as they are",
         advice=right,
         rewrite=_set_flag(event),
         facts={"module": event.on_module, "name": event.name, "value": event.value == "True"},
@@ -64,7 +64,7 @@ def check(event: GradFlagAssigned) -> Iterator[Problem]:
 def _set_flag(event: GradFlagAssigned) -> Rewrite | None:
     if event.on_module:
         return safe("set the flag of its parameters", called_with_value(event.node, "requires_grad_"))
-    return safe("write the right name", renamed_attribute(event.node, "requires_grad")) if event.leaf else None
+    return safe("write the correct name", renamed_attribute(event.node, "requires_grad")) if event.leaf else None
 
 
 def _has_effect(event: GradFlagAssigned) -> str:
@@ -94,11 +94,11 @@ def _made(facts: Facts) -> Any:
 def _seen(thing: Any, facts: Facts) -> str:
     tensors = thing.parameters() if facts["module"] else [thing]
     done = all(tensor.requires_grad is facts["value"] for tensor in tensors)
-    return "it is as assigned" if done else "the assignment has no effect"
+    return "the assignment has its effect" if done else "the assignment has no effect"
 
 
 EXPERIMENT = Experiment(
-    claim="`requires_grad` of a module is an attribute that nothing reads; requires_grad_() reaches its parameters",
+    claim="`requires_grad` of a module is a plain attribute; requires_grad_() changes its parameters",
     flagged=flagged,
     control=control,
     symptoms=(Sees("no effect"),),

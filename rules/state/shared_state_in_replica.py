@@ -86,11 +86,11 @@ Return from `forward` what is to be collected: `DataParallel` gathers it in the 
 
 
 def check_container(event: SharedContainerChanged) -> Iterator[Problem]:
-    many = "the last replica's chunk" if event.how in ("[]=", "update") else "an entry of each replica, in any order"
+    many = "only the last replica's chunk" if event.how in ("[]=", "update") else "an entry from each replica"
     yield Problem(
         event.node,
-        f"under DataParallel `{event.label}` is one {event.container} for all replicas: a call leaves {many}, "
-        "on different GPUs",
+        f"under DataParallel all replicas share the {event.container} `{event.label}`: a call leaves "
+        f"{many}, on different GPUs",
         event.scene.replica,
         advice="return it from `forward`",
         facts={"how": event.how, **replica_facts(event.scene)},
@@ -102,9 +102,9 @@ def check_tensor(event: SharedTensorChanged) -> Iterator[Problem]:
     if not event.buffer:
         yield Problem(
             event.node,
-            f"under DataParallel `{event.label}` is one tensor for all replicas, and each of them changes it",
+            f"under DataParallel all replicas share the tensor `{event.label}`, and each of them changes it",
             event.scene.replica,
-            advice="return from `forward` what it is changed by",
+            advice="return the change from `forward`",
             facts={"how": "in place", **replica_facts(event.scene)},
             replay=Replay(watch=_watch(event)),
         )
@@ -114,7 +114,7 @@ def _watch(event: SharedContainerChanged | SharedTensorChanged) -> tuple[Line, .
     """Which GPUs change one and the same thing in a call."""
     return (
         *remembered(event.node, f"(self.{event.name}, torch.cuda.current_device())"),
-        claimed(event.scene.replica[-1].node, "not is_shared(watched)", "the replicas change one and the same"),
+        claimed(event.scene.replica[-1].node, "not is_shared(watched)", "the replicas change the same object"),
     )
 
 
@@ -142,7 +142,7 @@ def _left(facts: Facts, shared: bool) -> str:
     alone, wrapped = left
     if alone == wrapped:
         return f"a call leaves {alone}, wrapped or not"
-    return f"a call leaves {wrapped}, and {alone} where the model is bare"
+    return f"a call leaves {wrapped}, but {alone} in an unwrapped model"
 
 
 def _empty(how: str) -> Any:
@@ -176,10 +176,10 @@ def _described(kept: Any, how: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="lists, dicts and plain tensors of a module are shared by its replicas",
+    claim="all replicas share the lists, dicts and plain tensors of a module",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("where the model is bare"),),
+    symptoms=(Sees("in an unwrapped model"),),
     facts={"how": "append", "keyed": False, "device_ids": [0, 1]},
     gpus=2,
     harmless_on=1,

@@ -99,14 +99,14 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
         return
     seen = not event.scene.standalone
     moves = event.moves if seen else ()
-    stays = f"on {describe(event.stray.tensor.place)}" if seen else "where it is"
-    raises = "raises in a later one" if seen else "raises if the module is called, moved and called again"
+    stays = f"on {describe(event.stray.tensor.place)}" if seen else "on its device"
+    raises = "raises in a later call" if seen else "raises if the module is called, moved and called again"
     yield Problem(
         holder.node,
-        f"`self.{holder.name}` is a plain tensor that a call of forward leaves to later ones: moving the module leaves "
-        f"it {stays}, and {event.operation} {raises}",
+        f"`self.{holder.name}` is a plain tensor that one call of forward caches for later ones: moving "
+        f"the module leaves it {stays}, and {event.operation} {raises}",
         (*event.stray.tensor.history, *moves, Note(event.node, f"meets {event.home.named} here")),
-        advice="make it a buffer with `persistent=False`, or compare its device before it is used again",
+        advice="make it a buffer with `persistent=False`, or compare its device before using it again",
         severity=None if seen else Severity.INFO,
         facts=mixed_facts(event),
         replay=Replay(repairs=(beside(event),), right=False) if seen else None,
@@ -140,7 +140,7 @@ def _call_move_call(facts: Facts, asks_for_device: bool) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="what a call of forward leaves on its module stays behind when that moves, and a later call raises",
+    claim="a tensor that forward caches on its module does not move with it, and a later call raises",
     flagged=flagged,
     control=control,
     symptoms=MIXED_DEVICES,

@@ -85,8 +85,8 @@ the first chunk.
 def check(event: AttributeRebound) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"under DataParallel `{event.label}` is assigned on a replica and lost with it: "
-        "the module itself keeps its old value, silently",
+        f"under DataParallel `{event.label}` is assigned on a replica and lost with it: the module "
+        "silently keeps its old value",
         (*event.scene.replica, *event.reads),
         facts={"buffer": event.buffer, **replica_facts(event.scene)},
         replay=Replay(watch=_watch(event)),
@@ -136,7 +136,7 @@ def _counted(facts: Facts, buffer: bool, in_place: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="what a replica assigns to an attribute of its module is lost with the replica",
+    claim="an attribute that a replica assigns is lost with the replica",
     flagged=flagged,
     control=control,
     symptoms=(Sees("keeps its old value"),),

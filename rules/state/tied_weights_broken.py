@@ -10,7 +10,7 @@ from placement_lint.flow.events.schema import TieBroken
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import still_tied
 from placement_lint.rule import Note, Page, Problem, Rule
-from placement_lint.source.wording import source_text
+from placement_lint.source.wording import quoted, source_text
 
 PAGE = Page(
     what="""\
@@ -100,10 +100,10 @@ _WHAT = {
 def check(event: TieBroken) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"{_WHAT[event.how]} makes a new Parameter for each name: `{source_text(event.tied)}` holds no longer, and "
-        f"`{event.optimizer}` trains the two apart, silently",
+        f"{_WHAT[event.how]} creates a new Parameter for each name: `{source_text(event.tied)}` is no "
+        f"longer true, and {quoted(event.optimizer)} silently trains the two separately",
         (Note(event.tied, "tied here"), event.stepped),
-        advice="tie them again after it",
+        advice="tie them again afterwards",
         facts={"how": event.how} if event.how != "moved to XLA" else {},
         replay=still_tied(event),
     )
@@ -158,7 +158,7 @@ def _done(model: Any, how: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="what puts a new Parameter under each name unties weights",
+    claim="an operation that creates a new Parameter for each name unties weights",
     flagged=flagged,
     control=control,
     symptoms=(Sees("different Parameters"),),

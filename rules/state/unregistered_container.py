@@ -83,8 +83,8 @@ as before; a ModuleDict wants strings for keys.
 def check(event: UnregisteredUsed) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`self.{event.name}` is a plain Python container: what it holds is not registered in {event.owner}, "
-        "so it is neither moved nor trained nor saved",
+        f"`self.{event.name}` is a plain Python container: {event.owner} does not register its items, so "
+        "it does not move, train or save them",
         (*([event.moved] if event.moved else []), event.used),
         advice="use nn.ModuleList, nn.ModuleDict or nn.ParameterList",
         rewrite=unsafe(f"register it in a {event.registering}", wrapped_in(event.node, event.registering)),
@@ -128,7 +128,7 @@ def _held_in(facts: Facts, container: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="what a plain list, tuple or dict of a module holds is neither moved nor trained nor saved",
+    claim="a module does not move, train or save the items of a plain list, tuple or dict",
     flagged=flagged,
     control=control,
     symptoms=(Sees("not registered"),),

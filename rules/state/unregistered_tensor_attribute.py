@@ -127,7 +127,7 @@ def _use_attribute(facts: Facts, role: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="a plain tensor attribute stays behind when its module moves, and forward raises",
+    claim="a plain tensor attribute does not move with its module, and forward raises",
     flagged=flagged,
     control=control,
     symptoms=MIXED_DEVICES,

@@ -83,10 +83,10 @@ def check(event: AliasUsed) -> Iterator[Problem]:
     holds = f"a plain {event.how}" if event.how in ("list", "tuple", "dict") else f"a {event.how}"
     yield Problem(
         event.node,
-        f"`self.{event.name}` of `{event.owner}` is {holds}, which DataParallel does not replicate: in a replica it "
-        "leads to the original's weights, on the first GPU",
+        f"`self.{event.name}` of `{event.owner}` is {holds}, which DataParallel does not replicate: in a "
+        "replica it refers to the original's weights, on the first GPU",
         (*event.scene.replica, event.used),
-        advice="hold it in a container of torch.nn" if holds.startswith("a plain") else "go by `self` in forward",
+        advice="put it in a container of torch.nn" if holds.startswith("a plain") else "use `self` in forward",
         rewrite=_rewrite(event),
         facts={"how": event.how, **replica_facts(event.scene)},
     )
@@ -95,7 +95,7 @@ def check(event: AliasUsed) -> Iterator[Problem]:
 def _rewrite(event: AliasUsed) -> Rewrite | None:
     if event.method:
         return safe("call the method itself", read_instead(event.read, event.method))
-    return unsafe("register what it holds", wrapped_in(event.node, event.registering))
+    return unsafe("register its items", wrapped_in(event.node, event.registering))
 
 
 def flagged(facts: Facts) -> str:
@@ -145,7 +145,7 @@ def _computed(facts: Facts, how: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="what a plain container or a bound method holds is the original's, in every replica",
+    claim="in every replica, a plain container or a bound method refers to the original's layers",
     flagged=flagged,
     control=control,
     symptoms=(Raises("RuntimeError", "same device"), Sees("uses the original's layer")),

@@ -80,7 +80,7 @@ def check(event: BatchMisplaced) -> Iterator[Problem]:
 
 _ADVICE = {
     "input": "build it with `batch_first=True`, or transpose in forward",
-    "state": "make the state inside forward, or pass it with the batch first and transpose it there",
+    "state": "create the state inside forward, or pass it with the batch first and transpose it there",
     "output": "transpose it before it is returned",
 }
 
@@ -88,17 +88,18 @@ _ADVICE = {
 def _message(event: BatchMisplaced) -> str:
     if event.what == "output":
         return (
-            f"`{event.label}` has the batch in dimension {event.dim}, and DataParallel gathers outputs along dimension "
-            f"{event.split}: the replicas' results are put together in the wrong place"
+            f"`{event.label}` has the batch in dimension {event.dim}, but DataParallel gathers outputs along "
+            f"dimension {event.split}: the results of the replicas are concatenated along the wrong dimension"
         )
     if event.what == "state":
         return (
-            f"DataParallel splits a hidden state of `{event.label}` along dimension {event.split}, and its batch is in "
-            f"dimension {event.dim}: the {event.layer} raises, or gets the wrong rows"
+            f"DataParallel splits a hidden state of `{event.label}` along dimension {event.split}, but its "
+            f"batch is in dimension {event.dim}: the {event.layer} raises, or gets the wrong rows"
         )
     return (
-        f"DataParallel splits along dimension {event.split}, and for `{event.label}` ({event.layer}) the batch is in "
-        f"dimension {event.dim}: each replica gets a part of the sequence of all rows, with wrong results, silently"
+        f"DataParallel splits along dimension {event.split}, but the batch of `{event.label}` "
+        f"({event.layer}) is in dimension {event.dim}: each replica gets a part of the sequence of all "
+        "rows, and the results are silently wrong"
     )
 
 
@@ -141,8 +142,8 @@ def _compared(facts: Facts, batch_first: bool, dim: int, what: str) -> str:
         expected = model(*arguments)
         got = nn.DataParallel(model, device_ids=facts["device_ids"], dim=dim)(*arguments)
     if got.shape != expected.shape:
-        return f"the output is another, of shape {tuple(got.shape)} and not {tuple(expected.shape)}"
-    return "the output is the same" if torch.allclose(got, expected, atol=1e-5) else "the output is another"
+        return f"the output differs: its shape is {tuple(got.shape)} instead of {tuple(expected.shape)}"
+    return "the output is the same" if torch.allclose(got, expected, atol=1e-5) else "the output differs"
 
 
 def _layer(name: str, batch_first: bool) -> Any:
@@ -159,10 +160,10 @@ def _layer(name: str, batch_first: bool) -> Any:
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel splits and gathers along one dimension, whatever that is to the model",
+    claim="DataParallel splits and gathers along one dimension, whatever the model uses it for",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("the output is another"), Raises("RuntimeError", "Expected hidden size")),
+    symptoms=(Sees("the output differs"), Raises("RuntimeError", "Expected hidden size")),
     facts={"what": "input", "layer": "LSTM", "batch_first": False, "dim": 0, "device_ids": [0, 1]},
     gpus=2,
     harmless_on=1,

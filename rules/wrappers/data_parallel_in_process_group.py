@@ -11,6 +11,7 @@ from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import call_as, wrapped_module
 from placement_lint.rewriting import NOTHING, Replacements, called_with, unsafe
 from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -70,10 +71,10 @@ initialised before, each rank moves its inputs to its own GPU, and the batch siz
 def check(event: ParallelInGroup) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"DataParallel over several GPUs in one process of several: `{event.label}` gets no gradients from the other "
-        "ranks, and a rank whose module is not on cuda:0 raises",
+        f"this is DataParallel over several GPUs in one process of several: {quoted(event.label)} gets no "
+        "gradients from the other ranks, and a rank whose module is not on cuda:0 raises",
         (event.started,),
-        advice="use DistributedDataParallel with the rank's own GPU",
+        advice="use DistributedDataParallel with the GPU of the rank",
         rewrite=unsafe("wrap it in DistributedDataParallel", _in_ddp(event)),
         replay=Replay(
             watch=(Line(event.node, f"compare_gradients({wrapped_module(event.node)})"),),
@@ -115,7 +116,9 @@ def _trained(facts: Facts, wrapper: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel in one of several processes wants the first of all GPUs, and tells the others nothing",
+    claim=(
+        "DataParallel in one of several processes needs the first GPU, and exchanges nothing with the other processes"
+    ),
     flagged=flagged,
     control=control,
     symptoms=(

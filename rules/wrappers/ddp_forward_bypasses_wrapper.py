@@ -63,10 +63,10 @@ another training.
 def check(event: DdpBypassed) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"this goes round `{event.label}`, the DistributedDataParallel around it: the gradients of this rank are not "
-        "averaged with those of the others, which drift apart, silently",
+        f"this bypasses the DDP wrapper `{event.label}`: the gradients of this rank are not averaged with "
+        "those of the others, and the ranks silently drift apart",
         event.trace,
-        advice=f"call `{event.instead}`" if event.instead else "let the wrapper call it, inside `forward`",
+        advice=f"call `{event.instead}`" if event.instead else "call it inside `forward`, through the wrapper",
         rewrite=unsafe("call the wrapper", callee_replaced(event.node, event.instead)),
         facts={"called": "the bare module" if event.instead else "a part"},
         replay=Replay(
@@ -104,7 +104,7 @@ def _trained(called: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="only a call of the wrapper makes DDP average the gradients of the backward that follows",
+    claim="DDP averages the gradients of a backward only after a call of the wrapper",
     flagged=flagged,
     control=control,
     symptoms=(Sees("keeps its gradients to itself"),),

@@ -10,6 +10,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.events.schema import DdpModuleChanged
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
 from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -60,13 +61,13 @@ model(torch.randn(16, 8)).sum().backward()
 _WHAT = {
     "moved": "moves it {what}",
     "converted": "converts it {what}",
-    "assigned": "puts the loaded tensors in the place of its parameters",
+    "assigned": "replaces its parameters with the loaded tensors",
     "replaced": "replaces `{what}`",
-    "frozen": "freezes parameters of it",
-    "trainable": "unfreezes parameters of it",
+    "frozen": "freezes some of its parameters",
+    "trainable": "unfreezes some of its parameters",
 }
-_STALLS = "the next iteration raises RuntimeError, or ranks drift apart"
-_DRIFTS = "gradients are no longer averaged and the ranks drift apart, silently"
+_STALLS = "the next iteration raises RuntimeError, or the ranks drift apart"
+_DRIFTS = "gradients are no longer averaged, and the ranks silently drift apart"
 
 
 def check(event: DdpModuleChanged) -> Iterator[Problem]:
@@ -74,9 +75,12 @@ def check(event: DdpModuleChanged) -> Iterator[Problem]:
     silent = event.how in ("moved", "converted", "assigned", "trainable")
     yield Problem(
         event.node,
-        f"`{event.label}` is in DistributedDataParallel already, and this {what}: {_DRIFTS if silent else _STALLS}",
+        (
+            f"{quoted(event.label)} is already in DistributedDataParallel, and this {what}: "
+            f"{_DRIFTS if silent else _STALLS}"
+        ),
         event.trace,
-        advice="do it before wrapping",
+        advice="do this before wrapping",
         facts={"how": event.how},
         replay=Replay(
             watch=(Line(event.node, f"compare_gradients({event.label})"),),
@@ -160,7 +164,7 @@ def _change(torch: Any, how: str) -> Callable[[Any], object]:
 
 
 EXPERIMENT = Experiment(
-    claim="DDP averages the gradients of the parameters, and on the accumulators, that it found when it was built",
+    claim="DDP averages the gradients only of the parameters that it found when it was built",
     flagged=flagged,
     control=control,
     symptoms=(Sees("keeps its gradients to itself"), Raises("RuntimeError", "Expected to have finished reduction")),

@@ -71,7 +71,7 @@ argument of the function is surely a tensor; unsafe: an input may be on another 
 )
 
 
-_PASSED = "pass the tensor itself: DataParallel moves arguments, and what lists, tuples and dicts among them hold"
+_PASSED = "pass the tensor itself: DataParallel moves arguments and the items of lists, tuples and dicts among them"
 
 
 def check(event: DevicesMixed) -> Iterator[Problem]:
@@ -80,11 +80,11 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     stray = event.stray.tensor
     made = stray.history[-1].node
     device = f"{event.inputs[0]}.device" if len(event.inputs) == 1 else ""
-    how = f"has this on {stray.place}, where it came from" if event.brought else f"puts this on {stray.place}"
+    how = f"has this on {stray.place}" if event.brought else f"puts this on {stray.place}"
     yield Problem(
         made,
-        f"every DataParallel replica {how}, but replica 1 runs on another GPU: "
-        f"{event.operation} raises there when it meets {event.home.named}",
+        f"every DataParallel replica {how}, but replica 1 runs on another GPU: {event.operation} raises "
+        f"there with {event.home.named}",
         (*event.scene.replica, Note(event.node, f"meets {event.home.named} here")),
         advice=_PASSED if event.brought else "use the device of an input",
         rewrite=unsafe("use the device of the input", on_device(made, device)),
@@ -113,7 +113,7 @@ def _make_in_forward(facts: Facts, device: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="a replica on the second GPU refuses a tensor that forward puts on the first",
+    claim="a replica on the second GPU cannot use a tensor that forward puts on the first",
     flagged=flagged,
     control=control,
     symptoms=MIXED_DEVICES,

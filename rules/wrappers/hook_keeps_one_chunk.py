@@ -80,9 +80,12 @@ order of the GPUs, or call `model.module` where the hook is needed.
 def check(event: ChunkUsed) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"each replica of DataParallel calls this hook: `{event.label}` is what one of them got, and not the batch",
+        (
+            f"each replica of DataParallel calls this hook, so `{event.label}` holds one replica's chunk and "
+            "not the batch"
+        ),
         event.trace,
-        advice="return it from `forward`, or keep it by device and join the parts",
+        advice="return it from `forward`, or store it by device and join the parts",
         facts={"device_ids": event.ids} if len(event.ids) > 1 else {},
         replay=Replay(watch=_called_once(event)),
     )
@@ -126,7 +129,7 @@ def _kept(facts: Facts, by_device: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="each replica of DataParallel calls the hooks of its layers with its own chunk, and the last one's is kept",
+    claim="each replica of DataParallel calls the hooks with its own chunk, and only the last one's is kept",
     flagged=flagged,
     control=control,
     symptoms=(Sees("rows of"),),

@@ -69,9 +69,9 @@ def check(event: KeywordAlone) -> Iterator[Problem]:
     rows = (f"{event.rows} rows" if event.rows > 1 else "1 row") + (" in the last batch" if event.last else "")
     yield Problem(
         event.node,
-        f"`{event.label}` has {rows}, not enough for all replicas, and `{event.keyword}` is given to each of them: "
-        "those without rows are called with keywords alone, and raise TypeError",
-        advice="pass all by keyword, or all by position",
+        f"`{event.label}` has {rows}, not enough for all replicas, but every replica gets "
+        f"`{event.keyword}`: a replica without rows is called with keywords alone and raises TypeError",
+        advice="pass all arguments by keyword, or all by position",
         rewrite=unsafe("pass all by keyword", by_keyword(event.node, event.names)),
         facts={"rows": event.rows, **({"device_ids": event.ids} if len(event.ids) > 1 else {})},
         replay=Replay(right=not event.last),
@@ -103,7 +103,7 @@ def _called(facts: Facts, by_name: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel calls a replica on each GPU with a keyword argument that is no tensor, even without any rows",
+    claim="DataParallel calls a replica on every GPU with a non-tensor keyword argument, even without any rows",
     flagged=flagged,
     control=control,
     symptoms=(Raises("TypeError", "missing 1 required positional argument"),),

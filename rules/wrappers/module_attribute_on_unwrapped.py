@@ -60,11 +60,11 @@ another kind.
 def check(event: BareModuleRead) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"`{event.label}` is wrapped on some paths only, and here it may be the bare module, which has no "
-        "`module` (AttributeError)",
+        f"`{event.label}` is wrapped on some paths only; here it may be the unwrapped module, which has "
+        "no attribute `module` (AttributeError)",
         event.wrapped,
         advice=f'use `getattr({event.label}, "module", {event.label})`',
-        rewrite=unsafe("read `module` where there is one", module_or_itself(event.node, receiver(event.node))),
+        rewrite=unsafe("read `module` only if there is one", module_or_itself(event.node, receiver(event.node))),
         replay=Replay(),
     )
 
@@ -90,7 +90,7 @@ def control(facts: Facts) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="a module that is not wrapped has no attribute `module`",
+    claim="an unwrapped module has no attribute `module`",
     flagged=flagged,
     control=control,
     symptoms=(Raises("AttributeError", "has no attribute 'module'"),),

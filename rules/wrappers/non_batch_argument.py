@@ -78,12 +78,14 @@ def check(event: NotBatched) -> Iterator[Problem]:
 
 def _message(event: NotBatched) -> str:
     if event.rows is None:
-        return f"`{event.label}` is a 0-dim tensor, and DataParallel splits every tensor that it is given: it raises"
-    batch = f"the batch has {event.batch}" if event.batch is not None else "the batch has another number"
+        return (
+            f"`{event.label}` is a 0-dim tensor, and DataParallel splits every tensor argument: it raises RuntimeError"
+        )
+    batch = f"the batch has {event.batch}" if event.batch is not None else "the batch has another number of rows"
     if event.rows > 1:
-        return f"`{event.label}` has {event.rows} rows and {batch}: each replica gets a part of them, silently"
-    effect = "it raises AssertionError" if event.keyword else "rows of the batch are dropped, silently"
-    return f"`{event.label}` has a single row and {batch}, so that it makes one chunk for one replica: {effect}"
+        return f"`{event.label}` has {event.rows} rows and {batch}: each replica silently gets a part of them"
+    effect = "it raises AssertionError" if event.keyword else "rows of the batch are silently dropped"
+    return f"`{event.label}` has a single row and {batch}, so it is one chunk for one replica: {effect}"
 
 
 def flagged(facts: Facts) -> str:
@@ -117,11 +119,11 @@ def _called(facts: Facts, count: int | None) -> str:
     if len(out) < len(batch):
         return f"{len(out)} rows of {len(batch)} come back"
     with_batch = count == len(batch) or max(seen) == count
-    return "the argument goes along with the batch" if with_batch else f"a replica gets {max(seen)} of {count} rows"
+    return "every replica gets the argument" if with_batch else f"a replica gets {max(seen)} of {count} rows"
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel chunks every tensor among the arguments, batch or not",
+    claim="DataParallel splits every tensor argument, whether or not it is a batch",
     flagged=flagged,
     control=control,
     symptoms=(

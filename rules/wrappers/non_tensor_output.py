@@ -74,12 +74,12 @@ the same in all replicas (a name, a size) is better kept on the module and read 
 def check(event: NonTensorReturned) -> Iterator[Problem]:
     what = " and ".join(f"`{source_text(one.node)}` ({_kind(one)})" for one in event.returned)
     raises = any(one.type != "str" for one in event.returned)
-    effect = "a call raises TypeError" if raises else "the caller gets the text of a `map` object"
+    effect = "a call raises TypeError" if raises else "the caller gets the string representation of a `map` object"
     yield Problem(
         event.node,
-        f"forward returns {what}, and DataParallel gathers nothing but tensors: {effect}",
+        f"forward returns {what}, but DataParallel gathers only tensors: {effect}",
         event.scene.replica,
-        advice="return a tensor, and reduce it outside",
+        advice="return a tensor, and reduce it outside of forward",
         rewrite=unsafe("return a tensor", _as_tensors(event)),
         facts={"type": event.returned[0].type, **replica_facts(event.scene)},
         replay=Replay() if raises else Replay(watch=(_is_text(event),)),
@@ -87,7 +87,7 @@ def check(event: NonTensorReturned) -> Iterator[Problem]:
 
 
 def _is_text(event: NonTensorReturned) -> Line:
-    return claimed(event.scene.replica[-1].node, "'<map object' not in str(({target}))", "it is the text of a map")
+    return claimed(event.scene.replica[-1].node, "'<map object' not in str(({target}))", "it is the string of a map")
 
 
 def _kind(returned: Returned) -> str:
@@ -138,11 +138,11 @@ def _returned(facts: Facts, type_: str) -> str:
     }
     make = values.get(type_, lambda x: _Output())
     _, got = in_replicas(lambda model, x: (x, make(x)), facts)
-    return f"the caller gets the text '{got}'" if isinstance(got, str) and got != "rows" else "it is gathered"
+    return f"the caller gets the string '{got}'" if isinstance(got, str) and got != "rows" else "it is gathered"
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel gathers tensors, and takes anything else for a list of them",
+    claim="DataParallel gathers tensors, and treats anything else as a list of tensors",
     flagged=flagged,
     control=control,
     symptoms=(

@@ -81,7 +81,7 @@ again with `total_length=x.size(1)`, where `x` is what was packed and has the ba
 _ADVICE = {
     "argument": "pass the padded tensor and the lengths, and pack inside `forward`",
     "lengths": "move them with `.cpu()`",
-    "output": "give `total_length`, the length of what was packed",
+    "output": "pass `total_length`, the length of the padded input",
 }
 
 
@@ -100,10 +100,12 @@ def check(event: PackingMisused) -> Iterator[Problem]:
 
 def _message(event: PackingMisused) -> str:
     if event.what == "argument":
-        return f"`{event.label}` is a PackedSequence, and DataParallel puts all of it on the GPUs: it raises ValueError"
+        return (
+            f"`{event.label}` is a PackedSequence, and DataParallel moves all of it to the GPUs: it raises ValueError"
+        )
     if event.what == "lengths":
-        return f"DataParallel puts `{event.label}` on a GPU, and to pack by lengths there raises"
-    return f"each replica pads to its own longest sequence: to gather `{event.label}` raises as soon as these differ"
+        return f"DataParallel moves `{event.label}` to a GPU, and packing by lengths on a GPU raises"
+    return f"each replica pads to its own longest sequence: gathering `{event.label}` raises if these lengths differ"
 
 
 def flagged(facts: Facts) -> str:
@@ -141,7 +143,7 @@ def _called(facts: Facts, repaired: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="in DataParallel no part of a PackedSequence stays on the CPU, nor lengths, and each replica pads by itself",
+    claim="DataParallel moves lengths and packed sequences to the GPUs, and each replica pads by itself",
     flagged=flagged,
     control=control,
     symptoms=(

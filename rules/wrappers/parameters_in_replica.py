@@ -80,10 +80,10 @@ _EFFECTS = {
 
 
 def check(event: ParametersRead) -> Iterator[Problem]:
-    effect = _EFFECTS.get(event.method, "is empty: `next()` raises StopIteration, a sum over it is 0")
+    effect = _EFFECTS.get(event.method, "is empty: `next()` raises StopIteration, and a sum over it is 0")
     yield Problem(
         event.node,
-        f"in a DataParallel replica parameters are plain tensors: `{event.label}` {effect}",
+        f"in a DataParallel replica the parameters are plain tensors: `{event.label}` {effect}",
         event.scene.replica,
         advice="use the device or dtype of an input, or name the weight itself",
         facts={"method": event.method, **replica_facts(event.scene)},
@@ -143,14 +143,14 @@ def _asked(facts: Facts, method: str) -> str:
     in_replicas = answers.copy()
     right = questions[method](original)
     alike = all(answer == right for answer in in_replicas)
-    return "replicas answer as the module does" if alike else f"replicas answer {in_replicas}, the module {right}"
+    return "the replicas agree with the module" if alike else f"the replicas have {in_replicas}, the module {right}"
 
 
 EXPERIMENT = Experiment(
-    claim="a replica has no parameters: parameters() is empty, and its weights are plain tensors",
+    claim="a replica has no parameters: parameters() is empty, and the weights are plain tensors",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("replicas answer ["),),
+    symptoms=(Sees("the replicas have ["),),
     facts={"method": "parameters", "device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},

@@ -80,7 +80,10 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
     if event.how == "sum" and event.tensor.reduction == "mean":
         yield Problem(
             event.node,
-            f"`{event.label}` holds one mean loss a replica: their sum multiplies the gradient by the number of GPUs",
+            (
+                f"`{event.label}` holds one mean loss for each replica: their sum multiplies the gradient by the "
+                "number of GPUs"
+            ),
             event.tensor.history,
             advice="use `.mean()`",
             rewrite=unsafe("take the mean of the replicas' losses", renamed(event.node, "mean")),
@@ -90,10 +93,10 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
     elif event.how == "mean" and event.tensor.reduction == "mean" and event.tensor.uneven:
         yield Problem(
             event.node,
-            f"`{event.label}` holds one mean loss a replica, and the last batch does not divide evenly: "
-            "its mean weighs the rows of the smaller chunk more",
+            f"`{event.label}` holds one mean loss for each replica, and the last batch does not divide "
+            "evenly: the rows of the smaller chunk count more",
             event.tensor.history,
-            advice="pass drop_last=True or compute the loss outside",
+            advice="pass `drop_last=True`, or compute the loss outside of forward",
             severity=Severity.INFO,
             facts={"how": "mean", "uneven": True},
         )
@@ -132,16 +135,14 @@ def _gradient(facts: Facts, how: str, uneven: bool) -> str:
     (getattr(whole, how)() if facts["reduction"] == "none" else whole).backward()
     if torch.allclose(gathered, model.weight.grad, rtol=1e-3, atol=1e-5):
         return "the gradient is that of the whole batch"
-    return (
-        f"the gradient is another than that of the whole batch, {gathered.norm() / model.weight.grad.norm():.2f} times"
-    )
+    return f"the gradient is {gathered.norm() / model.weight.grad.norm():.2f}× that of the whole batch"
 
 
 EXPERIMENT = Experiment(
     claim="the sum of the replicas' mean losses multiplies the gradient by the number of GPUs",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("another than that of the whole batch"),),
+    symptoms=(Sees("× that of the whole batch"),),
     facts={"how": "sum", "reduction": "mean", "uneven": False, "divided": False, "device_ids": [0, 1]},
     gpus=2,
     one_gpu={"device_ids": [0, 0]},

@@ -63,8 +63,8 @@ def check(event: PrecisionLost) -> Iterator[Problem]:
     wrapped, called = event.scene.replica
     yield Problem(
         event.node,
-        f"the replicas of DataParallel compute in float16, and not in {event.dtype}: autocast is thread-local, and its "
-        "dtype is not passed on to them",
+        f"the replicas of DataParallel compute in float16 instead of {event.dtype}: autocast is "
+        "thread-local, and the replicas do not get its dtype",
         (wrapped, called, Note(event.layer, "computed in float16 here")),
         advice="enter autocast inside `forward`",
         facts={"dtype": event.dtype, **replica_facts(event.scene)},
@@ -107,7 +107,9 @@ def _computed(facts: Facts, inside: bool) -> str:
 
 
 EXPERIMENT = Experiment(
-    claim="the replicas of DataParallel run under autocast with its own dtype, float16, whatever the dtype outside",
+    claim=(
+        "the replicas of DataParallel run under autocast with the default dtype, float16, whatever the dtype outside"
+    ),
     flagged=flagged,
     control=control,
     symptoms=(Sees("instead of"),),

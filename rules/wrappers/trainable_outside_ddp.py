@@ -10,6 +10,7 @@ from placement_lint.flow.events.schema import TrainedOutsideDdp
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import callee, is_name
 from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -84,13 +85,14 @@ None is offered. Wrap the module in a DDP of its own, or make it a part of the m
 
 
 def check(event: TrainedOutsideDdp) -> Iterator[Problem]:
-    what = f"`{event.label}` (`{event.kind}`)" if event.label else "this Parameter"
+    what = f"{quoted(event.label)} (`{event.kind}`)" if event.label else "this Parameter"
     yield Problem(
         event.node,
-        f"{what} is in no DistributedDataParallel, and `{event.optimizer}` trains it beside `{event.wrapper}`, with "
-        "the gradients of this rank alone: each rank gets weights of its own, silently",
+        f"{what} is in no DistributedDataParallel module, but {quoted(event.optimizer)} trains it beside "
+        f"{quoted(event.wrapper)} with the gradients of this rank alone: the ranks silently get different "
+        "weights",
         event.trace,
-        advice=f"wrap it as well, or make it a part of the module in `{event.wrapper}`",
+        advice=f"wrap it as well, or make it part of the module in {quoted(event.wrapper)}",
         facts={"parameter": not event.label},
         replay=_replay(event),
     )

@@ -78,8 +78,8 @@ def check(event: ReplicaLossUsed) -> Iterator[Problem]:
     reduced = "sum()" if event.tensor.reduction == "sum" else "mean()"
     yield Problem(
         event.node,
-        f"`{event.label}` comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector "
-        f"with one loss a replica: {event.how} raises",
+        f"`{event.label}` comes from a forward that returns a 0-dim loss, so DataParallel gathers a "
+        f"vector with one loss for each replica: {event.how} raises",
         event.tensor.history,
         advice=f"reduce it first, `{event.label} = {event.label}.mean()`",
         rewrite=safe(f"reduce it with `.{reduced}`", appended(event.source, reduced)) if fixable else None,
@@ -116,7 +116,7 @@ def _used(loss: Any, use: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="DataParallel gathers one loss a replica, and such a vector is no number",
+    claim="DataParallel gathers one loss for each replica, and the vector of losses is not a scalar",
     flagged=flagged,
     control=control,
     symptoms=(

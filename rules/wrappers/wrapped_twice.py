@@ -63,8 +63,8 @@ def check(event: WrappedTwice) -> Iterator[Problem]:
     wrapped = first_argument(event.node)
     yield Problem(
         event.node,
-        f"{when} wrapped in {event.already}, and wrapped in {event.wrapper} again: the keys of its state dict begin "
-        "with `module.module.`, and `.module` is a wrapper",
+        f"{when} wrapped in {event.already} and wrapped in {event.wrapper} again: the keys of its state "
+        "dict start with `module.module.`, and `.module` is a wrapper",
         (event.first,),
         advice="wrap it once, before the loop" if event.repeated else "wrap it once",
         facts={"wrapper": event.wrapper, "already": event.already},
@@ -94,11 +94,11 @@ def _wrapped(model: Any, *wrappers: str) -> str:
     for wrapper in wrappers:
         model = in_wrapper(model, wrapper)
     prefix = next(iter(model.state_dict())).removesuffix("weight")
-    return f"the keys begin with '{prefix}'"
+    return f"the keys start with '{prefix}'"
 
 
 EXPERIMENT = Experiment(
-    claim="a wrapper that is wrapped again is not unwrapped: its keys have a prefix for each wrapper",
+    claim="wrapping a wrapper does not unwrap it first: the keys have a prefix for each wrapper",
     flagged=flagged,
     control=control,
     symptoms=(Sees("'module.module.'"),),

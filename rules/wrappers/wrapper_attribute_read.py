@@ -102,7 +102,7 @@ def _read(model: Any, name: str) -> None:
 
 
 EXPERIMENT = Experiment(
-    claim="a wrapper does not pass on the attributes of the module that it wraps",
+    claim="a wrapper does not have the attributes of the module that it wraps",
     flagged=flagged,
     control=control,
     symptoms=(

@@ -83,8 +83,8 @@ def check(event: WrapperAttributeWritten) -> Iterator[Problem]:
     fix = safe if event.always else unsafe
     yield Problem(
         event.node,
-        f"`{event.owner}` is a {event.wrapper}: it gets an attribute of its own, and the module inside goes on with "
-        f"the old `{event.name}`, silently",
+        f"`{event.owner}` is a {event.wrapper}: this sets the attribute on the wrapper, and the wrapped "
+        f"module silently keeps its old `{event.name}`",
         (event.wrapped, *event.reads[:1]),
         advice=f"assign `{event.owner}.module.{event.name}`",
         rewrite=fix("assign it on the wrapped module", module_of_target(event.node, event.always)),
@@ -97,7 +97,7 @@ def _replay(event: WrapperAttributeWritten) -> Replay | None:
     if not is_name(event.label):
         return None
     reached = f'not hasattr({event.owner}, "module") or "{event.name}" not in dir({event.owner})'
-    return Replay(watch=(claimed(event.node, reached, "the module inside has its old value"),))
+    return Replay(watch=(claimed(event.node, reached, "the wrapped module has its old value"),))
 
 
 def flagged(facts: Facts) -> str:
@@ -119,11 +119,11 @@ def _assigned(facts: Facts, inside: bool) -> str:
     wrapper: Any = in_wrapper(model, facts["wrapper"])
     setattr(model if inside else wrapper, facts["name"], new)
     done = getattr(model, facts["name"]) is new
-    return "the module has the new value" if done else "the module inside has its old value"
+    return "the wrapped module has the new value" if done else "the wrapped module has its old value"
 
 
 EXPERIMENT = Experiment(
-    claim="what is assigned on a wrapper does not reach the module inside",
+    claim="an assignment on a wrapper does not reach the wrapped module",
     flagged=flagged,
     control=control,
     symptoms=(Sees("its old value"),),

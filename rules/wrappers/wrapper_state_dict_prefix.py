@@ -63,13 +63,16 @@ reads or wrote them.
 def check(event: StateLoaded) -> Iterator[Problem]:
     had, lacks = ("with", "without") if event.state.prefixed else ("without", "with")
     effect = (
-        "load_state_dict raises for missing keys"
+        "`load_state_dict` raises because keys are missing"
         if event.strict
-        else "with strict=False nothing at all is loaded, and nothing says so"
+        else "with `strict=False` nothing is loaded, without an error"
     )
     yield Problem(
         event.node,
-        f"the state was saved {had} the `module.` prefix of a wrapper and is loaded into a module {lacks} it: {effect}",
+        (
+            f"the state dict was saved {had} the `module.` prefix of a wrapper and is loaded into a module "
+            f"{lacks} it: {effect}"
+        ),
         event.trace,
         advice="save and load `.module.state_dict()`",
         facts={"prefixed": event.state.prefixed, "into_wrapper": event.into_wrapper, "strict": event.strict},
@@ -110,11 +113,11 @@ def _loaded(facts: Facts, prefixed: bool, into_wrapper: bool) -> str:
     saved, target = model(prefixed), model(into_wrapper)
     target.load_state_dict(saved.state_dict(), strict=facts["strict"])
     pairs = zip(saved.parameters(), target.parameters(), strict=True)
-    return "all is loaded" if all(torch.equal(one, other) for one, other in pairs) else "nothing is loaded"
+    return "everything is loaded" if all(torch.equal(one, other) for one, other in pairs) else "nothing is loaded"
 
 
 EXPERIMENT = Experiment(
-    claim="a state dict with the `module.` prefix of a wrapper does not fit a bare module, nor the reverse",
+    claim="a state dict with the `module.` prefix of a wrapper does not fit an unwrapped module, nor the reverse",
     flagged=flagged,
     control=control,
     symptoms=(Raises("RuntimeError", "Missing key(s) in state_dict"), Sees("nothing is loaded")),

@@ -93,7 +93,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     machine.write(optimizer.id, _GIVEN, Sequence((params or NONE, arguments.get(1, "lr") or NONE)))
     machine.optimizers.append(optimizer)
     if OPTIMIZERS[name].eager:
-        note = Note(node, f"`{_short(name)}` makes its state here, where the parameters are now")
+        note = Note(node, f"`{_short(name)}` creates its state here, on the device of the parameters")
         machine.write(optimizer.id, _STATE, Fact("built", note))
     return optimizer
 
@@ -514,7 +514,7 @@ def _emit_stale(
     machine: Machine, optimizer: Object, what: _Stale, stepped: Note, statements: tuple[cst.CSTNode, ...] = ()
 ) -> None:
     label = machine.label(optimizer, "the optimizer")
-    built = Note(optimizer.node, f"`{label}` takes the parameters here")
+    built = Note(optimizer.node, f"`{label}` gets the parameters here")
     cls = _short(optimizer.cls.name)
     machine.emit(
         OptimizerStale(what.node, machine.scene, label, cls, what.replaced, what.how, built, stepped, statements)

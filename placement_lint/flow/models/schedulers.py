@@ -97,7 +97,7 @@ def _note_outlived(machine: Machine, scheduler: Symbol, old: Object, fact: Value
     assert isinstance(node.func, cst.Attribute)
     label = machine.text(node.func.value)
     if _is_left_alone(machine, old, succession.optimizer):
-        took = Note(built.details, f"`{label}` takes the old optimizer here")
+        took = Note(built.details, f"`{label}` gets the old optimizer here")
         steps = Note(node, "this sets the learning rate of the old one only")
         event = SchedulerOutlived(succession.node, machine.scene, label, source_text(succession.variable), took, steps)
         machine.outlived.append((event, old.id, succession.optimizer.id))
