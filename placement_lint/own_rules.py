@@ -1,4 +1,4 @@
-"""The tool's own rules, about files and suppression comments; they have pages and listen to nothing."""
+"""The tool's own rules, about files and suppression comments. They have pages and no listeners."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ UNREADABLE_SOURCE = Rule(
     severity=Severity.ERROR,
     page=Page(
         what="Reports a file that cannot be opened, decoded or parsed as Python 3.",
-        why=(
-            "Nothing was checked in such a file. Passing over it in silence would make it look clean, "
-            "and a bug in it would go unnoticed."
-        ),
+        why=("Such a file is not checked. Without a finding it would look clean, and its bugs would go unnoticed."),
         example="print 'hello'\n",
         instead="print('hello')\n",
         silent=(
-            "The file is excluded, or carries `# placement-lint: skip-file` in a comment at its top. "
-            "Syntax that is newer than the running Python is read all the same."
+            "The file is excluded, or has a comment `# placement-lint: skip-file` at its top. "
+            "Syntax that is newer than the running Python is accepted."
         ),
-        fix="Mend the syntax or the encoding, or exclude the file.",
+        fix="Correct the syntax or the encoding, or exclude the file.",
     ),
 )
 
@@ -32,7 +29,7 @@ UNUSED_SUPPRESSION = Rule(
     page=Page(
         what=(
             "Reports `# placement-lint: ignore[...]` and `# noqa: DPL...` comments that suppress nothing, "
-            "and a `skip-file` that does not stand at the top of its file."
+            "and a `skip-file` comment that is not at the top of its file."
         ),
         why="A comment that outlives its bug hides the next one on the same line.",
         example="import torch\n\nx = torch.zeros(2)  # placement-lint: ignore[move-result-discarded]\n",
@@ -51,11 +48,11 @@ UNKNOWN_RULE_IN_SUPPRESSION = Rule(
     severity=Severity.WARNING,
     page=Page(
         what="Reports a suppression comment with a rule or a word that does not exist.",
-        why="It suppresses nothing: the finding it was meant for is still reported, or will be one day.",
+        why="It suppresses nothing: the finding that it should suppress is still reported, or will be later.",
         example="import torch\n\nx = torch.zeros(2)  # placement-lint: ignore[move-result-discraded]\n",
         instead="import torch\n\nx = torch.zeros(2)\n",
-        silent="The codes of other tools in a `# noqa` comment are never looked at.",
-        fix="Write the name that the message suggests.",
+        silent="The codes of other tools in a `# noqa` comment are ignored.",
+        fix="Use the name that the message suggests.",
     ),
 )
 

@@ -14,9 +14,9 @@ from placement_lint.rule import TWO_RANKS, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `device_ids` and `output_device` of `DistributedDataParallel` that its module does not fit: more than one
-id, a module on the CPU or on another GPU than the id, `device_ids=[rank]` for a module that `.cuda()` put on the
-current device though no rank set one, and an `output_device` without `device_ids`.
+Reports `device_ids` and `output_device` arguments of `DistributedDataParallel` that do not fit its module: several
+ids, a module on the CPU or on another GPU, `device_ids=[rank]` for a module that `.cuda()` put on the current
+device although no rank sets one, and an `output_device` without `device_ids`.
 """,
     why="""\
 One process drives one GPU (torch/nn/parallel/distributed.py, `DistributedDataParallel.__init__`).
@@ -25,9 +25,9 @@ One process drives one GPU (torch/nn/parallel/distributed.py, `DistributedDataPa
   `TypeError: object of type 'int' has no len()`.
 - A module on the CPU, or an output device alone:
   `ValueError: DistributedDataParallel device_ids and output_device arguments only work with ...`
-- A module on another GPU: the constructor does not look; the inputs go to `device_ids[0]`, and the first forward
-  raises `RuntimeError: Expected all tensors to be on the same device, ...`. With `.cuda()` and no current device
-  set this is so in every rank but the first, so one GPU does not show it.
+- A module on another GPU: the constructor does not check this. The inputs go to `device_ids[0]`, and the first
+  forward raises `RuntimeError: Expected all tensors to be on the same device, ...`. With `.cuda()` and no current
+  device, this happens in every rank but the first, so a machine with one GPU does not show it.
 """,
     example="""\
 import os
@@ -59,12 +59,12 @@ print(model(torch.randn(2, 8)).shape)
 - `device_ids=None`, as for modules on the CPU or on several GPUs; an empty list means the same.
 - `device_ids=[rank]` and a module that is on `rank`, by `.to(rank)` or by `torch.cuda.set_device(rank)`.
 - `device_ids=[rank] if torch.cuda.is_available() else None`.
-- `output_device=0` without ids: it counts as none.
-- The module goes to a GPU by one option and is wrapped by another: they are given together.
-- Where the module is, or what the id is, cannot be told.
+- `output_device=0` without ids: it counts as no device.
+- One option moves the module to a GPU and another one wraps it: users set both.
+- The device of the module or the id is unknown.
 """,
     fix="""\
-None. Move the module to the rank's GPU first, and give `device_ids=[that GPU]`, or no ids at all.
+There is no automatic fix. Move the module to the rank's GPU first and pass `device_ids=[that GPU]`, or pass no ids.
 """,
 )
 

@@ -12,13 +12,13 @@ from placement_lint.rule import TWO_NODES, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `dist.get_rank()`, `RANK` or `args.rank` as the number of a GPU, in a program that is made for several nodes:
-one that also knows a local rank, a node rank or a number of nodes.
+Reports `dist.get_rank()`, `RANK` or `args.rank` as a GPU index, in a program for several nodes: one that also uses
+a local rank, a node rank or a number of nodes.
 """,
     why="""\
 The rank counts the processes of all nodes; GPUs are numbered from 0 on each node.
 
-- One node: rank and local rank are the same, and the fault does not show.
+- One node: rank and local rank are the same, so the bug does not show.
 - The second of two nodes with 8 GPUs has the ranks 8 to 15: `CUDA error: invalid device ordinal` in each.
 """,
     example="""\
@@ -46,11 +46,11 @@ print(torch.ones(2).cuda(), rank)
     silent="""\
 - The local rank, or `rank % torch.cuda.device_count()`.
 - The index that `mp.spawn` gives its function: it counts the processes of one node.
-- A program that nothing shows to be made for more than one node.
+- A program without signs that it runs on several nodes.
 """,
     fix="""\
-`int(os.environ["LOCAL_RANK"])`, which `torchrun` sets. Unsafe: other launchers name it otherwise. Offered for the
-argument of a call, where the file imports `os`.
+`int(os.environ["LOCAL_RANK"])`, which `torchrun` sets. Unsafe, because other launchers use other names. Offered for
+the argument of a call if the file imports `os`.
 """,
 )
 

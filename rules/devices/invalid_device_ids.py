@@ -12,19 +12,19 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `device_ids` or an `output_device` that `DataParallel` cannot use: an empty list, a number or a text
-where a list is due, the CPU, one GPU twice, a GPU that `CUDA_VISIBLE_DEVICES` hides. An output device that runs
-no replica is reported as advice.
+Reports `device_ids` or an `output_device` that `DataParallel` cannot use: an empty list, a number or a string
+instead of a list, the CPU, one GPU twice, a GPU that `CUDA_VISIBLE_DEVICES` hides. An output device that runs no
+replica is reported as advice.
 """,
     why="""\
 The constructor reads `device_ids[0]` and turns each entry into the index of a GPU
 (torch/nn/parallel/data_parallel.py, `DataParallel.__init__`; torch/_utils.py, `_get_device_index`).
 
-- 0 GPUs: both arguments are ignored, so the fault does not show.
+- 0 GPUs: both arguments are ignored, so the bug does not show.
 - 1 GPU or more: `IndexError: list index out of range` for `[]`, `TypeError: 'int' object is not subscriptable`
   for `0` or `torch.cuda.device_count()`, `RuntimeError: Invalid device string: '0'` for `"0,1"` and `["0"]`,
   `ValueError: Expected a non cpu device, but got: cpu`, `AssertionError: Invalid device id`.
-- `[0, 0]` makes two replicas of one GPU: twice the memory, no speed.
+- `[0, 0]` makes two replicas on one GPU: twice the memory and no speedup.
 """,
     example="""\
 import torch
@@ -45,13 +45,14 @@ if torch.cuda.is_available():
 print(model(torch.randn(16, 8)).shape)
 """,
     silent="""\
-- `device_ids=None`, which is all the visible GPUs, and `list(range(torch.cuda.device_count()))`.
+- `device_ids=None`, which means all visible GPUs, and `list(range(torch.cuda.device_count()))`.
 - `output_device=-1`, an old way to gather on the CPU that still works.
 - Ids that are read from a command line or a configuration.
-- The arguments of `DistributedDataParallel`: ddp-device-arguments looks at those.
+- The arguments of `DistributedDataParallel`: ddp-device-arguments checks those.
 """,
     fix="""\
-None: which GPUs were meant is for the author to say. Leave `device_ids` out to use all that are visible.
+There is no automatic fix, because only the author knows which GPUs are intended. Omit `device_ids` to use all
+visible GPUs.
 """,
 )
 

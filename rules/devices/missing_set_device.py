@@ -18,10 +18,10 @@ collective on objects, while nothing gives each rank a GPU of its own.
     why="""\
 Without `torch.cuda.set_device` the current device is `cuda:0` in every process.
 
-- 1 GPU, one process: right.
+- 1 GPU, one process: correct.
 - 2 GPUs or more, one process each: all ranks are on the first GPU. NCCL raises
-  `ncclInvalidUsage: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device ...`; with Gloo nothing
-  raises, and one GPU does the work of all in the memory of one.
+  `ncclInvalidUsage: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device ...`; with Gloo nothing raises,
+  and one GPU does the work of all ranks.
 """,
     example="""\
 import torch
@@ -48,16 +48,16 @@ print(model(torch.randn(2, 8, device="cuda")).shape)
 """,
     silent="""\
 - `torch.cuda.set_device(rank)`, `with torch.cuda.device(rank):`, or a device with an index, `f"cuda:{rank}"`.
-- Another function may set the device before: any that does not join a process group by itself.
+- Another function that runs before may set the device.
 - `CUDA_VISIBLE_DEVICES` set for each rank, or `device_id=` given to `init_process_group`.
 - A group of one process, `world_size=1`.
 - A program that runs on the CPU as well, with another backend than NCCL.
 - A program that uses no GPU, or leaves its devices to Accelerate or Lightning.
-- A launcher that shows each process one GPU cannot be seen from here: suppress the finding there.
+- The analysis does not see a launcher that shows each process one GPU. Suppress the finding in that case.
 """,
     fix="""\
-None: the name of the local rank is the program's own. Call `torch.cuda.set_device(local_rank)` before anything else
-uses CUDA.
+There is no automatic fix, because the name of the local rank is the program's own. Call
+`torch.cuda.set_device(local_rank)` before anything else uses CUDA.
 """,
 )
 

@@ -21,9 +21,9 @@ it was never moved there, or was moved elsewhere last.
     why="""\
 Every forward compares the device of each parameter and buffer with `device_ids[0]`
 (torch/nn/parallel/data_parallel.py, `DataParallel.forward`). With 2 GPUs or more the first call raises
-`RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found ...`.
-With 1 GPU the constructor moves the model by itself, and with none the wrapper calls it where it is
-(`DataParallel.__init__`), so a model that was never moved fails on the larger machine only.
+`RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found ...`. With 1
+GPU the constructor moves the model, and without a GPU the wrapper calls it on its device (`DataParallel.__init__`),
+so a model that was never moved fails on the larger machine only.
 """,
     example="""\
 import torch
@@ -41,7 +41,7 @@ model = nn.DataParallel(nn.Linear(8, 4)).to(device)
 print(model(torch.randn(16, 8)).shape)
 """,
     silent="""\
-- The model is moved after it is wrapped, `DataParallel(net).to(device)`, or before; both are right.
+- The model is moved after it is wrapped, `DataParallel(net).to(device)`, or before; both are correct.
 - It is on the first id: `.to("cuda:2")` with `device_ids=[2, 0, 1]`; `.cuda()` without an index.
 - `device_ids` has a single entry: the constructor moves the model.
 - The module has no parameters and no buffers, or the wrapper is never called.

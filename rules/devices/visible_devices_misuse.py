@@ -14,14 +14,14 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports an assignment of `os.environ["CUDA_VISIBLE_DEVICES"]` after something has touched CUDA, and a GPU named by
-a number that a literal list of visible GPUs does not leave.
+Reports an assignment of `os.environ["CUDA_VISIBLE_DEVICES"]` after CUDA is initialised, and a GPU index that a
+literal list of visible GPUs excludes.
 """,
     why="""\
-The driver reads the variable once, when CUDA is first touched, and numbers the visible GPUs from 0.
+The driver reads the variable once, when CUDA is initialised, and numbers the visible GPUs from 0.
 
-- Set late: it has no effect, silently. `torch.cuda.is_available()` is enough to be late (torch/cuda/__init__.py),
-  `import torch` is not. The program runs on the first GPU of the machine, whatever was asked for.
+- Set late, it silently has no effect. `torch.cuda.is_available()` is enough to be late (torch/cuda/__init__.py),
+  `import torch` is not. The program runs on the first GPU of the machine, whatever the program asked for.
 - With `"2,3"` the GPUs are `cuda:0` and `cuda:1`: `cuda:2` raises `CUDA error: invalid device ordinal`,
   `DataParallel(device_ids=[2, 3])` raises `AssertionError: Invalid device id`.
 """,
@@ -44,15 +44,15 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "2,3"
 model = nn.Linear(8, 4).to("cuda:0")
 """,
     silent="""\
-- The variable is set before CUDA is first touched, also after `import torch`.
+- The variable is set before CUDA is initialised, even after `import torch`.
 - Only `torch.cuda.device_count()` comes before: it does not initialise CUDA.
-- It is set for other processes, which are started afterwards, or in a copy of the environment; as it is where
-  the process has chosen its own GPU, by a computed number, with `torch.cuda.set_device`.
-- It is set again to what it is.
+- It is set for processes that start afterwards, or in a copy of the environment. This includes a process that has
+  chosen its own GPU with `torch.cuda.set_device`.
+- It is set to its present value.
 - `os.environ.setdefault`; a list that is not literal.
 """,
     fix="""\
-None. Set the variable before anything touches CUDA, best outside the program; then count from 0.
+There is no automatic fix. Set the variable before CUDA is initialised, best outside the program, and count from 0.
 """,
 )
 

@@ -11,12 +11,12 @@ from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
     what="""\
-Reports a `DataParallel` that is called with inputs on the CPU, which is often said to raise. It does not.
+Reports a `DataParallel` that is called with inputs on the CPU, which is often claimed to raise. It does not.
 """,
     why="""\
-`scatter` copies each chunk to the GPU of its replica, from the CPU as from anywhere
-(`torch/nn/parallel/_functions.py`, `Scatter.forward`). What does raise is the loss: targets are not moved and
-must be on the wrapper's `output_device`. That is DPL503.
+`scatter` copies each chunk to the GPU of its replica, from any device (`torch/nn/parallel/_functions.py`,
+`Scatter.forward`). What does raise is the loss: targets are not moved and must be on the wrapper's `output_device`.
+That is DPL503.
 """,
     example="""\
 import torch
@@ -35,10 +35,10 @@ model = nn.DataParallel(nn.Linear(4, 2).to(device))
 print(model(torch.randn(8, 4, device=device)).shape)
 """,
     silent="""\
-The inputs are on a GPU, or where they are cannot be told.
+The inputs are on a GPU or their device is unknown.
 """,
     fix="""\
-Nothing is to be repaired.
+No change is needed.
 """,
 )
 

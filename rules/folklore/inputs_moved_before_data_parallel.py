@@ -11,8 +11,8 @@ from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
     what="""\
-Reports inputs that are moved to a GPU before a `DataParallel` is called with them, which is often said to
-bypass the scattering. It does not.
+Reports inputs that are moved to a GPU before a `DataParallel` is called with them, which is often claimed to bypass
+the scattering. It does not.
 """,
     why="""\
 `scatter` takes a tensor from any device and gives each replica its chunk
@@ -41,7 +41,7 @@ print(model(x).shape)
 The inputs come from the CPU, or were made on the GPU.
 """,
     fix="""\
-Nothing is to be repaired. In a training loop the targets are moved anyway, and inputs beside them.
+No change is needed. In a training loop the targets are moved anyway, and inputs beside them.
 """,
 )
 

@@ -11,14 +11,14 @@ from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
     what="""\
-Reports `DataParallel(model).to(device)`: the wrapper is moved after the wrap, which is often said to be
+Reports `DataParallel(model).to(device)`: the wrapper is moved after wrapping, which is often claimed to be
 redundant or wrong. It is neither.
 """,
     why="""\
-`Module.to` goes down to all children (`torch/nn/modules/module.py`, `Module._apply`), and the wrapped model is
-one. With 2 GPUs or more a `DataParallel` does not move its model itself, so one of the two moves is needed. For
-`DistributedDataParallel` this does not hold: its gradients are no longer synchronised when a move after the wrap
-changes the device.
+`Module.to` moves all children (`torch/nn/modules/module.py`, `Module._apply`), and the wrapped model is one. With 2
+GPUs or more a `DataParallel` does not move its model itself, so one of the two moves is needed.
+`DistributedDataParallel` is different: it no longer synchronises gradients if a move after wrapping changes the
+device.
 """,
     example="""\
 import torch
@@ -39,10 +39,10 @@ model = nn.DataParallel(model)
 print(model(torch.randn(8, 4)).shape)
 """,
     silent="""\
-The model is moved before the wrap, or the wrapper is not a `DataParallel`.
+The model is moved before wrapping, or the wrapper is not a `DataParallel`.
 """,
     fix="""\
-Nothing is to be repaired. Either order is right.
+No change is needed. Both orders are correct.
 """,
 )
 

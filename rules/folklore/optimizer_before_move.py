@@ -12,13 +12,13 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports an optimizer that is built before its model is moved, which the docstring of `Module.cuda` warns of
-("should be called before constructing the optimizer"). For all optimizers but Adagrad that is out of date.
+Reports an optimizer that is built before its model is moved, which the docstring of `Module.cuda` warns about
+("should be called before constructing the optimizer"). For all optimizers except Adagrad, the warning is outdated.
 """,
     why="""\
-`Module.to` puts the moved data into the same Parameter objects (`torch/nn/modules/module.py`,
-`Module._apply`, `param.data = ...`), on the CPU and CUDA alike. State is made at the first `step()`, where the
-parameters are by then. Adagrad makes it when it is built: that is DPL201, as is a move after a step.
+`Module.to` puts the moved data into the same Parameter objects (`torch/nn/modules/module.py`, `Module._apply`,
+`param.data = ...`), on the CPU and on CUDA. An optimizer creates its state at the first `step()`, on the device of
+the parameters. Adagrad creates it when it is built; DPL201 reports that, and a move after a step.
 """,
     example="""\
 import torch
@@ -41,7 +41,7 @@ optimizer = torch.optim.Adam(model.parameters())
 The optimizer is built after the move, has state already, or is Adagrad.
 """,
     fix="""\
-Nothing is to be repaired. Moving first is the habit that holds for Adagrad, meta tensors and XLA as well.
+No change is needed. Moving first is also correct for Adagrad, meta tensors and XLA.
 """,
 )
 

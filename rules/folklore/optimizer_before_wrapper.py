@@ -12,13 +12,13 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports an optimizer that is built before its model goes into `DataParallel` or `DistributedDataParallel`, which
-is often said to leave the optimizer with the wrong parameters. It does not.
+Reports an optimizer that is built before its model goes into `DataParallel` or `DistributedDataParallel`, which is
+often claimed to leave the optimizer with the wrong parameters. It does not.
 """,
     why="""\
-The wrapper keeps the model as `self.module` (`torch/nn/parallel/data_parallel.py`,
-`DataParallel.__init__`) and makes no new Parameter: `model.parameters()` gives the same objects before and
-after, and the gradients of the replicas are added up in them. With any number of GPUs the model trains.
+The wrapper keeps the model as `self.module` (`torch/nn/parallel/data_parallel.py`, `DataParallel.__init__`) and
+creates no new Parameter: `model.parameters()` returns the same objects before and after, and the gradients of the
+replicas are summed in them. With any number of GPUs the model trains.
 """,
     example="""\
 import torch
@@ -36,10 +36,10 @@ model = nn.DataParallel(nn.Linear(4, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """,
     silent="""\
-The optimizer is built after the wrap, or holds parameters of another model.
+The optimizer is built after wrapping, or holds parameters of another model.
 """,
     fix="""\
-Nothing is to be repaired. Either order is right.
+No change is needed. Both orders are correct.
 """,
 )
 

@@ -11,12 +11,12 @@ from placement_lint.rule import Page, Problem, Rule
 
 PAGE = Page(
     what="""\
-Reports an optimizer that is given `model.parameters()` of a wrapper, where `model.module.parameters()` is
-often said to be needed. They are the same.
+Reports an optimizer that gets `model.parameters()` of a wrapper, where `model.module.parameters()` is often claimed
+to be needed. They are the same.
 """,
     why="""\
 The wrapper registers the model as its child `module` and has no parameters of its own
-(`torch/nn/parallel/data_parallel.py`, `DataParallel.__init__`), so both calls give the same objects in the same
+(`torch/nn/parallel/data_parallel.py`, `DataParallel.__init__`), so both calls return the same objects in the same
 order. Only the names differ, by the prefix `module.`
 """,
     example="""\
@@ -34,10 +34,10 @@ model = nn.DataParallel(nn.Linear(4, 2))
 optimizer = torch.optim.SGD(model.module.parameters(), lr=0.1)
 """,
     silent="""\
-The parameters are those of a model that is not wrapped, or of `model.module`.
+The parameters are those of an unwrapped model or of `model.module`.
 """,
     fix="""\
-Nothing is to be repaired.
+No change is needed.
 """,
 )
 

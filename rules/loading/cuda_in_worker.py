@@ -13,17 +13,16 @@ from placement_lint.rule import Line, Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports CUDA in the workers of a `DataLoader` (in `__getitem__`, `collate_fn` or `worker_init_fn`, or a dataset whose
-tensors are on the GPU), `pin_memory=True` over tensors that are on the GPU, and shuffling with a random generator
-that is not on the default device.
+Reports CUDA in the workers of a `DataLoader` (in `__getitem__`, `collate_fn` or `worker_init_fn`, or a dataset
+whose tensors are on the GPU), `pin_memory=True` with tensors that are on the GPU, and shuffling with a random
+generator that is not on the default device.
 """,
     why="""\
-- Workers are forked on Linux up to Python 3.13, and CUDA does not survive a fork: once the program itself has
-  used CUDA, a worker raises
-  `RuntimeError: Cannot re-initialize CUDA in forked subprocess. ...`
-  (`torch/cuda/__init__.py`, `_lazy_init`). With `num_workers=0` there is no worker, and nothing shows.
-- `RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned`. Without a GPU nothing is
-  pinned.
+- Workers are forked on Linux up to Python 3.13, and CUDA does not survive a fork: once the program has used CUDA, a
+  worker raises `RuntimeError: Cannot re-initialize CUDA in forked subprocess. ...` (`torch/cuda/__init__.py`,
+  `_lazy_init`). With `num_workers=0` there is no worker and no error.
+- `RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned`. Without a GPU, no tensor
+  is pinned.
 - After `torch.set_default_device("cuda")` the sampler permutes on the GPU with a generator of the CPU:
   `RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'` (`torch/utils/data/sampler.py`,
   `RandomSampler`).
@@ -63,15 +62,15 @@ for x, y in DataLoader(Squares(), batch_size=8, num_workers=2):
     print(x.cuda().sum())
 """,
     silent="""\
-- No workers: `num_workers` is 0 or not given.
+- No workers: `num_workers` is 0 or omitted.
 - `multiprocessing_context="spawn"` or `"forkserver"`, or `set_start_method` with one of these.
 - The batch is moved in the training loop.
 - A dataset of CUDA tensors without workers and without `pin_memory`.
 - `generator=torch.Generator(device="cuda")` where the default device is the GPU.
 """,
     fix="""\
-None. Return CPU tensors from the dataset, and move the batch in the training loop; leave `pin_memory` out for what is
-on the GPU already.
+There is no automatic fix. Return CPU tensors from the dataset and move the batch in the training loop. Do not pin
+tensors that are on the GPU already.
 """,
 )
 

@@ -13,13 +13,13 @@ from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a loop over epochs that goes through a loader with a shuffling `DistributedSampler` while nothing calls
-`set_epoch`, a `DistributedSampler` of a class instead of a dataset, and `shuffle=True` together with a `sampler`.
+Reports a loop over epochs of a loader with a shuffling `DistributedSampler` if `set_epoch` is never called, a
+`DistributedSampler` of a class instead of a dataset, and `shuffle=True` together with a `sampler`.
 """,
     why="""\
-- The sampler shuffles with `seed + epoch`, and the epoch stays 0 unless somebody sets it
-  (`torch/utils/data/distributed.py`, `DistributedSampler.__iter__`): every epoch has the same order, and each process
-  the same share of the data. Nothing raises, with any number of GPUs.
+- The sampler shuffles with `seed + epoch`, and the epoch stays 0 unless the program sets it
+  (`torch/utils/data/distributed.py`, `DistributedSampler.__iter__`): every epoch has the same order, and each
+  process the same share of the data. Nothing raises, with any number of GPUs.
 - `DistributedSampler(Dataset)` raises `TypeError: object of type 'type' has no len()`.
 - `DataLoader(..., shuffle=True, sampler=...)` raises `ValueError: sampler option is mutually exclusive with shuffle`.
 """,
@@ -49,14 +49,14 @@ for epoch in range(3):
         print(epoch, x)
 """,
     silent="""\
-- `set_epoch` is called of that sampler somewhere, of any in that loop, or of one that could be that sampler.
-- What is gone through under `torch.no_grad()`, where the order does not matter.
+- `set_epoch` is called on that sampler anywhere, on any sampler in that loop, or on one that may be that sampler.
+- A loop under `torch.no_grad()`, where the order does not matter.
 - `shuffle=False`, a single epoch, or a new sampler each epoch.
 - A loader that Accelerate has prepared.
 - `shuffle=(sampler is None)`.
 """,
     fix="""\
-None. Begin each epoch with `loader.sampler.set_epoch(epoch)`.
+There is no automatic fix. Call `loader.sampler.set_epoch(epoch)` at the start of each epoch.
 """,
 )
 

@@ -19,16 +19,15 @@ Reports `torch.load(path)` of a checkpoint without `map_location`, in a program 
 rank of a process group.
 """,
     why="""\
-`torch.load` puts each tensor back on the device it was saved from (torch/serialization.py,
-`default_restore_location`).
+`torch.load` loads each tensor to the device that saved it (torch/serialization.py, `default_restore_location`).
 
 - 0 GPUs: `RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.`
-  for whatever was saved from a GPU.
-- Fewer GPUs than where it was saved:
+  for every tensor that was saved from a GPU.
+- Fewer GPUs than on the machine that saved it:
   `RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() is 1.`
-- Several ranks: all of them load onto the one GPU it was saved from, usually `cuda:0`, which holds as many copies as
-  there are ranks.
-- The same machine, one process: right, at the price of a second copy in the memory of the GPU.
+- Several ranks: all of them load to the GPU that saved it, usually `cuda:0`, which then holds one copy for each
+  rank.
+- The same machine, one process: correct, with a second copy in the memory of the GPU.
 """,
     example="""\
 import torch
@@ -47,16 +46,16 @@ model = nn.Linear(8, 4).to(device)
 model.load_state_dict(torch.load("model.pth", map_location="cpu"))
 """,
     silent="""\
-- `map_location` is given, or the load is reached only where the program has chosen CUDA.
+- `map_location` is passed, or the load runs only if the program has chosen CUDA.
 - The program itself has saved the file before, in the same run and a single process, or saves it from the CPU.
 - Only one of the ranks loads it, under `if rank == 0:`.
-- What is loaded is no checkpoint as far as can be seen: samples, vocabularies, metrics.
-- The program never chooses: it wants a GPU, or none.
+- The loaded object does not look like a checkpoint: samples, vocabularies, metrics.
+- The program never chooses: it always uses a GPU, or never.
 - safetensors, `load_state_dict_from_url` and other loaders.
 """,
     fix="""\
-`map_location="cpu"`: safe where the value only goes into `load_state_dict`, which copies it to where the parameters
-are. Unsafe where something else is done with it, which would find it on the CPU.
+`map_location="cpu"`: safe if the value only goes into `load_state_dict`, which copies it to the device of the
+parameters. Unsafe otherwise, because other uses find it on the CPU.
 """,
 )
 

@@ -14,14 +14,14 @@ from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a tensor that `x.to("cpu", non_blocking=True)` has copied from a GPU and that the host reads while nothing has
-waited for the GPU.
+Reports a tensor that `x.to("cpu", non_blocking=True)` has copied from a GPU and that the host reads before it waits
+for the GPU.
 """,
     why="""\
-The copy goes to pinned memory and the call returns before it is done
-(aten/src/ATen/native/TensorConversions.cpp). What `numpy()`, `item()`, `print` or an operation on the CPU find there
-depends on how busy the GPU is: the values, or what the memory held before. Nothing raises, with any number of GPUs;
-without one nothing is copied.
+The copy goes to pinned memory and the call returns before the copy is done
+(aten/src/ATen/native/TensorConversions.cpp). What `numpy()`, `item()`, `print` or an operation on the CPU read
+depends on how busy the GPU is: the values, or the previous content of the memory. Nothing raises, with any number
+of GPUs. Without a GPU, nothing is copied.
 """,
     example="""\
 import torch
@@ -39,13 +39,13 @@ torch.cuda.synchronize()
 print(host.numpy().max())
 """,
     silent="""\
-- Copies to a GPU: what reads them there waits by itself.
+- Copies to a GPU: operations there wait by themselves.
 - `.cpu()`, which always waits, and `non_blocking=False`.
 - Something waits before the read: `torch.cuda.synchronize()`, an event or a stream.
 - Only the shape or another property is read.
 """,
     fix="""\
-Leave `non_blocking=True` out of the copy: safe, it waits then.
+Remove `non_blocking=True` from the copy, which then waits. This is safe.
 """,
 )
 

@@ -14,19 +14,19 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `.cuda()`, `"cuda"` or `torch.cuda.FloatTensor(...)` in a program that elsewhere chooses its device.
-The statement is reached although the choice may be the CPU or another GPU. A literal that reaches a move through an
-argument, a variable or an attribute is reported where it stands.
+Reports `.cuda()`, `"cuda"` or `torch.cuda.FloatTensor(...)` in a program that elsewhere chooses its device. The
+statement runs although the choice may be the CPU or another GPU. A literal that reaches a move through an argument,
+a variable or an attribute is reported at the literal.
 """,
     why="""\
 - 0 GPUs, or the CPU chosen: a build without CUDA raises
   `AssertionError: Torch not compiled with CUDA enabled` (`torch/cuda/__init__.py`, `_lazy_init`; a
   `TypeError` for `torch.cuda.FloatTensor`), a build with CUDA and no driver
   `RuntimeError: Found no NVIDIA driver on your system.`
-- A GPU is there but the user chose the CPU: the tensor goes to the GPU all the same, and its operation with
-  the rest raises `RuntimeError: Expected all tensors to be on the same device, ...`.
+- A GPU is there but the user chose the CPU: the tensor goes to the GPU anyway, and an operation with the other
+  tensors raises `RuntimeError: Expected all tensors to be on the same device, ...`.
 - 2 GPUs or more and `cuda:1` chosen: `.cuda()` means the current device, `cuda:0`, with the same result.
-- 1 GPU, chosen: works, and so the fault is not seen.
+- 1 GPU, chosen: works, so the bug does not show.
 """,
     example="""\
 import torch
@@ -54,20 +54,19 @@ for x, y in DataLoader(dataset, batch_size=8):
 """,
     silent="""\
 - The statement is under the same flag or under one that implies it, as `if device.type == "cuda":`.
-- It is reached only where something was seen to be on a GPU, `if x.is_cuda:`, or a handler deals with its failure.
-- It is reached only where the program runs as several processes, `if distributed:`: the choice is for one alone.
-- What the device is named by is the number of the process, `args.local_rank`: each has its own, which nobody chooses.
-- The flag says where results are kept: where it is not set, tensors on a GPU are taken to the host with `.cpu()`.
-- The program never chooses: a script that wants CUDA says so on every machine.
-- There is nothing to move: `nn.CrossEntropyLoss().cuda()` works on any machine.
-- `torch.cuda.manual_seed_all`, `torch.cuda.empty_cache`, `autocast("cuda", ...)` and `GradScaler`: they put
-  no tensor anywhere.
-- The choice ends the program or raises where there is no GPU.
+- It runs only after a test that something is on a GPU, `if x.is_cuda:`, or a handler catches its failure.
+- It runs only if the program runs as several processes, `if distributed:`. The choice is for a single process.
+- The device index is the number of the process, `args.local_rank`, which users do not choose.
+- The flag says where results are stored: if it is not set, `.cpu()` copies tensors to the host.
+- The program never chooses: the script needs CUDA on every machine.
+- The module has no tensors to move: `nn.CrossEntropyLoss().cuda()` works on any machine.
+- `torch.cuda.manual_seed_all`, `torch.cuda.empty_cache`, `autocast("cuda", ...)` and `GradScaler`: they do not move
+  tensors.
+- The program exits or raises if there is no GPU.
 """,
     fix="""\
-Use the chosen device: `y.to(device)`. Offered where the device has a name in scope; unsafe: on a machine where
-the choice was not honoured before, the work moves to another device. Within `forward`, take the device of an
-input instead.
+Use the chosen device: `y.to(device)`. Offered if the device has a name in scope. Unsafe, because the work may move
+to another device. Within `forward`, use the device of an input instead.
 """,
 )
 

@@ -16,15 +16,15 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a tensor that `forward` makes without `device=` and combines with its inputs or parameters.
-`torch.zeros`, `arange`, `tensor`, `randn` and their kind build on the default device, which is the CPU.
+Reports a tensor that `forward` creates without `device=` and combines with its inputs or parameters. `torch.zeros`,
+`arange`, `tensor`, `randn` and similar functions create tensors on the default device, which is the CPU.
 """,
     why="""\
 - 0 GPUs: works.
 - 1 GPU or more, the module on a GPU: `RuntimeError: Expected all tensors to be on the same device, ...`.
 - Under `DataParallel` with 2 GPUs or more: the same, after `Caught RuntimeError in replica 0 on device 0.`
-  `torch.set_default_device` does not help there: the default device is thread-local, and each replica runs
-  in a thread of its own (`torch/nn/parallel/parallel_apply.py`, `parallel_apply`).
+  `torch.set_default_device` does not help there: the default device is thread-local, and each replica runs in its
+  own thread (`torch/nn/parallel/parallel_apply.py`, `parallel_apply`).
 """,
     example="""\
 import torch
@@ -70,13 +70,13 @@ print(model(torch.randn(2, 8, 4, device=device)).shape)
 - `zeros_like(x)`, `x.new_zeros(...)`, or a later `.to(x.device)` or `.to(x)`.
 - Under `torch.set_default_device` or `with torch.device(...)`, outside a replica.
 - Only its shape or its Python values (`tolist()`) are used.
-- It meets lengths that `pack_padded_sequence` is given as well: they are on the CPU, wherever the module is.
-- Where no move or wrap of the module is in sight, the finding is of severity info.
+- It is combined with lengths for `pack_padded_sequence`, which are on the CPU in any case.
+- If the analysis sees no move and no wrapping of the module, the severity is info.
 """,
     fix="""\
-Pass `device=` of an input, `device=x.device`. This is safe: on the CPU nothing changes. Offered where an argument
-of the function is surely a tensor. In a module that may run under `DataParallel` it must be an input's device,
-not a fixed one. A constant table is better registered once as a buffer.
+Pass `device=` of an input, `device=x.device`. This is safe: nothing changes on the CPU. Offered if an argument of
+the function is known to be a tensor. In a module that may run under `DataParallel`, use an input's device and not a
+fixed one. Register a constant table as a buffer instead.
 """,
 )
 

@@ -15,14 +15,14 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports `.detach()`, `.data` and `torch.tensor(value)` in a `forward` where what lies before has parameters that an
-optimizer holds, and that no backward of the program reaches in any other way.
+Reports `.detach()`, `.data` and `torch.tensor(value)` in a `forward`, after layers whose parameters an optimizer
+holds and no backward of the program reaches in another way.
 """,
     why="""\
-What comes out of these has no history: autograd stops there, and `.grad` of what lies before stays None. An optimizer
-skips parameters without a gradient (torch/optim/sgd.py, `SGD._init_group`), so the layers keep their first, random
-weights, silently, while those after the cut learn to make do with them. Where nothing comes after it, `backward()`
-raises: `element 0 of tensors does not require grad and does not have a grad_fn`. It is so on any machine.
+The result of these has no history: autograd stops there, and `.grad` of the parameters before stays None. An
+optimizer skips parameters without a gradient (torch/optim/sgd.py, `SGD._init_group`), so these layers silently keep
+their random initial weights, while the layers after the cut adapt to them. If no layer follows, `backward()` raises
+`element 0 of tensors does not require grad and does not have a grad_fn`. The machine does not matter.
 """,
     example="""\
 import torch
@@ -73,14 +73,14 @@ print(loss.item())
     silent="""\
 - The gradient has another way back: straight-through estimators (`x + (y - x).detach()`), statistics, targets that the
   same network computes, a second loss.
-- What lies before is frozen, loaded, or not in the optimizer: a teacher, a pretrained backbone, a target network.
+- The layers before are frozen, loaded, or not in the optimizer: a teacher, a pretrained backbone, a target network.
 - It is under `no_grad`, or outside of a `forward`.
-- Indices, masks and numbers for a report: what is not part of the loss.
-- Something takes part in a loss of the program of which nobody can say what it is.
+- Indices, masks and numbers for a report, which are not part of the loss.
+- An unknown value is part of a loss of the program.
 """,
     fix="""\
-None is offered. Leave the cut out; where it is meant, leave those parameters out of the optimizer, or set
-`requires_grad_(False)` on them, so that the program says so.
+There is no automatic fix. Remove the cut. If it is intended, do not give those parameters to the optimizer, or set
+`requires_grad_(False)` on them, to make it explicit.
 """,
 )
 

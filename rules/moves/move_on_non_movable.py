@@ -16,14 +16,14 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports `.to(...)`, `.cuda()` or `.cpu()` on a dict, list, tuple or text, an array, an optimizer, a `DataLoader`, a
-`torch.Generator` or a `torch.device`.
+Reports `.to(...)`, `.cuda()` or `.cpu()` on a dict, list, tuple or string, an array, an optimizer, a `DataLoader`,
+a `torch.Generator` or a `torch.device`.
 """,
     why="""\
-Tensors, modules and packed sequences can be moved; containers of tensors cannot, nor can what holds no tensor.
-`AttributeError: 'dict' object has no attribute 'to'` is raised on every machine, with and without GPUs; an array
-says `'numpy.ndarray' object has no attribute 'cuda'`. An optimizer's state follows the parameters by itself where
-it is made after the move.
+Tensors, modules and packed sequences can be moved; containers of tensors and other objects cannot.
+`AttributeError: 'dict' object has no attribute 'to'` is raised on every machine, with and without GPUs; for an
+array it is `'numpy.ndarray' object has no attribute 'cuda'`. The state of an optimizer needs no move: created after
+the model's move, it is on the device of the parameters.
 """,
     example="""\
 import torch
@@ -43,12 +43,12 @@ print(batch["ids"].device)
 """,
     silent="""\
 - Objects with a `to` of their own: `BatchEncoding`, `TensorDict`, PyG's `Data`, classes of the program.
-- What the receiver is cannot be told, as the batches of a loader with a collate function from elsewhere.
-- The program asks first, `hasattr(batch, "to")`, or expects an `AttributeError`.
+- The type of the receiver is unknown, such as the batches of a loader with an unknown collate function.
+- The program tests first, `hasattr(batch, "to")`, or expects an `AttributeError`.
 """,
     fix="""\
-A dict becomes a comprehension that moves the tensors among its values, and leaves the rest: safe, for the statement
-raised before. Offered where this file imports torch by name; not for lists and tuples.
+A comprehension moves the tensors among the values of a dict and keeps the others. This is safe, because the
+statement raised before. Offered if the file imports torch by name; not for lists and tuples.
 """,
 )
 

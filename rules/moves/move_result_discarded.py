@@ -17,18 +17,17 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports a statement `t.to(...)`, `t.cuda()`, `t.cpu()` or `t.pin_memory()` on a tensor whose result is not
-used.
+Reports a statement `t.to(...)`, `t.cuda()`, `t.cpu()` or `t.pin_memory()` on a tensor if its result is not used.
 """,
     why="""\
-`Tensor.to` returns a copy on the other device and leaves `t` where it is; only `nn.Module.to` changes its
+`Tensor.to` returns a copy on the other device and leaves `t` on its device; only `nn.Module.to` changes its
 receiver (`torch/nn/modules/module.py`, `Module._apply`).
 
-- 0 GPUs: `.to("cpu")` returns `t` itself, and nothing is wrong yet; `.cuda()` raises.
+- 0 GPUs: `.to("cpu")` returns `t` itself, so nothing goes wrong; `.cuda()` raises.
 - 1 GPU or more: `t` is still on the CPU. Its next operation with a tensor on the GPU raises
   `RuntimeError: Expected all tensors to be on the same device, ...`, a convolution
-  `Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same`. Where it meets
-  no such tensor, the work is silently done on the CPU, after a copy for nothing.
+  `Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same`. Without such an
+  operation, the work is silently done on the CPU, after a useless copy.
 """,
     example="""\
 import torch
@@ -52,17 +51,17 @@ print(model(batch).sum().item())
 """,
     silent="""\
 - The receiver is an `nn.Module`, a loss module included: its `to` works in place.
-- The receiver moves itself in place, as `BatchEncoding`, PyG's `Data` and classes of the program's own may.
-- What the receiver is cannot be told.
+- The receiver moves in place, such as `BatchEncoding`, PyG's `Data` and classes of the program.
+- The type of the receiver is unknown.
 - The result is assigned, passed on, returned or read.
-- The tensor is where it would go already: there is nothing to move.
-- Only the type changes, `t.to(torch.float64)`: that is no move.
+- The tensor is already on that device.
+- Only the dtype changes, `t.to(torch.float64)`, which is not a move.
 """,
     fix="""\
-Assign the result: `t = t.to(device)`. This is safe for a variable or an attribute, and unsafe for an item: its
-container may not allow it. Another name of the same tensor still holds the one that did not move. Not
-offered for a Parameter, whose copy is none, for a global variable that a function would make its own, and for
-an item that a loop only hands out.
+Assign the result: `t = t.to(device)`. This is safe for a variable or an attribute, and unsafe for an item, because
+its container may not allow it. Other names of the tensor still refer to the original. Not offered for a Parameter
+(its copy is not a Parameter), for a global variable that the assignment would make local, and for the variable of a
+loop over a container.
 """,
 )
 

@@ -16,15 +16,15 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports `.grad` of `torch.zeros(n, requires_grad=True).to(device)`, and the `.device` of a tensor compared with a text
-or with `torch.device("cuda")`.
+Reports `.grad` of `torch.zeros(n, requires_grad=True).to(device)`, and the `.device` of a tensor compared with a
+string or with `torch.device("cuda")`.
 """,
     why="""\
-- `.to` is an operation: what it returns is no leaf, and the gradient is left with the tensor that was moved, which
-  nobody holds. `.grad` is None, with a UserWarning. On the CPU, or without a GPU, `.to` returns the leaf itself and
-  all is well (`torch/_tensor.py`, `Tensor.grad`).
+- `.to` is an operation: its result is not a leaf, and the gradient goes to the original tensor, which no variable
+  holds. `.grad` is None, with a UserWarning. On the CPU, `.to` returns the leaf itself and the program works
+  (`torch/_tensor.py`, `Tensor.grad`).
 - A tensor on a GPU has a device with an index: `torch.device("cuda") != torch.device("cuda:0")`, and a device never
-  equals a text. The comparison is false on every machine, silently.
+  equals a string. The comparison is silently false on every machine.
 """,
     example="""\
 import torch
@@ -43,15 +43,15 @@ weight = torch.zeros(3, requires_grad=True, device=device)
 print(weight.grad)
 """,
     silent="""\
-- `torch.zeros(3).to(device).requires_grad_()`, and `device=` given to the function that makes the tensor.
+- `torch.zeros(3).to(device).requires_grad_()`, and `device=` in the call that creates the tensor.
 - `retain_grad()` is called on the copy, or its `.grad` is never read.
 - `x.device.type == "cuda"`, a comparison with a device that has an index, with `torch.device("cpu")`, or with the
   device of another tensor.
-- A `device` of the program's own that may well be a text.
+- A `device` attribute of the program's own class, which may be a string.
 """,
     fix="""\
-`device=` moves into the function that makes the tensor, and `x.device == torch.device("cuda")` becomes
-`x.device.type == "cuda"`. Both are safe. Not offered where the name has an index, or with `is`.
+`device=` moves into the call that creates the tensor, and `x.device == torch.device("cuda")` becomes
+`x.device.type == "cuda"`. Both are safe. Not offered if the name has an index, or with `is`.
 """,
 )
 

@@ -15,7 +15,7 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `t.numpy()` on a tensor that is on a GPU, and such a tensor given to NumPy, SciPy, scikit-learn or
+Reports `t.numpy()` on a tensor that is on a GPU, and such a tensor passed to NumPy, SciPy, scikit-learn or
 Matplotlib.
 """,
     why="""\
@@ -48,14 +48,14 @@ print(scores.argmax(dim=1).cpu().numpy())
 """,
     silent="""\
 - `.cpu()` or `.to("cpu")` comes before.
-- `.item()`, `.tolist()` and `float(t)`: they copy by themselves.
+- `.item()`, `.tolist()` and `float(t)`: they copy the value to the host.
 - `t.numpy(force=True)`: it detaches and copies.
-- The tensor is on the CPU, or where it is cannot be told.
-- The program asks first: `if t.is_cuda: t = t.cpu()`.
+- The tensor is on the CPU, or its device is unknown.
+- The program tests first: `if t.is_cuda: t = t.cpu()`.
 """,
     fix="""\
 `t.cpu().numpy()`, which is safe: on a CPU tensor `.cpu()` returns the tensor itself. A Parameter becomes
-`p.detach().cpu()`; where another tensor requires grad, add `.detach()` yourself: otherwise the next error is
+`p.detach().cpu()`. If another tensor requires grad, add `.detach()` yourself; otherwise the next error is
 `Can't call numpy() on Tensor that requires grad.` Not offered for the items of a list.
 """,
 )

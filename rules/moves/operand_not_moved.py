@@ -16,11 +16,11 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rewrite, Rule
 
 PAGE = Page(
     what="""\
-Reports an operation, a loss or a call of a module whose tensors are provably on different devices. Where the
-model is on `"cuda" if torch.cuda.is_available() else "cpu"`, that is on machines with a GPU.
+Reports an operation, a loss or a call of a module whose tensors are provably on different devices. If the model is
+on `"cuda" if torch.cuda.is_available() else "cpu"`, this happens on machines with a GPU.
 """,
     why="""\
-An operation moves none of its operands; beside GPU tensors it accepts only a 0-dim CPU tensor
+An operation does not move its operands. Together with GPU tensors, it accepts only 0-dim CPU tensors
 (`aten/src/ATen/TensorIterator.cpp`, `TensorIteratorBase::compute_types`).
 
 - 0 GPUs: a chosen device is the CPU, and the program works.
@@ -58,15 +58,16 @@ for x, y in DataLoader(dataset, batch_size=8):
 - Inputs of a `DataParallel`, and of a DDP with `device_ids`: both move them
   (`torch/nn/parallel/distributed.py`, `DistributedDataParallel._pre_forward`).
 - A 0-dim CPU tensor, or one whose number of dimensions is unknown.
-- A CPU index or mask in `x[index]`, also where `x` is on a GPU; `copy_` and the assignment to a slice.
+- A CPU index or mask in `x[index]`, even if `x` is on a GPU; `copy_` and the assignment to a slice.
 - A loss module that was moved, or is part of a moved one: its `weight` is a buffer and moves with it.
-- Both sides follow the same device variable or flag, or one side is unknown, as from a library's loader.
+- Both sides depend on the same device variable or flag, or one side is unknown, such as a batch of a library's
+  loader.
 - DPL501, DPL302, DPL303 or DPL504 reports the cause.
 """,
     fix="""\
-Move the stray operand: `y.to(device)`. Offered where the other operand's device has a name in scope; unsafe: in a
-loop a move at the top, `x, y = x.to(device), y.to(device)`, may be better, and a constant of the loss, as
-`weight=`, is moved once, before the loop. Not offered where the operand enters through a call of the model.
+Move the operand: `y.to(device)`. Offered if the other operand's device has a name in scope. Unsafe: in a loop, a
+move at the top, `x, y = x.to(device), y.to(device)`, may be better, and a constant such as `weight=` of a loss
+should move once, before the loop. Not offered if the operand enters through a call of the model.
 """,
 )
 

@@ -14,13 +14,13 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports `clip_grad_norm_` over the parameters of a model of which there is a copy (`copy.deepcopy`), where
-every backward of the program reaches the other one of the two, and none this one.
+Reports `clip_grad_norm_` with the parameters of a model that has a copy (`copy.deepcopy`), if every backward of the
+program reaches the other one of the two.
 """,
     why="""\
 A copy has Parameters of its own, and no gradient: `Parameter.__deepcopy__` (torch/nn/parameter.py) copies the data
-only. `clip_grad_norm_` takes what has a gradient (torch/nn/utils/clip_grad.py); where nothing has one it returns 0 and
-changes nothing, silently. The model that trains is not clipped at all.
+only. `clip_grad_norm_` uses the parameters that have a gradient (torch/nn/utils/clip_grad.py); without any it
+silently returns 0 and changes nothing. The gradients of the model that is trained are not clipped.
 """,
     example="""\
 import copy
@@ -53,13 +53,13 @@ optimizer.step()
     silent="""\
 - The module inside a wrapper, `model.module`, and the variable that held it before it was wrapped: these are the same
   Parameters.
-- Some backward reaches what is clipped, as where both of the two train, or somebody else may.
-- The program assigns gradients itself, or not all of its backwards are in sight.
-- `zero_grad()`, freezing and loading of copies, which moving averages and teachers are there for, and
-  `clip_grad_value_`, which raises where there is no gradient.
+- A backward reaches the clipped parameters, for example because both models are trained, or may do so.
+- The program assigns gradients itself, or the analysis does not see all of its backwards.
+- `zero_grad()`, freezing and loading of copies, as moving averages and teachers need, and `clip_grad_value_`, which
+  raises without a gradient.
 """,
     fix="""\
-None is offered: clip the parameters of the model that trains.
+There is no automatic fix: clip the parameters of the model that is trained.
 """,
 )
 

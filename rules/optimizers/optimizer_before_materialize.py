@@ -19,12 +19,12 @@ Reports an optimizer that is built while the model is on the meta device, before
 for every conversion once `torch.__future__.set_overwrite_module_params_on_conversion(True)` was called.
 """,
     why="""\
-A move keeps the Parameter objects where the new data fits the old ones (`param.data = ...`), as between CPU
-and CUDA. Where it does not, `Module._apply` puts a new Parameter in the place of the old one
-(`torch/nn/modules/module.py`). The optimizer keeps the old ones, which are never part of a computation: they
-get no gradient, and `step()` skips them.
+A move keeps the Parameter objects if the new data is compatible with the old ones (`param.data = ...`), such as
+between CPU and CUDA. Otherwise `Module._apply` replaces each Parameter with a new one
+(`torch/nn/modules/module.py`). The optimizer keeps the old ones, which are not part of any computation: they get no
+gradient, and `step()` skips them.
 
-With 0, 1 or more GPUs alike nothing raises, and nothing is trained.
+Nothing raises, with any number of GPUs, and no parameter is trained.
 """,
     example="""\
 import torch
@@ -57,15 +57,15 @@ model(torch.randn(16, 4, device=device)).square().mean().backward()
 optimizer.step()
 """,
     silent="""\
-- The optimizer is built, or built anew, once the model has data.
+- The optimizer is built, or built again, once the model has data.
 - `torch.__future__.set_swap_module_params_on_conversion(True)` is active: it keeps the Parameter objects.
 - `to_empty` is called on a model that is on the CPU or a GPU, or the model is moved or converted to another
   floating type: the Parameter objects stay.
 - The optimizer takes no `step()` afterwards.
 """,
     fix="""\
-Build the optimizer below the statement that gives the model its data. Offered where no statement between the
-two mentions the optimizer; safe, for before it trained nothing.
+Build the optimizer after the statement that gives the model its data. Offered if no statement between the two
+mentions the optimizer. Safe, because it trained nothing before.
 """,
 )
 

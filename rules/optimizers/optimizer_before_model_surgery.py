@@ -17,17 +17,16 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports an optimizer that takes the parameters of a model before a utility puts others in their place:
-`weight_norm` (either of the two), `remove_weight_norm`, `remove_spectral_norm`, `remove_parametrizations` of what
-`weight_norm` made, `get_peft_model`, `add_adapter`, `quantize_`, or `prepare_qat` without `inplace=True`.
+Reports an optimizer that gets the parameters of a model before a utility replaces them: `weight_norm` (both
+versions), `remove_weight_norm`, `remove_spectral_norm`, `remove_parametrizations` after `weight_norm`,
+`get_peft_model`, `add_adapter`, `quantize_`, or `prepare_qat` without `inplace=True`.
 """,
     why="""\
-`weight_norm` splits one Parameter in two new ones (`torch/nn/utils/parametrizations.py`, `_WeightNorm`), and
-its removal makes one new Parameter of them; adapters freeze the Parameters that there are and add their own;
-`prepare_qat` works on a copy. The optimizer holds what was there before: it gets no gradient any more, and
-`step()` skips it.
+`weight_norm` splits one Parameter into two new ones (`torch/nn/utils/parametrizations.py`, `_WeightNorm`), and its
+removal makes one new Parameter from them; adapters freeze the existing Parameters and add their own; `prepare_qat`
+works on a copy. The optimizer holds the old Parameters: they no longer get a gradient, and `step()` skips them.
 
-With 0, 1 or more GPUs alike nothing raises: the new parameters keep their initial values.
+Nothing raises, with any number of GPUs: the new parameters keep their initial values.
 """,
     example="""\
 import torch
@@ -54,15 +53,15 @@ model(torch.randn(16, 4)).square().mean().backward()
 optimizer.step()
 """,
     silent="""\
-- The optimizer is built, or built anew, afterwards, or gets the new parameters with `add_param_group`.
+- The optimizer is built, or built again, afterwards, or gets the new parameters with `add_param_group`.
 - `spectral_norm`, `orthogonal`, a parametrization of one tensor, and pruning keep the Parameter object
   (`torch/nn/utils/parametrize.py`, `ParametrizationList`); so do `SyncBatchNorm.convert_sync_batchnorm`,
   `torch.compile` and `prepare_qat(..., inplace=True)`.
-- The optimizer takes no `step()` afterwards, as where `remove_weight_norm` prepares an export.
+- The optimizer takes no `step()` afterwards, for example because `remove_weight_norm` prepares an export.
 """,
     fix="""\
-Build the optimizer below the utility. Offered where no statement between the two mentions the optimizer; safe,
-for the parameters in question were not trained before.
+Build the optimizer after the utility. Offered if no statement between the two mentions the optimizer. Safe, because
+these parameters were not trained before.
 """,
 )
 

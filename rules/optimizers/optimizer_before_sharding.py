@@ -16,15 +16,15 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports an optimizer that takes the parameters of a model before `FullyShardedDataParallel`, `fully_shard`,
-`parallelize_module` or `distribute_module` makes sharded ones of them.
+Reports an optimizer that gets the parameters of a model before `FullyShardedDataParallel`, `fully_shard`,
+`parallelize_module` or `distribute_module` replaces them with sharded ones.
 """,
     why="""\
-FSDP puts one flat Parameter in the place of those it finds (`torch/distributed/fsdp/_flat_param.py`,
-`FlatParamHandle`), the others put DTensor Parameters there (`torch/distributed/tensor/_api.py`,
-`distribute_module`). The optimizer holds the old objects: they get no gradient, and `step()` skips them.
+FSDP replaces Parameters with one flat Parameter (`torch/distributed/fsdp/_flat_param.py`, `FlatParamHandle`), the
+others replace them with DTensor Parameters (`torch/distributed/tensor/_api.py`, `distribute_module`). The optimizer
+holds the old objects: they get no gradient, and `step()` skips them.
 
-On any number of GPUs, and on the CPU, nothing raises, and nothing is trained.
+Nothing raises, on the CPU or any number of GPUs, and no parameter is trained.
 """,
     example="""\
 import torch
@@ -55,15 +55,15 @@ model(torch.randn(16, 4)).square().mean().backward()
 optimizer.step()
 """,
     silent="""\
-- The optimizer is built, or built anew, once the model is sharded.
+- The optimizer is built, or built again, once the model is sharded.
 - `FullyShardedDataParallel(..., use_orig_params=True)`: the Parameter objects stay.
 - `DistributedDataParallel` and `replicate` keep the Parameter objects as well.
 - The optimizer takes no `step()` afterwards.
 """,
     fix="""\
-Build the optimizer below the statement that shards the model. Offered where no statement between the two
-mentions the optimizer. Review it: the optimizer then keeps the state of one rank's shard, and `state_dict()` of
-both has to be gathered for a checkpoint.
+Build the optimizer after the statement that shards the model. Offered if no statement between the two mentions the
+optimizer. Review it: the optimizer then keeps the state of one rank's shard, and a checkpoint has to gather the
+state of the model and of the optimizer.
 """,
 )
 

@@ -14,17 +14,16 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports an optimizer that was given only the parameters that require grad, where others are unfrozen
-afterwards and given to no optimizer; and a criterion with weights, or an `nn.Parameter` by itself, that a loss
-depends on and no optimizer ever holds.
+Reports an optimizer that got only the parameters that require grad, if others are unfrozen later and no optimizer
+gets them. Also reports a criterion with weights, or a single `nn.Parameter`, that a loss depends on and no
+optimizer holds.
 """,
     why="""\
-An optimizer changes what is in its `param_groups` and nothing else. What was filtered out
-(`filter(lambda p: p.requires_grad, ...)`) is not in there, and `requires_grad = True` later on does not put it
-in; the centres of a centre loss are in `criterion.parameters()`, not in `model.parameters()`.
+An optimizer updates only the parameters in its `param_groups`. Those that were filtered out
+(`filter(lambda p: p.requires_grad, ...)`) are not among them, and setting `requires_grad = True` later does not add
+them. The centres of a centre loss are in `criterion.parameters()`, not in `model.parameters()`.
 
-With 0, 1 or more GPUs alike nothing raises: gradients are computed for these parameters, and they keep their
-values.
+Nothing raises, with any number of GPUs: these parameters get gradients and keep their values.
 """,
     example="""\
 import torch
@@ -58,16 +57,16 @@ for epoch in range(4):
     optimizer.step()
 """,
     silent="""\
-- All parameters are given to the optimizer and frozen or unfrozen afterwards: it skips what has no gradient.
-- What is unfrozen comes in by `add_param_group`, or is in another optimizer, as of the two of a GAN.
-- A part of a model is trained on purpose, its head for instance, and the rest is never unfrozen.
-- The criterion has no weights to learn, its weights are frozen, or they were trained elsewhere (a VGG).
-- The parameters were asked for, or the module was given to a call that is not known: somebody may train them.
+- The optimizer gets all parameters, which are frozen or unfrozen later: it skips those without a gradient.
+- `add_param_group` adds the unfrozen parameters, or another optimizer holds them, as in a GAN.
+- Only a part of the model is trained, such as its head, and the rest is never unfrozen.
+- The criterion has no weights, its weights are frozen, or they were trained elsewhere (a VGG).
+- The program reads the parameters, or passes the module to an unknown function, which may train them.
 - Parameters of a plain list, of a layer made in `forward` or lost by a conversion: DPL303, DPL308, DPL301.
 """,
     fix="""\
-Give the optimizer what is missing: `optimizer.add_param_group({"params": ...})` where it is unfrozen, or
-`[*model.parameters(), *criterion.parameters()]` from the beginning.
+Pass the missing parameters to the optimizer: `optimizer.add_param_group({"params": ...})` after unfreezing, or
+`[*model.parameters(), *criterion.parameters()]` when it is built.
 """,
 )
 

@@ -14,16 +14,16 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports an optimizer over a tensor that was computed from the leaf that was meant
-(`torch.zeros(3, requires_grad=True).to(device)`), and an optimizer or `clip_grad_norm_` over a generator of
-parameters that was used up before.
+Reports an optimizer with a tensor that is computed from the intended leaf
+(`torch.zeros(3, requires_grad=True).to(device)`), and an optimizer or `clip_grad_norm_` with a generator of
+parameters that is already exhausted.
 """,
     why="""\
-- `t.to(device)`, `t.cuda()`, `t.double()` or `t * 0.1` of a tensor that requires grad is not a leaf where it is
-  a new tensor, and an optimizer refuses it: `ValueError: can't optimize a non-leaf Tensor`
-  (`torch/optim/optimizer.py`, `Optimizer.add_param_group`). A move is new only from device to device: with
-  0 GPUs the program works, with 1 GPU or more it raises.
-- `model.parameters()` is a generator. Taken a second time it is empty: the second optimizer raises
+- `t.to(device)`, `t.cuda()`, `t.double()` or `t * 0.1` of a tensor that requires grad is not a leaf if it is a new
+  tensor, and an optimizer rejects it: `ValueError: can't optimize a non-leaf Tensor` (`torch/optim/optimizer.py`,
+  `Optimizer.add_param_group`). A move returns a new tensor only if the device changes: with 0 GPUs the program
+  works, with 1 GPU or more it raises.
+- `model.parameters()` is a generator. The second time, it is empty: the second optimizer raises
   `ValueError: optimizer got an empty parameter list`, and `clip_grad_norm_` warns (`parameters` is an empty
   generator) and clips nothing.
 """,
@@ -46,15 +46,15 @@ image.square().sum().backward()
 optimizer.step()
 """,
     silent="""\
-- `requires_grad_()` comes after the move, or the tensor is detached before: `t.to(device).requires_grad_()`.
-- The move goes where the tensor is, or the conversion to the type that it has.
+- `requires_grad_()` comes after the move, or the tensor is detached first: `t.to(device).requires_grad_()`.
+- The tensor is already on that device or of that dtype.
 - The tensor is computed under `torch.no_grad()`.
-- The parameters are kept in a list, or `model.parameters()` is called anew each time.
-- A loop over the generator may be left before its end, or only `next()` is taken of it.
+- The parameters are kept in a list, or `model.parameters()` is called each time.
+- A loop over the generator may end early, or only `next()` is called on it.
 """,
     fix="""\
-Make the tensor on its device, or call `requires_grad_()` after the move. A generator that is used twice becomes
-a list, `params = list(model.parameters())`: this is offered and safe.
+Create the tensor on its device, or call `requires_grad_()` after the move. Make a generator that is used twice a
+list, `params = list(model.parameters())`. This fix is offered and safe.
 """,
 )
 

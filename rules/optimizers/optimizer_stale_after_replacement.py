@@ -14,17 +14,16 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports a module or Parameter that replaces one after the optimizer took the old ones, while training goes
-on. The same holds for `load_state_dict(..., assign=True)` and for a copy that takes the place of the model.
+Reports a module or Parameter that is replaced after the optimizer is built, if training continues. The same applies
+to `load_state_dict(..., assign=True)` and to a copy that replaces the model.
 """,
     why="""\
-An optimizer holds Parameter objects, not names. The new Parameters are in no `param_group`; the old ones get
-no gradient any more, and `step()` skips what has none (`if p.grad is not None` in `torch/optim/sgd.py`,
+An optimizer holds Parameter objects, not names. The new Parameters are in no `param_group`. The old ones no longer
+get a gradient, and `step()` skips parameters without one (`if p.grad is not None` in `torch/optim/sgd.py`,
 `SGD._init_group`).
 
-With 0, 1 or more GPUs alike nothing raises: the new parameters keep their initial values.
-`optimizer.zero_grad()` does not reach them either, so their gradients add up and distort a clipping over
-`model.parameters()`.
+Nothing raises, with any number of GPUs: the new parameters keep their initial values. `optimizer.zero_grad()` does
+not reach them either, so their gradients accumulate and distort gradient clipping with `model.parameters()`.
 """,
     example="""\
 import torch
@@ -52,15 +51,14 @@ optimizer.step()
 """,
     silent="""\
 - `p.data = ...`, `p.copy_(...)`, `nn.init` and a plain `load_state_dict` keep the Parameter objects.
-- The new parameters are given to the optimizer with `add_param_group`, or the optimizer is built anew.
-- What comes in is held already, as where weights are tied, or has no parameters.
+- `add_param_group` adds the new parameters to the optimizer, or the optimizer is built again.
+- The optimizer already holds the new parameters, as with tied weights, or there are none.
 - A copy of the model serves as a teacher, a moving average or a snapshot and is not trained.
 - The optimizer takes no `step()` after the replacement.
 """,
     fix="""\
-Replace first and build the optimizer afterwards, or call `optimizer.add_param_group({"params": ...})` with
-the new parameters. Review it: the parameters start to train, and a new optimizer begins without momentum and
-moments.
+Replace first and build the optimizer afterwards, or call `optimizer.add_param_group({"params": ...})` with the new
+parameters. Review it: the parameters start to train, and a new optimizer starts without momentum and moments.
 """,
 )
 

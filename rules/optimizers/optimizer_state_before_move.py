@@ -15,13 +15,13 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports an optimizer whose state is made on one device before its model is moved to another. Adagrad makes
-its state when it is built, the others that keep state at their first `step()`; `load_state_dict` puts it
-where the parameters are at that moment.
+Reports an optimizer whose state is created on one device before its model moves to another. Adagrad creates its
+state when it is built, other optimizers at their first `step()`. `load_state_dict` puts the state on the present
+device of the parameters.
 """,
     why="""\
-`Module.to` moves the parameters in place (`torch/nn/modules/module.py`, `Module._apply`) and knows of no
-optimizer, so `exp_avg`, `momentum_buffer` or `sum` stay behind. `Adagrad.__init__` fills `sum` with
+`Module.to` moves the parameters in place (`torch/nn/modules/module.py`, `Module._apply`) but not the state of
+optimizers, so `exp_avg`, `momentum_buffer` or `sum` stay on the old device. `Adagrad.__init__` fills `sum` with
 `torch.full_like(p, ...)` (`torch/optim/adagrad.py`).
 
 - 0 GPUs: a chosen device is the CPU, and the program works.
@@ -55,15 +55,16 @@ optimizer.step()
   the Parameter objects.
 - SGD without momentum has been stepped: it keeps no state.
 - `load_state_dict` is called after the move: it casts the state to the device of each parameter.
-- The program has `optimizer.state` in its hands before the next `step()`: it may move the state itself.
-- The model is moved to where it already is, or moves away and back before the next `step()`.
-- An optimizer other than Adagrad takes no `step()` after the move, as where a trained model goes to the CPU.
-- The model is wrapped in DDP or given to `torch.compile`: neither moves it.
+- The program accesses `optimizer.state` before the next `step()`: it may move the state itself.
+- The model is moved to its present device, or away and back before the next `step()`.
+- An optimizer other than Adagrad takes no `step()` after the move, for example because a trained model moves to the
+  CPU.
+- The model is wrapped in DDP or passed to `torch.compile`: neither moves it.
 """,
     fix="""\
-Build the optimizer, or load its state, below the move. This is safe where nothing in between uses the
-optimizer. Otherwise call `optimizer.load_state_dict(optimizer.state_dict())` after the move: it casts the
-state to the parameters' device (`Optimizer._process_value_according_to_param_policy`).
+Build the optimizer, or load its state, after the move. This is safe if nothing in between uses the optimizer.
+Otherwise call `optimizer.load_state_dict(optimizer.state_dict())` after the move: it casts the state to the
+parameters' device (`Optimizer._process_value_according_to_param_policy`).
 """,
 )
 

@@ -13,17 +13,16 @@ from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a variable that goes from one optimizer to another while the scheduler of the first one keeps stepping
-and the new one, which trains the same parameters, has none.
+Reports a variable whose optimizer is replaced while the scheduler of the old optimizer keeps stepping, and the new
+optimizer, which trains the same parameters, has no scheduler.
 """,
     why="""\
-A scheduler keeps the optimizer that it was built with (`self.optimizer` in `torch/optim/lr_scheduler.py`), not
-the variable. `scheduler.step()` writes to the `param_groups` of that one; the new optimizer has groups of its
-own.
+A scheduler keeps the optimizer that it was built with (`self.optimizer` in `torch/optim/lr_scheduler.py`), not the
+variable. `scheduler.step()` changes the `param_groups` of that optimizer; the new one has its own groups.
 
-With 0, 1 or more GPUs alike nothing raises: the learning rate of what trains stays as it is, and
-`scheduler.get_last_lr()` reports one that nobody uses. If the old optimizer never took a step, there is a
-warning, which speaks of something else: "Detected call of `lr_scheduler.step()` before `optimizer.step()`".
+Nothing raises, with any number of GPUs: the learning rate that is used never changes, and `scheduler.get_last_lr()`
+reports one that is not used. If the old optimizer never took a step, there is a misleading warning: "Detected call
+of `lr_scheduler.step()` before `optimizer.step()`".
 """,
     example="""\
 import torch
@@ -57,15 +56,15 @@ for epoch in range(4):
     scheduler.step()
 """,
     silent="""\
-- The scheduler is built anew for the new optimizer, or gets it with `scheduler.optimizer = optimizer`.
+- A new scheduler is built for the new optimizer, or gets it with `scheduler.optimizer = optimizer`.
 - The old optimizer is still stepped, or the two train different parameters.
 - The program sets the learning rate of the new one itself: it assigns to its `param_groups` or loads its state.
-- Both were given the same dict as a param group, or the same tensor as `lr`: these are shared.
-- One of the two is in a list or dict, or given to a function that cannot be looked into.
+- Both got the same dict as a param group, or the same tensor as `lr`: these are shared.
+- One of the two is in a list or dict, or passed to an unknown function.
 """,
     fix="""\
-Build the scheduler after the optimizer that it is for. There is no automatic fix: whether the new schedule
-begins anew, or goes on where the old one was, only its author knows.
+Build the scheduler after its optimizer. There is no automatic fix, because only the author knows whether the new
+schedule starts again or continues the old one.
 """,
 )
 

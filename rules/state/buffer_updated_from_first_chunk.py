@@ -14,14 +14,14 @@ from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a `forward` of a `DataParallel` model that changes a buffer in place by something computed from the
-batch: running statistics, moving averages, a queue, a count of rows.
+Reports a `forward` of a `DataParallel` model that changes a buffer in place with values computed from the batch:
+running statistics, moving averages, a queue, a count of rows.
 """,
     why="""\
-`replicate` gives the first replica the buffers of the module itself, and the others copies
-(torch/nn/parallel/replicate.py). Each replica changes its own by its own chunk of the batch, and only the first
-one's change is kept. With 2 or more GPUs the statistics come from B/n of the B rows, silently: a count is n times
-too small, a moving average is noisier. With 0 or 1 GPU they come from the whole batch.
+`replicate` gives the first replica the module's own buffers and the others copies (torch/nn/parallel/replicate.py).
+Each replica updates its buffers with its chunk of the batch, and only the first replica's update is kept. With 2 or
+more GPUs the statistics silently come from B/n of the B rows: a count is n times too small, a moving average is
+noisier. With 0 or 1 GPU they come from the whole batch.
 """,
     example="""\
 import torch
@@ -67,14 +67,14 @@ model.module.mean.mul_(0.9).add_(output.mean(0), alpha=0.1)
 """,
     silent="""\
 - The change does not depend on the batch: `self.steps += 1`, `self.scale.mul_(0.99)`.
-- It is made once, under a test of something that the same module changes (`if not self.initialised: ...`).
+- It happens once, under a test of an attribute that the module changes (`if not self.initialised: ...`).
 - BatchNorm and other layers of torch.nn keep their statistics this way by design; their documentation says so.
 - The buffer is updated outside `forward`, from the gathered output.
 - The class is never wrapped in `DataParallel`, or only with a single device id.
 """,
     fix="""\
-Return what the buffer is updated by, and update it in the training loop from the gathered output; or train
-with DistributedDataParallel and reduce the statistics over its ranks.
+Return the values and update the buffer in the training loop from the gathered output, or train with
+DistributedDataParallel and reduce the statistics over its ranks.
 """,
 )
 

@@ -14,17 +14,17 @@ from placement_lint.source.wording import quoted, source_text
 
 PAGE = Page(
     what="""\
-Reports a layer with parameters, or an `nn.Parameter`, that `forward` (or a method that it calls) makes and
-computes with: on each call anew, or in the first call where an optimizer was built before.
+Reports a layer with parameters, or an `nn.Parameter`, that `forward` (or a method that it calls) creates and uses:
+on each call, or in the first call if an optimizer was built before.
 """,
     why="""\
-A layer begins with random weights (`reset_parameters` in `torch/nn/modules/linear.py`). Made on each call it
-has others each time, and what it learns is thrown away. Made in the first call it stays, but an optimizer that
-was built before holds `model.parameters()` as they were then, without it.
+A layer starts with random weights (`reset_parameters` in `torch/nn/modules/linear.py`). Created on each call, it
+has other weights each time and loses what it learned. Created in the first call, it stays, but an optimizer that
+was built before does not hold its parameters.
 
 - 0 GPUs: nothing raises; the layer is never trained, and is not in the `state_dict()` of a fresh model.
-- 1 GPU or more: besides, it is made on the CPU, and meets an input on a GPU:
-  `RuntimeError: Expected all tensors to be on the same device, ...`, unless it is moved there.
+- 1 GPU or more: it is also created on the CPU, and with an input on a GPU raises
+  `RuntimeError: Expected all tensors to be on the same device, ...`, unless it is moved.
 """,
     example="""\
 import torch
@@ -65,15 +65,15 @@ print(net(torch.randn(4, 8)).shape)
 """,
     silent="""\
 - The module has no parameters: `nn.ReLU()`, `nn.Softmax(dim=1)`, a loss, a norm with `affine=False`.
-- It is made around layers of the model, and has no weights besides theirs.
-- Its weights are set, loaded or frozen where it is made: a fixed filter.
-- It is made once, before the optimizer takes the parameters, as by a call with a sample, or no optimizer is
-  seen to step.
-- `nn.LazyLinear` and its kind: the Parameter objects are there from the beginning.
-- It is made by a method that `__init__` calls.
+- It only combines layers of the model and has no weights of its own.
+- Its weights are set, loaded or frozen at once: a fixed filter.
+- It is created once, before the optimizer is built, for example by a call with a sample, or the analysis sees no
+  optimizer step.
+- `nn.LazyLinear` and similar layers: the Parameter objects exist from the start.
+- A method that `__init__` calls creates it.
 """,
     fix="""\
-Make the layer in `__init__`; where its size is known in the first call only, take `nn.LazyLinear` or its kind,
+Create the layer in `__init__`. If its size is known only in the first call, use `nn.LazyLinear` or a similar layer,
 or call the model with a sample before the optimizer is built.
 """,
 )

@@ -18,8 +18,8 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `self.x = nn.Parameter(...).to(device)`, `.cuda()`, `.double()`, `* 0.1`, `.view(...)` and the like.
-What is computed from a Parameter is a plain tensor, and the module does not register it.
+Reports `self.x = nn.Parameter(...).to(device)`, `.cuda()`, `.double()`, `* 0.1`, `.view(...)` and the like. An
+operation on a Parameter returns a plain tensor, which the module does not register.
 """,
     why="""\
 `Module.__setattr__` registers only an `nn.Parameter` (`torch/nn/modules/module.py`). The plain tensor is in
@@ -28,10 +28,9 @@ neither `parameters()` nor `state_dict()`: it is not trained, not saved and not 
 - `.to(device)`: with 0 GPUs it changes nothing and returns the Parameter itself, so the program trains. With
   1 GPU or more it returns a copy, and the same program leaves this parameter at its initial value.
 - `.cuda()` is the same on a GPU and raises without one.
-- `.double()`, `.clone()`, `.view(...)`, `.T`, `.detach()` and arithmetic lose the Parameter on every
-  machine.
+- `.double()`, `.clone()`, `.view(...)`, `.T`, `.detach()` and arithmetic return a plain tensor on every machine.
 
-Where the name already is a Parameter: `TypeError: cannot assign 'torch.FloatTensor' as parameter ...`.
+If the name already is a Parameter: `TypeError: cannot assign 'torch.FloatTensor' as parameter ...`.
 """,
     example="""\
 import torch
@@ -71,8 +70,8 @@ print(model(torch.randn(8, 4, device=device)).shape, len(list(model.parameters()
 """,
     silent="""\
 - The conversion is inside: `nn.Parameter(t.to(device))`.
-- `.requires_grad_(...)`, and `.float()`, `.contiguous()` or `.to("cpu")` of a Parameter that is so already:
-  they return the Parameter itself.
+- `.requires_grad_(...)`, and `.float()`, `.contiguous()` or `.to("cpu")` of a Parameter that already has that
+  property: they return the Parameter itself.
 - The result is a local variable, is computed in `forward`, or is registered with `register_buffer`.
 """,
     fix="""\

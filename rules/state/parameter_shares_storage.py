@@ -13,14 +13,14 @@ from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `nn.Parameter(t)` where `t` is also kept in another attribute, or in another Parameter, and `__init__` changes
-one of the two in place.
+Reports `nn.Parameter(t)` where `t` is also kept in another attribute, or in another Parameter, if `__init__`
+changes one of the two in place.
 """,
     why="""\
-`nn.Parameter(t)` copies nothing: it is a tensor of its own in the memory of `t` (torch/nn/parameter.py,
-`Parameter.__new__`). To initialise one is to overwrite the other, silently, and so is every step of an optimizer on the
-CPU. When the module moves, each gets memory of its own (`Module._apply` in torch/nn/modules/module.py): on a GPU the
-two part ways there, with the same content.
+`nn.Parameter(t)` does not copy: it is a new tensor in the memory of `t` (torch/nn/parameter.py,
+`Parameter.__new__`). Initialising one silently overwrites the other, and so does every optimizer step on the CPU.
+When the module moves, each gets its own memory (`Module._apply` in torch/nn/modules/module.py): on a GPU the two
+are separate from there on, with the same content.
 """,
     example="""\
 import torch
@@ -63,14 +63,14 @@ class Gaussian(nn.Module):
 print(Gaussian(3)(torch.eye(3)))
 """,
     silent="""\
-- `nn.Parameter(t.clone())`, and a Parameter of what was computed from `t`.
-- Nothing but a local variable has `t` besides, or nothing reads the other attribute once the module is built.
-- It was changed before the two came to share it, or through the local variable, which is meant for both.
-- `self.b = self.a`: one and the same Parameter, as in tied weights.
+- `nn.Parameter(t.clone())`, and a Parameter of a tensor computed from `t`.
+- Only a local variable refers to `t`, or nothing reads the other attribute once the module is built.
+- It is changed before the two share it, or through the local variable, which is intended for both.
+- `self.b = self.a`: the same Parameter, as in tied weights.
 - The module moved in between, or `.data` was assigned: the memory is no longer the same.
 """,
     fix="""\
-`nn.Parameter(t.clone())`. This is safe: it has the same content until one of the two changes.
+`nn.Parameter(t.clone())`. This is safe: the content is the same until one of the two changes.
 """,
 )
 

@@ -13,13 +13,13 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `[nn.Linear(8, 8)] * n` and `[nn.Parameter(t)] * n` where a container of `torch.nn` gets the list.
+Reports `[nn.Linear(8, 8)] * n` and `[nn.Parameter(t)] * n` if a container of `torch.nn` gets the list.
 """,
     why="""\
-A list that is multiplied repeats references, and copies nothing: the container has n names for one layer.
-`parameters()` gives each Parameter once (`_named_members` in torch/nn/modules/module.py), so that an optimizer trains
-one set of weights with the gradients of all places, silently. The state dict has n names for it, as if there were n.
-It is so on any machine.
+Multiplying a list repeats references and does not copy: the container has n names for one layer. `parameters()`
+returns each Parameter once (`_named_members` in torch/nn/modules/module.py), so an optimizer silently trains one
+set of weights with the gradients of all uses. The state dict has n names for it, as if there were n layers. The
+machine does not matter.
 """,
     example="""\
 import torch
@@ -36,16 +36,16 @@ layers = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)])
 print(layers(torch.randn(2, 8)).shape, len(list(layers.parameters())))
 """,
     silent="""\
-- A layer that has a name before it is repeated (`shared = nn.Linear(8, 8)`), or stands where the program speaks of
-  sharing or tying weights, or where it has chosen between this and something else: that is meant.
-- What has nothing to learn: `[nn.ReLU()] * n`.
+- A layer that has a name before it is repeated (`shared = nn.Linear(8, 8)`), or whose surroundings mention sharing
+  or tying weights, or are one side of an explicit choice: this is intended.
+- Layers without parameters: `[nn.ReLU()] * n`.
 - The factor is 1, or may be a flag: `[nn.LayerNorm(8)] * use_norm`.
-- The list only keeps the places: other layers are put into it.
+- The list only reserves places, and other layers are put into it.
 - Lists that no container of `torch.nn` gets.
 """,
     fix="""\
-A comprehension, `[nn.Linear(8, 8) for _ in range(n)]`. This is unsafe: there are n times as many weights then, and
-checkpoints from before have the same ones for all.
+A comprehension, `[nn.Linear(8, 8) for _ in range(n)]`. This is unsafe: there are then n times as many weights, and
+old checkpoints have the same ones for all.
 """,
 )
 

@@ -17,9 +17,10 @@ PAGE = Page(
 Reports an assignment to a misspelt `requires_grad` of a tensor, Parameter or module (`require_grad`,
 `requires_gradient` …), and `module.requires_grad = False` on an `nn.Module`.""",
     why="""\
-Python makes a new attribute and says nothing. A module has no flag of its own: `nn.Module.__setattr__`
-(torch/nn/modules/module.py) stores a plain bool, and every parameter keeps its own `requires_grad`. What was meant to
-be frozen goes on training, on any machine, silently.""",
+Python silently creates a new attribute. A module has no such flag: `nn.Module.__setattr__`
+(torch/nn/modules/module.py) stores a plain bool, and every parameter keeps its own `requires_grad`. Parameters that
+should be frozen are still trained, on any machine and without an error.
+""",
     example="""\
 import torch.nn as nn
 
@@ -35,14 +36,17 @@ backbone.requires_grad_(False)
 print([p.requires_grad for p in backbone.parameters()])
 """,
     silent="""\
-- `requires_grad` is assigned on a tensor or a Parameter, where it is the real flag.
+- `requires_grad` is assigned on a tensor or a Parameter, where the flag exists.
 - `module.requires_grad_(False)`.
-- The class defines an attribute of that name itself, or its methods ask for it.
-- An `__init__` notes down an option of that name, in a class that extends no layer.
-- The object is neither a tensor nor known to be a module.""",
+- The class defines an attribute of that name itself, or its methods read it.
+- An `__init__` stores an option of that name, in a class that extends no layer.
+- The object is neither a tensor nor known to be a module.
+""",
     fix="""\
-Write the right name, or call `requires_grad_` on the module. Safe where freezing was meant; what trained by accident
-stops training. The name is not corrected on a tensor that was computed from others: its flag cannot be set.""",
+Write the correct name, or call `requires_grad_` on the module. Safe if freezing is intended: parameters that were
+trained by accident stop training. The name is not corrected on a tensor that is computed from others, whose flag
+cannot be set.
+""",
 )
 
 

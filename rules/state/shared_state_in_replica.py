@@ -19,13 +19,13 @@ Reports a `forward` of a `DataParallel` model that puts tensors into a list, set
 """,
     why="""\
 A replica is made from a shallow copy of the module's `__dict__` (torch/nn/modules/module.py,
-`Module._replicate_for_data_parallel`): the list is one and the same in all replicas, which run in threads.
+`Module._replicate_for_data_parallel`): all replicas, which run in threads, share one list.
 
 - 0 or 1 GPU: the module itself is called, and one call leaves one entry.
-- 2 or more: each call leaves one entry a replica, in an order that changes, each with a chunk of the batch on a
-  GPU of its own; of a dict's key the last replica's chunk is left. Nothing raises until they are put together:
-  `RuntimeError: Expected all tensors to be on the same device, ...`. A tensor that is changed in place is
-  changed once a replica, and refuses what is on another GPU.
+- 2 or more: each call leaves one entry for each replica, in varying order, each with a chunk of the batch on
+  another GPU. A key of a dict keeps only the last replica's chunk. Nothing raises until they are combined:
+  `RuntimeError: Expected all tensors to be on the same device, ...`. A tensor that is changed in place is changed
+  once for each replica, and raises with operands on another GPU.
 """,
     example="""\
 import torch
@@ -72,15 +72,15 @@ features.append(feature)
 print(len(features))
 """,
     silent="""\
-- What is collected are numbers of Python, or values that are not known.
+- The collected values are Python numbers or unknown.
 - The dict has a key for each device: `self.cache[x.device] = x`.
-- The list is made in the same `forward`.
+- The list is created in the same `forward`.
 - The class is never wrapped in `DataParallel`, or only with a single device id.
-- A buffer is changed in place: that is DPL307, where it is wrong.
-- A plain tensor on the CPU meets one of a replica: that fails with one GPU as well, and is DPL302.
+- A buffer is changed in place: DPL307 reports that if it is wrong.
+- A plain tensor on the CPU is combined with one of a replica: that raises with one GPU as well and is DPL302.
 """,
     fix="""\
-Return from `forward` what is to be collected: `DataParallel` gathers it in the order of the batch.
+Return the values from `forward`: `DataParallel` gathers it in the order of the batch.
 """,
 )
 

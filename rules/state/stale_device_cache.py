@@ -16,19 +16,19 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a tensor that a forward keeps on its module for later calls, as a plain attribute, and uses again
-without a look at its device: only at whether it is there, or is long enough.
+Reports a tensor that a forward caches on its module as a plain attribute and uses again without checking its
+device, only whether it exists or is long enough.
 """,
     why="""\
-The tensor is where the module was at the call that made it. `Module._apply` moves `_parameters` and `_buffers`
-(`torch/nn/modules/module.py`); a tensor assigned to `self` is in neither.
+The tensor stays on the device that the module had in the call that created it. `Module._apply` moves `_parameters`
+and `_buffers` (`torch/nn/modules/module.py`); a tensor assigned to `self` is in neither.
 
 - 0 GPUs: works.
 - 1 GPU or more: once the module is called, moved and called again, `forward` raises
-  `RuntimeError: Expected all tensors to be on the same device, ...`. So it is when a model is tried out on
-  the CPU before it goes to the GPU, or comes back for an export.
-- Under `DataParallel` with 2 GPUs or more, what was kept before the wrapping is shared by all replicas, and raises
-  in those that are elsewhere.
+  `RuntimeError: Expected all tensors to be on the same device, ...`. This happens when a model is tried on the CPU
+  before it moves to the GPU, or moves back for an export.
+- Under `DataParallel` with 2 GPUs or more, all replicas share a tensor that was cached before wrapping, and those
+  on other GPUs raise.
 """,
     example="""\
 import torch
@@ -79,16 +79,16 @@ model.to(device)
 print(model(torch.randn(8, 4, device=device)).shape)
 """,
     silent="""\
-- The test under which it is used again compares the device, or a key of which the device is a part.
-- It is moved where it is used, `self.steps.to(x.device)`, or assigned to a name that is registered as a buffer.
-- Each call makes it anew, as a hidden state.
-- It is 0-dim, or only indexes another tensor: such tensors may be on the CPU.
-- Where nothing is seen to move the module between two calls, the finding is of severity info. There is none if the
-  class has an `_apply`, `to`, `cuda` or `cpu` of its own, or a method that forgets what is kept, `self.steps = None`.
+- The test before its use compares the device, or a key that contains the device.
+- It is moved at its use, `self.steps.to(x.device)`, or assigned to a name that is registered as a buffer.
+- Each call creates it, such as a hidden state.
+- It is 0-dim or only indexes another tensor. Such tensors may be on the CPU.
+- If the analysis sees no move of the module between two calls, the severity is info. There is no finding if the
+  class overrides `_apply`, `to`, `cuda` or `cpu`, or has a method that clears the cache, `self.steps = None`.
 """,
     fix="""\
-Register it with `self.register_buffer("steps", ..., persistent=False)` in `__init__`: assigned to later on, it is
-still a buffer, and moves. Or ask for the device as well: `if self.steps is None or self.steps.device != x.device`.
+Register it with `self.register_buffer("steps", ..., persistent=False)` in `__init__`: a later assignment keeps it a
+buffer, which moves. Or test the device as well: `if self.steps is None or self.steps.device != x.device`.
 """,
 )
 

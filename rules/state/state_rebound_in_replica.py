@@ -18,11 +18,10 @@ Reports an attribute that the `forward` of a `DataParallel` model assigns (`self
 `self.hidden = h`, `setattr`) and that a later forward or other code reads.
 """,
     why="""\
-A replica is made anew for each call from a copy of the module's `__dict__` (torch/nn/modules/module.py,
-`Module._replicate_for_data_parallel`), and the assignment goes to that copy. From 2 GPUs on it is lost with
-the replica, replica 0 included, and nothing raises: a counter stays at its first value, a schedule never
-advances, a hidden state starts afresh each time. With 0 or 1 GPU the module itself is called and the value is
-kept.
+Each call creates new replicas from a copy of the module's `__dict__` (torch/nn/modules/module.py,
+`Module._replicate_for_data_parallel`), and the assignment changes that copy. With 2 or more GPUs it is lost with
+the replica, including replica 0, and nothing raises: a counter stays at its first value, a schedule never advances,
+a hidden state starts again each time. With 0 or 1 GPU the module itself is called and the value is kept.
 """,
     example="""\
 import torch
@@ -69,15 +68,14 @@ print(model.module.steps)
     silent="""\
 - The attribute is written before it is read in the same forward, or is never read.
 - A buffer is changed in place: replica 0 shares its buffers with the module (torch/nn/parallel/replicate.py,
-  `replicate`), so its change is kept. It has seen its own chunk of the batch only.
+  `replicate`), so its change is kept. It has seen only its chunk of the batch.
 - The assignment is outside `forward`, for instance `model.module.steps += 1` in the training loop.
 - The class is never wrapped in `DataParallel`, or only with a single device id.
 """,
     fix="""\
-Keep the value in the training loop, or return a state from `forward`. A counter can be a buffer that is
-changed in place (`add_`, not `self.steps = self.steps + 1`). Review it: a buffer adds a key to the state dict
-unless it is registered with `persistent=False`, and a value computed from the rows of the batch is that of
-the first chunk.
+Keep the value in the training loop, or return a state from `forward`. A counter can be a buffer that changes in
+place (`add_`, not `self.steps = self.steps + 1`). Review it: a buffer adds a key to the state dict unless it is
+registered with `persistent=False`, and a value computed from the batch is that of the first chunk.
 """,
 )
 

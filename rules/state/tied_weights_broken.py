@@ -15,12 +15,12 @@ from placement_lint.source.wording import quoted, source_text
 PAGE = Page(
     what="""\
 Reports `to_empty()` of a model on the meta device, `load_state_dict(…, assign=True)` and conversions that overwrite
-Parameters, where weights of the model were tied before, nothing ties them again, and an optimizer trains them.
+Parameters, if weights of the model were tied before, are not tied again, and an optimizer trains them.
 """,
     why="""\
 `decoder.weight = encoder.weight` registers one Parameter under two names. `Module._apply` and `load_state_dict`
-(torch/nn/modules/module.py) go from name to name; where they cannot put new data into the old Parameter, each name gets
-a new one, silently. There are two matrices from there on, each trained with its own gradient, and they drift apart.
+(torch/nn/modules/module.py) visit each name; if they cannot put new data into the old Parameter, each name silently
+gets a new one. From there on there are two matrices, each trained with its own gradient, and they drift apart.
 Moves from one real device to another, `half()` and `copy.deepcopy` keep the tie.
 """,
     example="""\
@@ -76,16 +76,16 @@ nn.functional.cross_entropy(net(words), words).backward()
 optimizer.step()
 """,
     silent="""\
-- The weights are tied again afterwards, or the model is given to a call that may do so.
+- The weights are tied again afterwards, or the model is passed to a function that may do so.
 - `.to()`, `.half()` and `to_empty()` of a model that is not on meta, `copy.deepcopy`, and `load_state_dict` without
-  `assign`: the Parameter stays what it is.
+  `assign`: the Parameter stays the same.
 - One layer under two names, or `F.linear(x, self.encoder.weight)`: there is no second name for the weight.
-- Nothing trains the two: the model is only evaluated, or they are frozen.
-- `torch.__future__.set_swap_module_params_on_conversion(True)`, and `strict=False`, which may leave a name alone.
+- The two are not trained: the model is only evaluated, or they are frozen.
+- `torch.__future__.set_swap_module_params_on_conversion(True)`, and `strict=False`, which may skip a name.
 """,
     fix="""\
-None is offered: repeat the assignment after the statement that is reported, or in a method of the model that is called
-there.
+There is no automatic fix: repeat the assignment after the reported statement, or in a method of the model that is
+called there.
 """,
 )
 

@@ -17,9 +17,9 @@ PAGE = Page(
 Reports modules or Parameters that a module holds only in a plain list, tuple or dict and uses in `forward`.
 """,
     why="""\
-`Module.__setattr__` registers a Module or a Parameter, not a container of them
-(`torch/nn/modules/module.py`). What is inside is in neither `parameters()` nor `state_dict()`: it is not
-trained, saved or moved, and `train()` and `eval()` do not reach it.
+`Module.__setattr__` registers a Module or a Parameter, not a container of them (`torch/nn/modules/module.py`). Its
+items are in neither `parameters()` nor `state_dict()`: they are not trained, saved or moved, and `train()` and
+`eval()` do not reach them.
 
 - 0 GPUs: nothing raises; these layers keep their initial weights. If the model has no other parameters, the
   optimizer raises `ValueError: optimizer got an empty parameter list`.
@@ -63,19 +63,19 @@ model = Heads().to(device)
 print(model(torch.randn(8, 4, device=device)).shape, len(model.state_dict()))
 """,
     silent="""\
-- The list is given to `nn.Sequential(*layers)` or `nn.ModuleList(layers)`.
-- What it holds is registered as well: `self.layers = [self.conv1, self.conv2]`, or by `add_module`.
-- It holds names, plain functions or numbers.
-- `forward` does not use what it holds.
-- What it holds came from outside and was moved or frozen there, or it is frozen and moved on its own: a teacher
-  that is hidden on purpose.
-- The owner is no `nn.Module`: a trainer may keep its networks in a dict and move them one by one.
+- The list is passed to `nn.Sequential(*layers)` or `nn.ModuleList(layers)`.
+- Its items are registered as well: `self.layers = [self.conv1, self.conv2]`, or by `add_module`.
+- It contains names, plain functions or numbers.
+- `forward` does not use its items.
+- Its items come from outside and are moved or frozen there, or are frozen and moved separately: a teacher that is
+  hidden on purpose.
+- The owner is not an `nn.Module`: a trainer may keep its networks in a dict and move them one by one.
 """,
     fix="""\
-`nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict` around the container. Offered where all
-that it holds fits in and the file has a name for `torch.nn`; unsafe: the layers begin to train and
-`state_dict()` gets new keys, so an old checkpoint loads no longer with `strict=True`. An index or key is used
-as before; a ModuleDict wants strings for keys.
+`nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict` around the container. Offered if all
+items fit and the file imports `torch.nn`. Unsafe: the layers start to train and `state_dict()` gets new keys, so
+old checkpoints no longer load with `strict=True`. Indices and keys work as before; the keys of a ModuleDict must be
+strings.
 """,
 )
 

@@ -17,8 +17,8 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a plain tensor that a module keeps as an attribute and combines in `forward` with inputs or
-parameters. Moving the module leaves that tensor where it was made.
+Reports a plain tensor that a module keeps as an attribute and combines in `forward` with inputs or parameters.
+Moving the module does not move that tensor.
 """,
     why="""\
 `Module._apply` moves `_parameters` and `_buffers` (`torch/nn/modules/module.py`); a tensor assigned to
@@ -26,8 +26,8 @@ parameters. Moving the module leaves that tensor where it was made.
 
 - 0 GPUs: works.
 - 1 GPU or more: `forward` raises `RuntimeError: Expected all tensors to be on the same device, ...`.
-- Under `DataParallel` with 2 GPUs or more: the same, after `Caught RuntimeError in replica 0 on device 0.`
-  All replicas share the one tensor, so `device="cuda:0"` only shifts the error to replica 1.
+- Under `DataParallel` with 2 GPUs or more: the same, after `Caught RuntimeError in replica 0 on device 0.` All
+  replicas share the tensor, so `device="cuda:0"` only shifts the error to replica 1.
 """,
     example="""\
 import torch
@@ -67,16 +67,16 @@ print(model(torch.rand(8, 3, device=device)).mean().item())
 """,
     silent="""\
 - The attribute is a Parameter, an `nn.Buffer` or registered with `register_buffer`.
-- It is 0-dim and on the CPU: such a tensor mixes with tensors of any device.
+- It is 0-dim and on the CPU: such a tensor mixes with tensors on any device.
 - It only indexes another tensor, `x[self.order]`: an index may be on the CPU.
 - It is moved at its use, `self.mean.to(x.device)`, or only its shape is read.
-- The class overrides `_apply` and moves the tensor itself, or the tensor is made on the model's device.
-- Where no move or wrap of the module is in sight, the finding is of severity info.
+- The class overrides `_apply` and moves the tensor itself, or the tensor is created on the model's device.
+- If the analysis sees no move and no wrapping of the module, the severity is info.
 """,
     fix="""\
 `self.register_buffer("mean", ..., persistent=False)`. This is safe: the tensor moves with the module and
-`state_dict()` keeps its keys. Offered for the first assignment in `__init__`, after that of `nn.Module`. With
-`persistent=True`, the default, older checkpoints lack a key. `nn.Parameter` is not the repair: it would be
+`state_dict()` keeps its keys. Offered for the first assignment in `__init__` after `super().__init__()`. With
+`persistent=True`, the default, older checkpoints lack a key. `nn.Parameter` is not a fix, because it would be
 trained.
 """,
 )

@@ -14,15 +14,15 @@ from placement_lint.rule import Page, Problem, Rewrite, Rule
 
 PAGE = Page(
     what="""\
-Reports an attribute that leads from a `DataParallel` replica back to the original module: a plain list, tuple or dict
-of layers or Parameters that are registered under another name, a method of `self` that was bound in `__init__`, a
-lambda or `partial` over `self`.
+Reports an attribute through which a `DataParallel` replica refers to the original module: a plain list, tuple or
+dict of layers or Parameters that are registered under another name, a method of `self` that was bound in
+`__init__`, a lambda or `partial` over `self`.
 """,
     why="""\
 A replica is a shallow copy. Its registered children are replaced by the replica's own, and everything else in its
-`__dict__` is shared with the original (torch/nn/modules/module.py, `Module._replicate_for_data_parallel`). A list of
-layers still holds the original's, and a bound method the original as its `self`. The first replica computes with
-weights that are not its own; the second has its inputs on another GPU and raises
+`__dict__` is shared with the original (torch/nn/modules/module.py, `Module._replicate_for_data_parallel`). A list
+of layers still contains the original's layers, and a bound method has the original as its `self`. The first replica
+computes with the original's weights; the second has its inputs on another GPU and raises
 `Caught RuntimeError in replica 1 on device 1 ... Expected all tensors to be on the same device`.
 """,
     example="""\
@@ -69,12 +69,12 @@ model(torch.randn(16, 8)).sum().backward()
     silent="""\
 - `ModuleList`, `ModuleDict`, `Sequential`, `ParameterList`: replicas have their own.
 - A list of names, with `getattr(self, name)`; functions without `self`, static methods.
-- A bound method that uses no weights, and what only runs outside `forward`.
+- A bound method that uses no weights, and code that runs only outside `forward`.
 - The class is never wrapped in `DataParallel`, or only with a single device id.
 """,
     fix="""\
-Hold layers in an `nn.ModuleList` or `nn.ModuleDict`: unsafe, since the keys of the state dict then name each layer
-twice. A bound method is called by its own name in `forward`, which is safe.
+Put layers in an `nn.ModuleList` or `nn.ModuleDict`. This is unsafe, because the state dict then has each layer
+twice. Call a bound method by its own name in `forward`, which is safe.
 """,
 )
 

@@ -14,17 +14,17 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a recurrent layer, an attention or a transformer in `DataParallel` that gets its input as
-`DataParallel` split it, while it takes another dimension for the batch (`batch_first=False` is the default);
-a hidden state `(layers, batch, features)` that is passed to the call; and an output, such as `h_n`, whose
-batch is not in the dimension along which outputs are gathered.
+Reports a recurrent layer, an attention or a transformer in `DataParallel` that gets its input as `DataParallel`
+split it, but uses another dimension for the batch (`batch_first=False` is the default); a hidden state
+`(layers, batch, features)` that is passed to the call; and an output, such as `h_n`, whose batch is not in the
+dimension along which outputs are gathered.
 """,
     why="""\
-DataParallel chunks every input along `dim` (0 by default) and concatenates every output along the same
-(torch/nn/parallel/scatter_gather.py). A layer without `batch_first=True` has the time steps there: each replica gets a
-part of the sequence, of all rows, with the right shape and wrong values, silently. `h_n` always has the batch in its
-second dimension, so that it comes back as `(n * layers, batch / n, features)`; a hidden state that is passed in is not
-split with its rows, and the layer raises `Expected hidden size (1, 2, 2), got [1, 4, 2]`.
+DataParallel chunks every input along `dim` (0 by default) and concatenates every output along the same dimension
+(torch/nn/parallel/scatter_gather.py). A layer without `batch_first=True` has the time steps there: each replica
+gets a part of the sequence of all rows. The shape is right and the values are silently wrong. `h_n` always has the
+batch in its second dimension, so it comes back as `(n * layers, batch / n, features)`; a hidden state argument is
+not split with its rows, and the layer raises `Expected hidden size (1, 2, 2), got [1, 4, 2]`.
 """,
     example="""\
 import torch
@@ -52,10 +52,10 @@ output = model(torch.randn(32, 20, 8))
 - `batch_first=True`, with outputs that have the batch first.
 - `DataParallel(model, dim=1)` around a model whose inputs and outputs all have the batch in dimension 1.
 - A `forward` that transposes its input and its output, or `h_n` before it is returned.
-- A hidden state that is made inside `forward`, and outputs of which the flow does not tell where the batch is.
+- A hidden state that is made inside `forward`, and outputs whose batch dimension is unknown.
 """,
     fix="""\
-`batch_first=True` and inputs `(batch, time, features)`, or `dim=1` where everything has the batch there; return
+`batch_first=True` and inputs `(batch, time, features)`, or `dim=1` if every tensor has its batch there; return
 `h_n.transpose(0, 1)`, and transpose it again on the way in.
 """,
 )

@@ -19,11 +19,11 @@ Reports `DataParallel` over more than one GPU in a process that is one of severa
 starts, in a program that calls `init_process_group`, or beside a `DistributedSampler`.
 """,
     why="""\
-DataParallel knows nothing of other processes: it replicates over all GPUs that it sees, in each of them, and
-averages no gradient between them. A rank that moves its model to its own GPU gets
-`RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0])` from the second rank on
-(torch/nn/parallel/data_parallel.py, `DataParallel.forward`). Where all ranks share `cuda:0`, or on the CPU, nothing
-raises: each rank trains a model of its own on its share of the data, and they drift apart.
+DataParallel ignores other processes: in each process it replicates over all visible GPUs, and it does not average
+gradients between processes. A rank that moves its model to its own GPU raises
+`RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0])` in every rank but the
+first (torch/nn/parallel/data_parallel.py, `DataParallel.forward`). If all ranks share `cuda:0`, or on the CPU,
+nothing raises: each rank trains its own model on its share of the data, and the models drift apart.
 """,
     example="""\
 import torch
@@ -57,13 +57,13 @@ if __name__ == "__main__":
     mp.spawn(train, args=(world_size,), nprocs=world_size)
 """,
     silent="""\
-- `device_ids` has a single entry: then DataParallel is a useless wrapper, and not what breaks the training.
+- `device_ids` has a single entry: then DataParallel has no effect.
 - The process group and DataParallel are on different branches (`if args.distributed: ... else: ...`).
 - A group of one process (`world_size=1`, `nprocs=1`), or a branch for one rank alone (`if rank == 0:`).
 """,
     fix="""\
-`DistributedDataParallel(model, device_ids=[rank])`, with the rank's own GPU. Review it: the process group has to be
-initialised before, each rank moves its inputs to its own GPU, and the batch size is then that of one GPU.
+`DistributedDataParallel(model, device_ids=[rank])`, with the rank's own GPU. Review it: the process group must be
+initialised first, each rank moves its inputs to its own GPU, and the batch size is that of one GPU.
 """,
 )
 

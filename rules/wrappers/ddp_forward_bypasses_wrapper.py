@@ -13,13 +13,13 @@ from placement_lint.rule import TWO_RANKS, Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a training step (forward, backward, step of the optimizer) that calls the bare model, `model.module`, or
-a part of it although the model is in `DistributedDataParallel`.
+Reports a training step (forward, backward, step of the optimizer) that calls the unwrapped model, `model.module`,
+or a part of it although the model is in `DistributedDataParallel`.
 """,
     why="""\
-`DistributedDataParallel.forward` arms the hooks that average the gradients (torch/nn/parallel/distributed.py,
-`_pre_forward`, `prepare_for_backward`). A call that goes round the wrapper leaves them unarmed: backward fills
-`.grad` with the rank's own gradients, the optimizer steps with these, and the ranks drift apart without a word.
+`DistributedDataParallel.forward` prepares the hooks that average the gradients (torch/nn/parallel/distributed.py,
+`_pre_forward`, `prepare_for_backward`). A call that bypasses the wrapper does not prepare them: backward fills
+`.grad` with the rank's own gradients, the optimizer steps with these, and the ranks silently drift apart.
 """,
     example="""\
 import torch
@@ -48,14 +48,14 @@ optimizer.step()
     silent="""\
 - The call is under `no_grad`, or no backward follows, or no optimizer steps with its gradients (they are zeroed
   first, or another model's optimizer steps).
-- The same loss also came through the wrapper: then the hooks are armed for all of its parameters.
-- What is called has no parameters, such as a loss helper on the outputs.
+- The same loss also came through the wrapper: then the hooks are prepared for all of its parameters.
+- The callee has no parameters, such as a loss helper on the outputs.
 - `no_sync()` around calls of the wrapper, and FSDP.
 """,
     fix="""\
-Call the wrapper. Where only a part of the model is called, give the model's `forward` an argument that says so: only
-what runs inside the wrapper's call is averaged. The rewrite is unsafe, since training with averaged gradients is
-another training.
+Call the wrapper. To call only a part of the model, give the model's `forward` an argument for it: DDP averages
+gradients only of what runs inside the wrapper's call. The rewrite is unsafe, because averaged gradients change the
+training.
 """,
 )
 

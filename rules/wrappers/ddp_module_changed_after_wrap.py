@@ -14,16 +14,16 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports what is done to a model after `DistributedDataParallel` took it and before it trains: a move to another
-device or dtype, `load_state_dict(assign=True)`, a replaced layer, `weight_norm` and its kind, a change of
+Reports a change of a model between its wrapping in `DistributedDataParallel` and its training: a move to another
+device or dtype, `load_state_dict(assign=True)`, a replaced layer, `weight_norm` and similar utilities, a change of
 `requires_grad`.
 """,
     why="""\
 The constructor hooks the gradient accumulator of each parameter that requires grad at that moment
 (torch/nn/parallel/distributed.py, `DistributedDataParallel.__init__`; torch/csrc/distributed/c10d/reducer.cpp). A
-parameter that really moves gets a new accumulator, without the hook; a new or unfrozen parameter never had one.
-Nothing raises: its gradients are not averaged, and the ranks drift apart. A frozen or removed parameter is waited for
-in vain: the second iteration raises `RuntimeError: Expected to have finished reduction in the prior iteration`.
+parameter that moves gets a new accumulator without the hook, and a new or unfrozen parameter has no hook. Nothing
+raises: its gradients are not averaged, and the ranks drift apart. DDP waits for the gradient of a frozen or removed
+parameter: the second iteration raises `RuntimeError: Expected to have finished reduction in the prior iteration`.
 """,
     example="""\
 import torch
@@ -48,14 +48,16 @@ model = nn.parallel.DistributedDataParallel(model, device_ids=[local_rank])
 model(torch.randn(16, 8)).sum().backward()
 """,
     silent="""\
-- The change comes before the wrapping, or the module is wrapped again after it.
-- A move to where the module is already, a conversion to the dtype that it has.
+- The change comes before wrapping, or the module is wrapped again after it.
+- A move to the present device, a conversion to the present dtype.
 - A plain `load_state_dict`, `copy_` into weights, pruning, `torch.nn.utils.spectral_norm`: the Parameter objects and
   their accumulators stay.
-- Freezing with `find_unused_parameters=True` or `static_graph=True`, which do without what gets no gradient.
-- Nothing trains through the wrapper afterwards.
+- Freezing with `find_unused_parameters=True` or `static_graph=True`, which accept parameters without a gradient.
+- The wrapper is not trained afterwards.
 """,
-    fix="Make the change before wrapping, or wrap again after it; in the middle of a training on all ranks alike.",
+    fix="""\
+Make the change before wrapping, or wrap again after it. During training, do it on all ranks.
+""",
 )
 
 _WHAT = {

@@ -15,19 +15,19 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a tensor that the `forward` of a `DataParallel` model puts on one numbered GPU, such as `"cuda:0"`,
-and that then meets the replica's inputs or weights; and one that comes to it on one GPU, in an object of a class of
-the program's own or as a global.
+Reports a tensor that the `forward` of a `DataParallel` model puts on one numbered GPU, such as `"cuda:0"`, and
+combines with the replica's inputs or weights. Also reports a tensor on one GPU that reaches `forward` in an object
+of one of the program's classes or as a global variable.
 """,
     why="""\
-Replica k runs on the k-th GPU of `device_ids` with its inputs and weights there
-(torch/nn/parallel/replicate.py, `replicate`; torch/nn/parallel/parallel_apply.py, `_worker`). Replica 0 finds
-the tensor on its own GPU. Replica 1 does not: `RuntimeError: Caught RuntimeError in replica 1 on device 1.`,
-and below it `Expected all tensors to be on the same device`. With 1 GPU the program works; with none the
-`"cuda:0"` itself raises.
+Replica k runs on the k-th GPU of `device_ids`, where its inputs and weights are (torch/nn/parallel/replicate.py,
+`replicate`; torch/nn/parallel/parallel_apply.py, `_worker`). Replica 0 finds the tensor on its own GPU. Replica 1
+does not: `RuntimeError: Caught RuntimeError in replica 1 on device 1.`, and below it
+`Expected all tensors to be on the same device`. With 1 GPU the program works; without a GPU, `"cuda:0"` itself
+raises.
 
-Of the arguments only tensors, and lists, tuples and dicts of them, are sent to the replicas' GPUs; any other object
-all replicas share (torch/nn/parallel/scatter_gather.py, `scatter`).
+Only tensor arguments, and lists, tuples and dicts of them, are copied to the replicas' GPUs. All replicas share any
+other object (torch/nn/parallel/scatter_gather.py, `scatter`).
 """,
     example="""\
 import torch
@@ -61,12 +61,12 @@ print(model(torch.randn(16, 8)).shape)
 - `"cuda"`, `torch.device("cuda")` or `.cuda()` without an index: inside a replica the current device is the
   replica's own GPU (`_worker` enters it).
 - `x.device`, `.to(x)`, `torch.randn_like(x)`, `x.new_zeros(...)`, `self.fc.weight.device`.
-- The numbered GPU is named outside `forward` only, for instance to move the model before it is wrapped.
+- The numbered GPU is used only outside `forward`, for example to move the model before wrapping.
 - The model is not wrapped, or `device_ids` has a single entry.
 """,
     fix="""\
-Take the device from an input, `device=x.device`. This keeps the behaviour on one GPU. Offered where exactly one
-argument of the function is surely a tensor; unsafe: an input may be on another device than the weights.
+Use the device of an input, `device=x.device`. This keeps the behaviour on one GPU. Offered if exactly one argument
+of the function is known to be a tensor. Unsafe, because an input may be on another device than the weights.
 """,
 )
 

@@ -15,14 +15,14 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports a forward hook, registered on a part of a `DataParallel` model, that keeps the output under one
-key of a dict, in an attribute or in a variable, where the program uses it after the call of the model.
+Reports a forward hook, registered on a part of a `DataParallel` model, that keeps the output under one key of a
+dict, in an attribute or in a variable, if the program uses it after the call of the model.
 """,
     why="""\
-Replicas are shallow copies, and have the hooks of the original (torch/nn/modules/module.py,
-`Module._replicate_for_data_parallel`): with 2 GPUs or more each of them calls the same function, from a thread of its
-own, with its own chunk of the batch on its own GPU. What is left is the chunk of whichever replica came last, silently.
-It raises where it meets something of the whole batch. With 0 or 1 GPU the hook gets all rows.
+Replicas are shallow copies with the hooks of the original (torch/nn/modules/module.py,
+`Module._replicate_for_data_parallel`): with 2 GPUs or more each of them calls the same function, from its own
+thread, with its chunk of the batch on its GPU. The hook silently keeps the chunk of the replica that came last,
+which raises in an operation with the whole batch. With 0 or 1 GPU the hook gets all rows.
 """,
     example="""\
 import torch
@@ -64,15 +64,16 @@ logits, features = model(torch.randn(16, 8))
 print(features.detach().mean(1))
 """,
     silent="""\
-- Each replica has a key of its own, as `features[output.device] = output`, and a hook of the wrapper itself.
-- It is appended to a list, where there is one a replica; it was reduced or joined with something before it is kept.
-- Only the size or the type of what is kept is asked for.
-- The hook is removed before the model is called, or the model's class, and so its parts, are not known.
+- A key for each replica, `features[output.device] = output`, and a hook of the wrapper itself.
+- The output is appended to a list, which then has one entry for each replica, or is reduced or joined before it is
+  kept.
+- Only the size or the type of the output is used.
+- The hook is removed before the model is called, or the model's class is unknown.
 - A single device id, DistributedDataParallel, and a call of `model.module`.
 """,
     fix="""\
-Return it from `forward`: outputs are gathered. Or keep it under `output.device`, and put the parts together in the
-order of the GPUs, or call `model.module` where the hook is needed.
+Return it from `forward`: outputs are gathered. Or store it under `output.device` and join the parts in the order of
+the GPUs, or call `model.module` for the hook.
 """,
 )
 

@@ -12,13 +12,13 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a call of a `DataParallel` model with a batch by position, keyword arguments of which none is a tensor, and too
-few rows for a chunk for each GPU: `model(image.unsqueeze(0), scale=2.0)`.
+Reports a call of a `DataParallel` model with a positional batch, keyword arguments without a tensor among them, and
+too few rows for a chunk on each GPU: `model(image.unsqueeze(0), scale=2.0)`.
 """,
     why="""\
-Arguments by position and by keyword are scattered apart from each other (torch/nn/parallel/scatter_gather.py,
-`scatter_kwargs`). One row makes one chunk, but a number or None is copied for every GPU, and so many replicas
-are made: all but the first are called with the keyword alone. With 2 GPUs or more the call raises
+Positional and keyword arguments are scattered separately (torch/nn/parallel/scatter_gather.py, `scatter_kwargs`).
+One row makes one chunk, but a number or None is copied for every GPU, and every copy makes a replica: all but the
+first are called with the keyword alone. With 2 GPUs or more the call raises
 `TypeError: Caught TypeError in replica 1 on device 1.`, and below it
 `forward() missing 1 required positional argument: 'x'`. With 0 or 1 GPU it works.
 """,
@@ -55,8 +55,8 @@ print(model(x=sample.unsqueeze(0), scale=2.0))
     silent="""\
 - All arguments by keyword, or all by position: then there are as many replicas as chunks.
 - A keyword argument that is a tensor, or may be one; `**kwargs`.
-- The number of rows is not known, or makes a chunk for each id that is listed; without a list, two rows or more.
-- What is given by position has a default in `forward`, or `forward` is not seen, or decorated.
+- The number of rows is unknown, or is enough for each listed id; without a list, two rows or more.
+- The positional argument has a default in `forward`, or `forward` is unknown or decorated.
 - A single device id, `dim=` other than 0, and a TypeError that is caught.
 """,
     fix="""\

@@ -12,14 +12,15 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `model.module` that is read where the model may be bare, because it is wrapped under a condition only.
+Reports a read of `model.module` that may get the unwrapped model, because the model is wrapped only under a
+condition.
 """,
     why="""\
-Only `DataParallel` and `DistributedDataParallel` have the attribute `module`
-(torch/nn/parallel/data_parallel.py, `DataParallel.__init__`). Where the condition is false the lookup raises
-`AttributeError: 'Linear' object has no attribute 'module'` (torch/nn/modules/module.py,
-`Module.__getattr__`). With a wrap under `device_count() > 1` the program works on two or more GPUs and raises
-with 0 or 1, often only when it saves its first checkpoint.
+Only `DataParallel` and `DistributedDataParallel` have the attribute `module` (torch/nn/parallel/data_parallel.py,
+`DataParallel.__init__`). If the condition is false, the lookup raises
+`AttributeError: 'Linear' object has no attribute 'module'` (torch/nn/modules/module.py, `Module.__getattr__`).
+Wrapped under `device_count() > 1`, the program works with two or more GPUs and raises with 0 or 1, often only when
+it saves its first checkpoint.
 """,
     example="""\
 import torch
@@ -42,17 +43,16 @@ if torch.cuda.device_count() > 1:
 torch.save(getattr(model, "module", model).state_dict(), "net.pt")
 """,
     silent="""\
-- The read is under the condition of the wrap, or under one that implies it.
+- The read is under the condition of the wrapping, or under one that implies it.
 - It is guarded by `hasattr(model, "module")` or `isinstance(model, nn.DataParallel)`.
 - The model is wrapped on every path. `DataParallel` needs no condition: with 0 or 1 GPU it calls the model
   directly.
-- The class defines `module` itself, has a base class that is not known, or comes from a library that may wrap
-  it.
+- The class defines `module` itself, has an unknown base class, or comes from a library that may wrap it.
 """,
     fix="""\
-`getattr(model, "module", model)`, a name kept for the bare model, or a wrap without the condition. The first is
-offered; it changes nothing where the model is wrapped. It is unsafe where the bare model has a `module` of
-another kind.
+`getattr(model, "module", model)`, a variable for the unwrapped model, or wrapping without a condition. The first is
+offered and changes nothing if the model is wrapped. It is unsafe if the unwrapped model has another attribute
+`module`.
 """,
 )
 

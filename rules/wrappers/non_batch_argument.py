@@ -13,14 +13,14 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports a tensor argument of a `DataParallel` call whose first dimension is not that of the batch: a 0-dim tensor, one
-with a single row beside a batch, one with a constant number of rows such as a weight for each class.
+Reports a tensor argument of a `DataParallel` call whose first dimension is not the batch: a 0-dim tensor, a tensor
+with a single row beside a batch, or one with a constant number of rows, such as a weight for each class.
 """,
     why="""\
-Every tensor among the arguments is chunked along dimension 0 (torch/nn/parallel/scatter_gather.py, `scatter`). A 0-dim
-one raises `RuntimeError: chunk expects at least a 1-dimensional tensor`, even with one GPU. One row makes one chunk,
-and `zip` leaves out the other chunks of the batch: with 8 rows on 4 GPUs 2 rows come back, silently; as a keyword
-argument it raises AssertionError instead. Anything longer is cut up: each replica gets a part of the class weights.
+Every tensor argument is split along dimension 0 (torch/nn/parallel/scatter_gather.py, `scatter`). A 0-dim tensor
+raises `RuntimeError: chunk expects at least a 1-dimensional tensor`, even with one GPU. One row makes one chunk,
+and `zip` drops the other chunks of the batch: with 8 rows on 4 GPUs, 2 rows silently come back. As a keyword
+argument it raises AssertionError instead. A longer tensor is split: each replica gets a part of the class weights.
 """,
     example="""\
 import torch
@@ -51,10 +51,10 @@ model = nn.DataParallel(Scaled(8, 4).to(device))
 logits = model(torch.randn(16, 8), 0.5)
 """,
     silent="""\
-- Numbers of Python, which every replica gets; buffers and parameters of the module.
+- Python numbers, which every replica gets; buffers and parameters of the module.
 - A tensor expanded to the batch: `t.expand(x.size(0), -1)`.
-- A single device id (a 0-dim tensor fails there as well), `dim=` other than 0.
-- Sizes that the program does not tell, and an argument with as many rows as the batch.
+- A single device id (a 0-dim tensor raises there as well), `dim=` other than 0.
+- Unknown sizes, and an argument with as many rows as the batch.
 """,
     fix="""\
 Pass a Python number, keep the tensor as a buffer of the module, or expand it to one row for each row of the batch.

@@ -17,15 +17,14 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports a number, text, NumPy array or object of a class of one's own that the `forward` of a `DataParallel` model
-returns, by itself or inside a tuple, list or dict.
+Reports a number, string, NumPy array or object of one of the program's classes that the `forward` of a
+`DataParallel` model returns, by itself or inside a tuple, list or dict.
 """,
     why="""\
 `gather` (torch/nn/parallel/scatter_gather.py) concatenates the tensors that the replicas return, goes into dicts,
-and takes everything else but None for a list or tuple. Of a number it says
-`TypeError: 'float' object is not iterable`, of a dataclass likewise, a NumPy array raises TypeError as well, and
-of a text the caller silently gets another one, `<map object at 0x...>`. With 0 or 1 GPU there is no gather, and
-what forward returns arrives as it is.
+and treats everything else but None as a list or tuple. A number raises `TypeError: 'float' object is not iterable`,
+a dataclass and a NumPy array raise TypeError as well, and instead of a string the caller silently gets
+`<map object at 0x...>`. With 0 or 1 GPU there is no gather, and the caller gets the result of forward unchanged.
 """,
     example="""\
 import torch
@@ -60,13 +59,13 @@ largest = largest.max().item()
 """,
     silent="""\
 - None, alone or beside tensors; tuples, lists, dicts, named tuples and `ModelOutput`s of tensors.
-- `device_ids` has a single entry, so that there is no gather. A batch of one row is no such case: it is gathered too.
+- `device_ids` has a single entry, so that there is no gather. A batch of one row is gathered as well.
 - The class is never wrapped in `DataParallel`, or only in DistributedDataParallel, which gathers nothing.
 """,
     fix="""\
-Return a tensor: `.detach()` instead of `.item()`, and `torch.tensor(value, device=x.device)` for a number that is
-computed otherwise. Review it: the caller gets a vector with one entry for each replica, to be reduced there. What is
-the same in all replicas (a name, a size) is better kept on the module and read from it.
+Return a tensor: `.detach()` instead of `.item()`, and `torch.tensor(value, device=x.device)` for another number.
+Review it: the caller gets a vector with one entry for each replica, and must reduce it. Values that are the same in
+all replicas (a name, a size) are better read from the module.
 """,
 )
 

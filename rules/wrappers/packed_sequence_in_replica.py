@@ -14,15 +14,15 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports three ways in which packed sequences and `DataParallel` do not go together: a PackedSequence as an argument,
-`pack_padded_sequence(x, lengths)` in its forward with lengths that are a tensor there, and an output that
+Reports three uses of packed sequences that fail under `DataParallel`: a PackedSequence as an argument,
+`pack_padded_sequence(x, lengths)` in its forward with lengths that are a tensor, and an output that
 `pad_packed_sequence` made without `total_length`.
 """,
     why="""\
 - A PackedSequence is a named tuple, and its parts are scattered (torch/nn/parallel/scatter_gather.py, `scatter`). On 1
   GPU or more that raises `ValueError: batch_sizes should always be on CPU. ...`.
-- `DataParallel` moves all tensors to the GPUs, lengths too, and these have to be on the CPU. On 1 GPU or more it raises
-  `RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor`.
+- `DataParallel` moves all tensors to the GPUs, including the lengths, which must be on the CPU. On 1 GPU or more it
+  raises `RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor`.
 - Each replica pads to the longest of its own sequences. On 2 GPUs or more, as soon as these differ in length, it raises
   `RuntimeError: Input tensor at index 1 has invalid shape ...` when the outputs are gathered.
 """,
@@ -67,14 +67,15 @@ model = nn.DataParallel(Encoder().to(device))
 print(model(torch.randn(4, 5, 8), torch.tensor([5, 4, 3, 2])).shape)
 """,
     silent="""\
-- `lengths.cpu()`, `lengths.tolist()`, and lengths of which it is not known whether they are a tensor.
-- `total_length=`, and an output in which the steps are not there any more, as a mean over them or the last state.
-- The padded tensor goes through something else than elementwise functions, `Linear` and the like before it is returned.
-- DistributedDataParallel, and a model that is in no wrapper.
+- `lengths.cpu()`, `lengths.tolist()`, and lengths that may not be a tensor.
+- `total_length=`, and an output without the time dimension, such as a mean over it or the last state.
+- Operations other than elementwise functions, `Linear` and similar layers change the padded tensor before it is
+  returned.
+- DistributedDataParallel, and an unwrapped model.
 """,
     fix="""\
-Pass the padded tensor and the lengths, and pack inside `forward`, with `lengths.cpu()` (this is offered, and safe). Pad
-again with `total_length=x.size(1)`, where `x` is what was packed and has the batch first.
+Pass the padded tensor and the lengths, and pack inside `forward`, with `lengths.cpu()` (this is offered, and safe).
+Pad again with `total_length=x.size(1)`, where `x` is the packed tensor with the batch first.
 """,
 )
 

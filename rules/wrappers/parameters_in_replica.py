@@ -19,13 +19,13 @@ run inside a `DataParallel` replica, including those in properties and methods t
 `requires_grad_()` on a single weight and `isinstance(self.weight, nn.Parameter)`.
 """,
     why="""\
-A replica starts with `_parameters = {}` (torch/nn/modules/module.py, `Module._replicate_for_data_parallel`),
-and its weights are set as plain non-leaf tensors (torch/nn/parallel/replicate.py, `replicate`). From 2 GPUs
-on `next(self.parameters())` raises `StopIteration: Caught StopIteration in replica 0 on device 0.`; a penalty
-summed over `self.parameters()` is silently 0; `state_dict()` has buffers only; `zero_grad()` warns and does
-nothing; `requires_grad_()` does nothing on a module, and on a weight `requires_grad_(False)` raises
-RuntimeError; `isinstance(self.weight, nn.Parameter)` is False. Under `no_grad` replica 0 has the real
-parameters and the others still have none. With 0 or 1 GPU there are no replicas.
+A replica starts with `_parameters = {}` (torch/nn/modules/module.py, `Module._replicate_for_data_parallel`), and
+its weights are set as plain non-leaf tensors (torch/nn/parallel/replicate.py, `replicate`). With 2 or more GPUs,
+`next(self.parameters())` raises `StopIteration: Caught StopIteration in replica 0 on device 0.`; a penalty summed
+over `self.parameters()` is silently 0; `state_dict()` contains only buffers; `zero_grad()` warns and does nothing;
+`requires_grad_()` does nothing on a module, and on a weight `requires_grad_(False)` raises RuntimeError;
+`isinstance(self.weight, nn.Parameter)` is False. Under `no_grad` replica 0 has the real parameters and the others
+still have none. With 0 or 1 GPU there are no replicas.
 """,
     example="""\
 import torch
@@ -64,9 +64,8 @@ print(model(torch.randn(16, 8)).shape)
 - The class is never wrapped in `DataParallel`, or only with a single device id.
 """,
     fix="""\
-For a device or dtype use that of an input, or of a weight by name (`self.fc.weight.device`). Compute a
-penalty over all parameters outside the model and add it to the loss. Review both: an input may have another
-dtype than the weights.
+Use the device or dtype of an input, or of a weight by name (`self.fc.weight.device`). Compute a penalty over all
+parameters outside the model and add it to the loss. Review both: an input may have another dtype than the weights.
 """,
 )
 

@@ -14,16 +14,16 @@ from placement_lint.rule import Line, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `.sum()` over the losses of the `DataParallel` replicas where each of them is a mean over its own
-rows. As advice it reports `.mean()` over them where some batch is known not to divide evenly by the GPUs.
+Reports `.sum()` over the losses of the `DataParallel` replicas if each loss is a mean over its replica's rows. As
+advice, reports `.mean()` over them if a batch is known not to divide evenly among the GPUs.
 """,
     why="""\
-The gathered vector has one mean loss a replica (torch/nn/parallel/_functions.py, `Gather.forward`). Their sum
-is about n times the loss of the batch for n replicas, and the gradient is n times as large: the same learning
-rate means another training run on another number of GPUs. `.mean()` counts replicas, not rows: of 5 rows on 2
-GPUs (3 + 2) those of the smaller chunk weigh more. Nothing raises. With 0 or 1 GPU there is no gather, the
-loss is 0-dim and neither changes anything. `DataParallel` itself adds the replicas' gradients up and does not
-average them (`Broadcast.backward` in the same file).
+The gathered vector has one mean loss for each replica (torch/nn/parallel/_functions.py, `Gather.forward`). For n
+replicas, their sum is about n times the loss of the batch and the gradient is n times as large, so the training
+depends on the number of GPUs. `.mean()` averages over replicas, not rows: of 5 rows on 2 GPUs (3 + 2), the rows of
+the smaller chunk count more. Nothing raises. With 0 or 1 GPU there is no gather, the loss is 0-dim and neither
+changes anything. `DataParallel` itself sums the replicas' gradients and does not average them (`Broadcast.backward`
+in the same file).
 """,
     example="""\
 import torch
@@ -60,18 +60,16 @@ loss = loss.mean()
 loss.backward()
 """,
     silent="""\
-- The loss of a replica is itself a sum (`reduction="sum"`): the sum of sums is right, and is divided by the
-  batch.
+- The loss of a replica is itself a sum (`reduction="sum"`): the sum of sums is correct, divided by the batch size.
 - `forward` returns a loss for each row (`reduction="none"`).
-- `.mean()` where the batches divide evenly, or where their sizes or the number of GPUs are not known.
+- `.mean()` where the batches divide evenly, or their sizes or the number of GPUs are unknown.
 - The loss is computed outside the model, on the gathered output.
 - `device_ids` has a single entry.
 """,
     fix="""\
-Use `.mean()`, which is offered for `.sum()`. It is unsafe: it changes the gradient on two or more GPUs, so a
-learning rate that was tuned there has to be tuned again. Against uneven chunks pass `drop_last=True` with a
-batch size that divides. Computing the loss on the gathered output gives the single-GPU gradient for every
-batch size.
+Use `.mean()`, which is offered for `.sum()`. It is unsafe: it changes the gradient on two or more GPUs, so the
+learning rate may need tuning again. To avoid uneven chunks, pass `drop_last=True` with a batch size that divides.
+Computing the loss on the gathered output gives the single-GPU gradient for every batch size.
 """,
 )
 

@@ -13,14 +13,15 @@ from placement_lint.rule import Line, Note, Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports `torch.autocast("cuda", dtype=torch.bfloat16)` around a call of a `DataParallel` model, or any other dtype than
-float16.
+Reports `torch.autocast("cuda", dtype=torch.bfloat16)`, or another dtype than float16, around a call of a
+`DataParallel` model.
 """,
     why="""\
-Autocast is thread-local, and each replica runs in a thread of its own. `DataParallel` tells it whether autocast is on,
-and not the dtype (torch/nn/parallel/parallel_apply.py, `_worker`: `autocast(device_type, enabled=autocast_enabled)`).
-With 2 GPUs or more the replicas compute in float16, silently: what is beyond 65504 becomes inf, and small gradients
-become 0, as nobody scales the loss for bfloat16. With 0 or 1 GPU there are no threads, and the dtype is as asked for.
+Autocast is thread-local, and each replica runs in its own thread. `DataParallel` passes on whether autocast is
+enabled, but not the dtype (torch/nn/parallel/parallel_apply.py, `_worker`:
+`autocast(device_type, enabled=autocast_enabled)`). With 2 GPUs or more the replicas silently compute in float16:
+values beyond 65504 become inf, and small gradients become 0, because bfloat16 training does not scale the loss.
+With 0 or 1 GPU there are no threads, and the dtype is the requested one.
 """,
     example="""\
 import torch
@@ -47,14 +48,15 @@ model = nn.DataParallel(Net(8, 4).to(device))
 logits = model(torch.randn(16, 8))
 """,
     silent="""\
-- float16, or no dtype at all: this is what the replicas compute in.
-- Autocast inside forward, or any context or decorator there of which nothing is known.
+- float16, or no dtype at all: the replicas compute in it.
+- Autocast inside forward, or an unknown context or decorator there.
 - `enabled=False`, another `device_type` than CUDA, a single device id, DistributedDataParallel.
-- No layer of torch.nn is seen to run that autocast has a part in, as `Linear` or `Conv2d`.
-- The default device is thread-local as well: that is for factory-without-device.
+- The analysis sees no layer that autocast affects, such as `Linear` or `Conv2d`.
+- The default device is thread-local as well: factory-without-device reports that.
 """,
     fix="""\
-Enter autocast in `forward`, as its documentation says, or decorate `forward` with it: then each thread has it.
+Enter autocast in `forward`, as its documentation says, or decorate `forward` with it, so that each thread enters
+it.
 """,
 )
 

@@ -14,14 +14,14 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports modules with parameters (a criterion with weights, a second head), and Parameters by themselves, that take part
-in the backward of a `DistributedDataParallel` model, are stepped by an optimizer, and are in no DDP themselves.
+Reports modules with parameters (a criterion with weights, a second head), and single Parameters, that take part in
+the backward of a `DistributedDataParallel` model, are in an optimizer, and are in no DDP module.
 """,
     why="""\
-DDP averages the gradients of the parameters that it finds in the module that it wraps (`_build_params_for_reducer` in
-torch/nn/parallel/distributed.py), and gives only these the same start on all ranks. What trains beside it gets the
-gradients of its own rank's batches: its weights drift apart between the ranks, silently, and what is saved is the share
-that rank 0 has seen.
+DDP averages the gradients of the parameters of the module that it wraps (`_build_params_for_reducer` in
+torch/nn/parallel/distributed.py), and only these start with the same values on all ranks. A module beside it gets
+the gradients of its own rank's batches: its weights silently drift apart between the ranks, and a checkpoint
+contains only rank 0's weights.
 """,
     example="""\
 import torch
@@ -72,13 +72,13 @@ optimizer.step()
     silent="""\
 - Modules without parameters, such as most criteria, or whose parameters are frozen.
 - They are in a DDP of their own, or in the module that is wrapped.
-- No optimizer holds them, or what they compute takes no part in a loss of the wrapped model.
-- The program averages gradients or weights over the ranks itself (`dist.all_reduce(p.grad)`), or gives the module to a
-  call that cannot be looked into, which may do so.
+- No optimizer holds them, or their outputs are not part of a loss of the wrapped model.
+- The program averages gradients or weights over the ranks itself (`dist.all_reduce(p.grad)`), or passes the module
+  to an unknown function, which may do so.
 - A process group with `world_size=1`.
 """,
     fix="""\
-None is offered. Wrap the module in a DDP of its own, or make it a part of the module that is wrapped and call it in
+There is no automatic fix. Wrap the module in its own DDP, or make it part of the wrapped module and call it in
 `forward`.
 """,
 )

@@ -17,12 +17,12 @@ Reports a loss that a `DataParallel` model computes in its `forward` and that th
 `backward()`, `item()`, `float()`, a truth value or a format specification.
 """,
     why="""\
-Each replica returns a 0-dim loss, and `Gather.forward` (torch/nn/parallel/_functions.py) makes them a vector
-with one element a replica, with a UserWarning. With 0 or 1 GPU the module is called directly and the loss
-stays 0-dim. From 2 GPUs on `backward()` raises
+Each replica returns a 0-dim loss, and `Gather.forward` (torch/nn/parallel/_functions.py) makes them a vector with
+one element for each replica, with a UserWarning. With 0 or 1 GPU the module is called directly and the loss stays
+0-dim. With 2 or more GPUs, `backward()` raises
 `RuntimeError: grad can be implicitly created only for scalar outputs`, `item()` raises
-`RuntimeError: a Tensor with 2 elements cannot be converted to Scalar`, `float()` raises ValueError and a
-format such as `:.3f` TypeError. Only a batch that fills one GPU alone, a vector of one element, passes.
+`RuntimeError: a Tensor with 2 elements cannot be converted to Scalar`, `float()` raises ValueError and a format
+such as `:.3f` TypeError. Only a batch that fills one GPU passes, because its vector has one element.
 """,
     example="""\
 import torch
@@ -64,10 +64,10 @@ loss.backward()
 - `device_ids` has a single entry, so that there is no gather.
 """,
     fix="""\
-`loss.mean()` at each use, or `loss = loss.mean()` before the first; `.sum()` where each loss is a sum. The use is
-rewritten, and this is safe: on a 0-dim loss it changes nothing. A comparison is left alone. The mean is that
-of the whole batch only where all replicas get equally many rows; a loss computed on the gathered output
-always is.
+`loss.mean()` at each use, or `loss = loss.mean()` before the first; `.sum()` if each loss is a sum. The fix
+rewrites the use, which is safe: it does not change a 0-dim loss. Comparisons are not rewritten. The mean is that of
+the whole batch only if all replicas get the same number of rows; a loss computed on the gathered output is always
+right.
 """,
 )
 

@@ -15,16 +15,16 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports `DataParallel(model)` and `DistributedDataParallel(model)` where `model` is a wrapper already: wrapped a
-second time in a straight line, or once in each round of a loop.
+Reports `DataParallel(model)` and `DistributedDataParallel(model)` if `model` is a wrapper already: wrapped a second
+time, or once in each round of a loop.
 """,
     why="""\
-A wrapper takes any module, a wrapper as well. Each layer adds a `module.` to the keys of the state dict, so that
+A wrapper accepts any module, including a wrapper. Each one adds a `module.` to the keys of the state dict, so
 checkpoints of different rounds do not fit each other, and `model.module` is the inner wrapper, which has none of
 the model's attributes. With two or more GPUs the first call of `DataParallel(DataParallel(model))` raises: the
-replicas of the outer wrapper have no parameters for the inner one to replicate
-(torch/nn/parallel/data_parallel.py, `DataParallel.forward`), whose own replicas then meet weights that are on
-another GPU: `Expected all tensors to be on the same device`.
+replicas of the outer wrapper have no parameters for the inner one to replicate (torch/nn/parallel/data_parallel.py,
+`DataParallel.forward`), whose own replicas then use weights on another GPU:
+`Expected all tensors to be on the same device`.
 """,
     example="""\
 import torch
@@ -47,8 +47,8 @@ for epoch in range(3):
     model(torch.randn(16, 8)).sum().backward()
 """,
     silent="""\
-- `DataParallel(model.module)`: what is wrapped is the bare model.
-- A model that is built anew in each round, or the wrapper under another name than the model.
+- `DataParallel(model.module)`: the unwrapped model is wrapped.
+- A model that is built in each round, or a wrapper under another name than the model.
 - An `isinstance` or `hasattr(model, "module")` guard, or a flag that is set after the first time.
 - A condition that may hold in one round only, such as `epoch == 0`.
 """,

@@ -13,15 +13,15 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports an attribute or an index that is read from a `DataParallel` or `DistributedDataParallel` wrapper
-although only the wrapped module has it.
+Reports a read of an attribute or an item from a `DataParallel` or `DistributedDataParallel` wrapper although only
+the wrapped module has it.
 """,
     why="""\
 The wrapper stores the model as `self.module` and has no `__getattr__` of its own
 (torch/nn/parallel/data_parallel.py, `DataParallel`), so the lookup ends in `Module.__getattr__`
-(torch/nn/modules/module.py): `AttributeError: 'DataParallel' object has no attribute 'weight'`. Indexing
-raises `TypeError: 'DataParallel' object is not subscriptable`. It raises with 0, 1 and more GPUs; where the
-wrap is under a condition such as `device_count() > 1`, only on the machines where the condition is true.
+(torch/nn/modules/module.py): `AttributeError: 'DataParallel' object has no attribute 'weight'`. Indexing raises
+`TypeError: 'DataParallel' object is not subscriptable`. It raises with 0, 1 and more GPUs; if the wrapping is under
+a condition such as `device_count() > 1`, only on machines where the condition is true.
 """,
     example="""\
 import torch
@@ -44,8 +44,8 @@ loss.backward()
 print(model.module.weight.grad.norm())
 """,
     silent="""\
-- `model.module.weight`, `getattr(model, "module", model).weight`, and reads from the variable that still
-  names the bare model.
+- `model.module.weight`, `getattr(model, "module", model).weight`, and reads from the variable that still refers to
+  the unwrapped model.
 - The read is guarded by `isinstance`, by `hasattr(model, "module")`, or by the condition under which the
   model was wrapped.
 - The name belongs to `nn.Module` (`parameters`, `training`), to the wrapper (`device_ids`), or was assigned
@@ -53,9 +53,9 @@ print(model.module.weight.grad.norm())
 - Wrappers that forward attributes: a subclass with a `__getattr__`, `torch.compile`, FSDP.
 """,
     fix="""\
-Read the name from `model.module`. This is safe where nothing but a wrapper is read there. Where the model is
-wrapped on some paths only, `getattr(model, "module", model)` is offered, as unsafe; a name kept for the bare
-model does as well.
+Read the name from `model.module`. This is safe if the model is always wrapped there. If it is wrapped on some paths
+only, `getattr(model, "module", model)` is offered as an unsafe fix. A variable for the unwrapped model works as
+well.
 """,
 )
 

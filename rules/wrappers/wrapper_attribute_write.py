@@ -14,15 +14,15 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 
 PAGE = Page(
     what="""\
-Reports an attribute that is assigned on a `DataParallel` or `DistributedDataParallel` wrapper although the module
-inside has, and reads, one of that name itself.
+Reports an assignment to an attribute of a `DataParallel` or `DistributedDataParallel` wrapper although the wrapped
+module has and reads an attribute of that name.
 """,
     why="""\
-The wrapper stores the model as `self.module` and has no `__setattr__` of its own, so that of `nn.Module`
-(torch/nn/modules/module.py) gives the wrapper a new attribute, silently. The module inside goes on with the old one:
-a flag has no effect, and a new layer is beside the model, where it gets no gradient. Its weights are among
-`parameters()` and in the state dict nevertheless. It is so with 0, 1 and more GPUs; where the wrap is under a condition
-such as `device_count() > 1`, only on the machines where the condition is true.
+The wrapper stores the model as `self.module` and has no `__setattr__` of its own, so `nn.Module.__setattr__`
+(torch/nn/modules/module.py) silently sets an attribute of the wrapper. The wrapped module keeps the old one: a flag
+has no effect, and a new layer is beside the model and gets no gradient, although its weights are in `parameters()`
+and in the state dict. The number of GPUs does not matter; if the wrapping is under a condition such as
+`device_count() > 1`, only on machines where the condition is true.
 """,
     example="""\
 import torch
@@ -65,16 +65,15 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 print(model.to(device)(torch.randn(16, 8)).shape)
 """,
     silent="""\
-- `model.module.head = …`, and assignments to the variable that still names the bare model.
-- The name is one of the wrapper's own (`device_ids`, `training`), or nothing in the module reads it: the program
-  keeps an account of its own there.
-- The program reads it from the wrapper, or assigns it on the module inside as well.
-- What is assigned is what the module inside has, or may be: `model.config = model.module.config`.
+- `model.module.head = …`, and assignments to the variable that still refers to the unwrapped model.
+- The name is one of the wrapper's own (`device_ids`, `training`), or nothing in the module reads it.
+- The program reads it from the wrapper, or assigns it on the wrapped module as well.
+- The assigned value is, or may be, that of the wrapped module: `model.config = model.module.config`.
 - Wrappers that pass assignments on: a subclass with a `__setattr__`.
 """,
     fix="""\
-Assign it on `model.module`. This is safe where nothing but a wrapper is assigned to there. Where the model is wrapped
-on some paths only, `getattr(model, "module", model)` is offered, as unsafe.
+Assign it on `model.module`. This is safe if the model is always wrapped there. If it is wrapped on some paths only,
+`getattr(model, "module", model)` is offered as an unsafe fix.
 """,
 )
 

@@ -14,16 +14,14 @@ from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
-Reports a `load_state_dict` whose state dict was taken from a wrapper while the module is bare, or the
-reverse. The state may go directly from one to the other or through a file that the same program saves and
-loads.
+Reports a `load_state_dict` of a wrapper's state dict into an unwrapped module, or the reverse, directly or through
+a file that the same program saves and loads.
 """,
     why="""\
-The wrapper holds the model as its child `module` (torch/nn/parallel/data_parallel.py,
-`DataParallel.__init__`), so every key of its `state_dict()` begins with `module.`. No key fits a bare model,
-on any number of GPUs: `RuntimeError: Error(s) in loading state_dict for Linear:` with
-`Missing key(s) in state_dict: "weight", "bias".`. With `strict=False` nothing is loaded, nothing raises, and
-the model keeps its initial weights.
+The wrapper holds the model as its child `module` (torch/nn/parallel/data_parallel.py, `DataParallel.__init__`), so
+every key of its `state_dict()` starts with `module.`. No key fits an unwrapped model, with any number of GPUs:
+`RuntimeError: Error(s) in loading state_dict for Linear:` with `Missing key(s) in state_dict: "weight", "bias".`.
+With `strict=False` nothing is loaded, nothing raises, and the model keeps its initial weights.
 """,
     example="""\
 import torch
@@ -46,16 +44,16 @@ net = nn.Linear(8, 4)
 net.load_state_dict(torch.load("net.pt", map_location="cpu"))
 """,
     silent="""\
-- Both sides are wrapped, or both are bare; wrapping again after a bare load is right.
+- Both sides are wrapped, or neither is; wrapping again after loading is correct.
 - The keys are renamed between the two, by a loop or by
   `torch.nn.modules.utils.consume_prefix_in_state_dict_if_present`.
-- The program reads or changes the keys before it loads, or a handler around the load deals with the exception.
-- The file is not saved by this program, or some path saves it with fitting keys.
+- The program reads or changes the keys before it loads, or a handler catches the exception.
+- This program does not save the file, or some path saves it with matching keys.
 """,
     fix="""\
-Save `model.module.state_dict()` and load into `model.module`: such a file fits with and without a wrapper.
-The change makes files saved earlier unreadable for a wrapped load, so it is safe only where no other program
-reads or wrote them.
+Save `model.module.state_dict()` and load into `model.module`: such a file works with and without a wrapper. The
+change makes files saved earlier unreadable for a wrapped load, so it is safe only if no other program reads or
+writes them.
 """,
 )
 
