@@ -177,6 +177,17 @@ def pattern(shown: str) -> str:
     return r"\s*.*?\s*".join(re.escape(part.strip()) for part in squeezed(shown).split("…"))
 
 
+# --- language ----------------------------------------------------------------------------------------------
+
+
+@by_page
+def test_pages_use_plain_words(page: Path) -> None:
+    from test_pages import ODD_WORDS
+
+    prose = " ".join(FENCE.sub("", page.read_text(encoding="utf-8")).split())
+    assert [match[0] for match in ODD_WORDS.finditer(prose)] == []
+
+
 # --- links -------------------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,7 @@ def compare(path: Path, findings: Collection[Finding]) -> None:
     found = Counter((finding.range.line, finding.name, condition(finding)) for finding in findings)
     said = {(finding.range.line, finding.name): finding.message for finding in findings}
     due = wanted(path.read_text(encoding="utf-8"))
+    assert not [message for message in said.values() if "`the " in message], "prose is not code"
     missing, extra = due - found, found - due
     assert not missing, f"missing findings:\n{listed(missing, path, said)}"
     assert not extra, f"findings that nothing asks for:\n{listed(extra, path, said)}"

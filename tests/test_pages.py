@@ -55,6 +55,33 @@ def test_no_code_spans_two_lines(rule: Rule) -> None:
 
 
 @by_name
+def test_a_narrow_terminal_breaks_no_word(rule: Rule) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True)
+    console.print(Markdown("\n\n".join(str(getattr(rule.page, field)) for field in ("what", "why", "silent", "fix"))))
+    shown = console.export_text().split()
+    prose = " ".join(shown)
+    for word in re.findall(r"[A-Za-z_]{4,60}", rule.page.what + rule.page.why + rule.page.silent + rule.page.fix):
+        assert word in prose, word
+
+
+ODD_WORDS = re.compile(
+    r"\b(?:anew|mend|mends|mended|wherein|so many|of which|come upon|goes round|go round|look(?:s|ed)? after"
+    r"|hears? nothing of|go(?:es)? on with|leaves? (?:it|them|these|this)? ?out|left out|make good|cries wolf"
+    r"|afresh|nobody|somebody)\b|, silently|`the [a-z]"
+)
+
+
+@by_name
+def test_pages_and_messages_use_plain_words(rule: Rule) -> None:
+    prose = [" ".join(str(getattr(rule.page, field)).split()) for _, field in SECTIONS if field not in CODE_SECTIONS]
+    claim = rule.experiment.claim if rule.experiment else ""
+    assert [text for text in (*prose, *found(rule.page.example, rule), claim) if ODD_WORDS.search(text)] == []
+
+
+@by_name
 def test_codes_and_names_are_well_formed(rule: Rule) -> None:
     assert re.fullmatch(r"[A-Z]+[0-9]+", rule.code)
     assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", rule.name)

@@ -108,11 +108,11 @@ def environment() -> dict[str, str]:
 def missing() -> str | None:
     """What this system lacks to confine a program; None if it lacks nothing. It is tried out, in a new process."""
     if not sys.platform.startswith("linux"):
-        return "the namespaces of Linux, and this is another system"
+        return "Linux namespaces, but this is another system"
     if not linux.knows_this_machine():
-        return f"the numbers of system calls on {platform.machine()}"
+        return f"x86-64 or AArch64, but this is {platform.machine()}"
     if _kernel() < OLDEST_KERNEL:
-        return f"Linux {'.'.join(map(str, OLDEST_KERNEL))} or newer, and this is {platform.release()}"
+        return f"Linux {'.'.join(map(str, OLDEST_KERNEL))} or newer, but this is {platform.release()}"
     trial = [sys.executable, "-m", "placement_lint.probe.confinement"]
     done = subprocess.run(trial, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 0:
@@ -579,7 +579,7 @@ def confined(view: View, limit: float, act: Callable[[Watch], Answer]) -> Answer
             os.kill(outer, signal.SIGKILL)
         os.waitpid(outer, 0)
     if answer is None:
-        return {"unable": f"no end after {limit:g} s"}
+        return {"unable": f"did not end within {limit:g} s"}
     if "missing" in answer:
         raise Missing(answer["missing"])
     return answer

@@ -727,11 +727,11 @@ def _failure(case: Case, played: Played) -> str:
     if sight.kinds:
         entry = f" in {Path(played.script.entry.path).name}" if played.script.entry is not None else ""
         where = f" at `{played.script.quoted(played.lines[-1])}`" if played.lines else entry
-        return f"it fails in another way{where}: {sight}"
+        return f"it fails with another error{where}: {sight}"
     if not played.reached and case.problem.scene is not None and case.problem.scene.standalone:
-        return "nothing in this file calls what the finding is about"
+        return "nothing in this file calls the reported code"
     if not played.reached:
         return f"`{played.script.quoted(played.script.line)}` is not reached"
     for line in sorted((played.script.claims | played.script.trail) - played.passed):
         return f"`{played.script.quoted(line)}` is not reached"
-    return "it does not fail here, which says nothing of where it would"
+    return "it does not fail here, but may fail elsewhere"

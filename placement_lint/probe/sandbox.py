@@ -89,8 +89,8 @@ def require_confinement() -> None:
     """Refuse to execute the user's program where the operating system cannot confine it."""
     if reason := confinement.missing():
         raise UsageError(
-            f"--trust runs your program where it can do no harm, which needs {reason}. `--trust=unconfined` runs it "
-            "as it is: it may then read, change, delete and send whatever you may"
+            f"--trust confines your program, which needs {reason}. `--trust=unconfined` runs it without confinement: "
+            "it can read, change, delete and send whatever you can"
         )
 
 
@@ -207,7 +207,7 @@ class _Worker:
         try:
             line = self.lines.get(timeout=limit)
         except queue.Empty:
-            raise ArmLost(f"no end after {limit:g} s") from None
+            raise ArmLost(f"did not end within {limit:g} s") from None
         if not line:
             raise ArmLost(f"the process died ({self._cause()})")
         answer: Mapping[str, Any] = json.loads(line)

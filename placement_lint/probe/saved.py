@@ -23,7 +23,7 @@ from placement_lint.writing import write_new
 
 WIDTH = 100
 NOT_RUN = "Not run before it was saved: placement-lint executes a program only with --probe and --trust."
-UNCALLED = "nothing in this file or in a file that imports it calls what the finding is about"
+UNCALLED = "nothing in this file or in a file that imports it calls the reported code"
 
 
 class NotSaved(Exception):

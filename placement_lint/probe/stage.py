@@ -147,7 +147,7 @@ def _first_failure(copies: list[_Copy], limit: float, strain: Callable[[], str |
         if reason := strain():
             return {"unable": reason}
         if waiting and time.monotonic() >= end:
-            return {"unable": f"no end after {limit:g} s"}
+            return {"unable": f"did not end within {limit:g} s"}
     return None
 
 
@@ -173,7 +173,7 @@ def _interrupt_at(limit: float) -> None:
     """Interrupt this process shortly before its limit, unless the program has other plans with the signal."""
 
     def interrupt(*_: object) -> None:
-        raise Late(f"no end after {limit:g} s")
+        raise Late(f"did not end within {limit:g} s")
 
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, interrupt)

@@ -81,12 +81,12 @@ def _outcome(experiment: Experiment, flagged: Sight, control: Sight) -> tuple[Ou
         return Outcome.INCONCLUSIVE, f"the {arm} arm {sight}"
     if not shown(flagged):
         if flagged.kinds:
-            return Outcome.INCONCLUSIVE, f"the flagged arm fails in another way: {flagged}"
+            return Outcome.INCONCLUSIVE, f"the flagged code fails with another error: {flagged}"
         return Outcome.REFUTED, ""
     if shown(control):
-        return Outcome.INCONCLUSIVE, f"the repaired arm shows it as well: {control}"
+        return Outcome.INCONCLUSIVE, f"the repaired code shows the symptom as well: {control}"
     if control.kinds:
-        return Outcome.INCONCLUSIVE, f"the repaired arm fails as well: {control}"
+        return Outcome.INCONCLUSIVE, f"the repaired code fails as well: {control}"
     return Outcome.REPRODUCED, ""
 
 

@@ -178,7 +178,7 @@ class Server(LanguageServer):
         """A message that cannot be understood is noted; there is nothing that the user could do about it."""
         logger.error("%s: %s", getattr(source, "__name__", source), error)
         if isinstance(error, json.JSONDecodeError):
-            what = {"code": types.ErrorCodes.ParseError.value, "message": f"this is no JSON: {error}"}
+            what = {"code": types.ErrorCodes.ParseError.value, "message": f"invalid JSON: {error}"}
             self.protocol.send({"jsonrpc": Protocol.VERSION, "id": None, "error": what})
         elif source is not FeatureRequestError:
             message = f"a message could not be handled: {error}"

@@ -239,7 +239,7 @@ async def probe(server: Server, argument: Any) -> dict[str, Any] | None:
     watched = server.session.watched(uri)
     finding = await _finding(server, watched, uri, code, argument["range"]) if watched else None
     if watched is None or finding is None:
-        server.say(types.MessageType.Info, f"there is no {code} here any more")
+        server.say(types.MessageType.Info, f"{code} is no longer reported here")
         return None
     mode = server.session.configurations.editor(watched.document.path).probe
     async with server.progress_of(f"Probing {code} ({finding.name})"):

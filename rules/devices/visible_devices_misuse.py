@@ -20,7 +20,7 @@ literal list of visible GPUs excludes.
     why="""\
 The driver reads the variable once, when CUDA is initialised, and numbers the visible GPUs from 0.
 
-- Set late, it silently has no effect. `torch.cuda.is_available()` is enough to be late (torch/cuda/__init__.py),
+- Set late, it silently has no effect. `torch.cuda.is_available()` is enough to be late (`torch/cuda/__init__.py`),
   `import torch` is not. The program runs on the first GPU of the machine, whatever the program asked for.
 - With `"2,3"` the GPUs are `cuda:0` and `cuda:1`: `cuda:2` raises `CUDA error: invalid device ordinal`,
   `DataParallel(device_ids=[2, 3])` raises `AssertionError: Invalid device id`.

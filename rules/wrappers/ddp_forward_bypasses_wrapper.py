@@ -61,9 +61,10 @@ training.
 
 
 def check(event: DdpBypassed) -> Iterator[Problem]:
+    wrapper = f"the DDP wrapper `{event.label}`" if event.label != "the wrapper" else "the DDP wrapper"
     yield Problem(
         event.node,
-        f"this bypasses the DDP wrapper `{event.label}`: the gradients of this rank are not averaged with "
+        f"this bypasses {wrapper}: the gradients of this rank are not averaged with "
         "those of the others, and the ranks silently drift apart",
         event.trace,
         advice=f"call `{event.instead}`" if event.instead else "call it inside `forward`, through the wrapper",

@@ -34,9 +34,9 @@ FEW = 2  # more, as a share may be small
 REASONS = (
     "it needs a package: No module named",
     "` is not reached",
-    "it fails in another way at `",
-    "nothing in this file calls what the finding is about",
-    "it does not fail here, which says nothing of where it would",
+    "it fails with another error at `",
+    "nothing in this file calls the reported code",
+    "it does not fail here, but may fail elsewhere",
     "a replay shows nothing",
 )
 

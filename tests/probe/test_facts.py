@@ -273,7 +273,7 @@ def test_a_look_alike_is_refuted(rule: str, facts: dict[str, Any], probe) -> Non
         ("DPL205", {"optimizer": "Nonsense"}, "no experiment with the optimizer 'Nonsense'"),
         ("DPL301", {"conversion": ".fold()"}, "no experiment for the conversion '.fold()'"),
         ("DPL401", {"place": "cuda:40"}, "needs 41 GPUs, and at most 16 are simulated"),
-        ("DPL401", {"place": "cuda:abc"}, "fails in another way"),
+        ("DPL401", {"place": "cuda:abc"}, "fails with another error"),
     ],
 )
 def test_what_cannot_be_built_is_inconclusive(rule: str, facts: dict[str, Any], reason: str, probe) -> None:

@@ -88,7 +88,7 @@ def test_other_problems_of_the_program_are_out_of_the_way(replayer: Replayer) ->
 
 def test_what_stands_in_the_way_is_said(replayer: Replayer) -> None:
     text = MOVED.replace("x = torch.randn(8, 4)", "rows = {}['lost']\nx = torch.randn(rows, 4)")
-    reason = "it fails in another way at `rows = {}['lost']`: KeyError: 'lost'"
+    reason = "it fails with another error at `rows = {}['lost']`: KeyError: 'lost'"
     verdict, script = replayer.replayed(case_of(text, "DPL503"))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.observed.endswith(reason), verdict.observed

@@ -36,8 +36,8 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.mark.parametrize(
     ("arm", "reason"),
     [
-        (harmful.hangs, "no end after 2 s"),
-        (harmful.hangs_and_ignores_signals, "no end after 2 s"),
+        (harmful.hangs, "did not end within 2 s"),
+        (harmful.hangs_and_ignores_signals, "did not end within 2 s"),
         (harmful.crashes, "SIGABRT"),
         (harmful.segfaults, "SIGSEGV"),
         (harmful.exits, "exit status 3"),
@@ -121,8 +121,8 @@ def test_an_interrupt_ends_it(tmp_path: Path) -> None:
     [
         (harmful.ends_well, harmful.exits, Outcome.INCONCLUSIVE, "the repaired arm could not be run"),
         (harmful.segfaults, harmful.ends_well, Outcome.INCONCLUSIVE, "the flagged arm could not be run"),
-        (harmful.ends_well, harmful.ends_well, Outcome.INCONCLUSIVE, "the repaired arm shows it as well"),
-        (harmful.ends_well, harmful.raises_without_end, Outcome.INCONCLUSIVE, "the repaired arm fails as well"),
+        (harmful.ends_well, harmful.ends_well, Outcome.INCONCLUSIVE, "the repaired code shows the symptom as well"),
+        (harmful.ends_well, harmful.raises_without_end, Outcome.INCONCLUSIVE, "the repaired code fails as well"),
         (harmful.ends_well, harmful.prints, Outcome.REPRODUCED, "fine; repaired: what was seen"),
         (harmful.prints, harmful.ends_well, Outcome.REFUTED, "what was seen; repaired: fine"),
     ],

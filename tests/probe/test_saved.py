@@ -308,7 +308,7 @@ def test_ranks_are_started_as_the_header_says(text: str, symptom: str, save: Sav
 
 
 ONLY_A_CLASS = {"net.py": PROJECTS["only a class"]["net.py"]}
-UNCALLED = "nothing in this file or in a file that imports it calls what the finding is about"
+UNCALLED = "nothing in this file or in a file that imports it calls the reported code"
 FOREIGN = {
     "train.py": PLAIN.replace("import torch\n", "import torch\nimport nobodys\n").replace("8, 4", "nobodys.ROWS, 4")
 }
@@ -322,14 +322,18 @@ GONE = {
     ("files", "options", "reason"),
     [
         (FOREIGN, (), "it imports `nobodys`, and a saved slice runs with PyTorch alone"),
-        (FOREIGN_WORD, RUN, "with PyTorch alone and stand-ins for nobodys.rows, it fails in another way"),
+        (FOREIGN_WORD, RUN, "with PyTorch alone and stand-ins for nobodys.rows, it fails with another error"),
         (GONE, (), "it imports `.gone`, "),
         (GONE, RUN, "it imports `.gone`, "),
         (ONLY_A_CLASS, (), UNCALLED),
         (ONLY_A_CLASS, RUN, UNCALLED),
         ({"train.py": "import torch\ndef f(:"}, (), "its rule has no experiment"),
         ({"train.py": PLAIN.replace("8, 4", "ROWS, 4")}, (), "nothing defines `ROWS`"),
-        ({"train.py": PLAIN.replace("8, 4", "int('eight'), 4")}, RUN, "with PyTorch alone, it fails in another way"),
+        (
+            {"train.py": PLAIN.replace("8, 4", "int('eight'), 4")},
+            RUN,
+            "with PyTorch alone, it fails with another error",
+        ),
     ],
 )
 def test_a_finding_without_a_file_has_a_reason(

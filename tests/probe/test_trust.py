@@ -58,7 +58,7 @@ def test_trust_alone_is_an_error(write: Callable[..., Path], capsys: pytest.Capt
 
 
 ENDINGS = [
-    ("import time\nrows = time.sleep(60) or 8", "no end after 3 s"),
+    ("import time\nrows = time.sleep(60) or 8", "did not end within 3 s"),
     ("rows = __import__('os')._exit(3)", "the process died (exit status 3)"),
     ("rows = __import__('sys').exit('enough')", "the slice exits with 'enough'"),
     ("import os\nrows = os.abort() or 8", "SIGABRT"),
@@ -145,9 +145,9 @@ def test_trust_is_a_flag_with_one_other_value(write: Callable[..., Path], capsys
 @pytest.mark.parametrize(
     ("patched", "value", "reason"),
     [
-        ("sys.platform", "darwin", "the namespaces of Linux, and this is another system"),
-        ("platform.release", lambda: "5.4.0-150-generic", "Linux 5.12 or newer, and this is 5.4.0-150-generic"),
-        ("platform.machine", lambda: "riscv64", "system calls on riscv64"),
+        ("sys.platform", "darwin", "Linux namespaces, but this is another system"),
+        ("platform.release", lambda: "5.4.0-150-generic", "Linux 5.12 or newer, but this is 5.4.0-150-generic"),
+        ("platform.machine", lambda: "riscv64", "this is riscv64"),
     ],
 )
 def test_what_is_missing_is_said(patched: str, value: object, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,4 +149,4 @@ async def test_a_probe_of_what_is_gone(vi: Editor) -> None:
     vi.rewrite(uri, "import torch\n")
     assert action.command is not None
     assert await vi.run(action.command) is None
-    assert any("there is no DPL205 here any more" in message for message in vi.messages())
+    assert any("DPL205 is no longer reported here" in message for message in vi.messages())

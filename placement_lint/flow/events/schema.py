@@ -14,7 +14,7 @@ from placement_lint.flow.domain.path_condition import ANY_MACHINE, Condition
 from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import Holder, Place, StateDict, Tensor
 from placement_lint.rule import Note
-from placement_lint.source.wording import source_text
+from placement_lint.source.wording import quoted, source_text
 
 
 @record(frozen=True)
@@ -93,16 +93,12 @@ class Operand:
     @property
     def named(self) -> str:
         """The operand in a sentence."""
-        text = f"`{source_text(self.source)}`"
+        text = quoted(source_text(self.source))
         return f"the parameters of {text}" if self.whole else text
 
     @property
     def verb(self) -> str:
         return "are" if self.whole else "is"
-
-    @property
-    def pronoun(self) -> str:
-        return "them" if self.whole else "it"
 
 
 @dataclass(frozen=True)

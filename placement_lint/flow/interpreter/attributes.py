@@ -809,7 +809,7 @@ def _any(machine: Machine, mapping: Mapping, key: Value) -> Value | None:
         return values.pop() if len(values) == 1 else None
     options = []
     for name, value in mapping.items:
-        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the key is {name!r}")
+        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"key == {name!r}")
         options.append((answered(question, True), value))
     return machine.either(options)
 

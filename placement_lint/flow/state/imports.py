@@ -317,7 +317,7 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
         value = attribute(machine, module, name)
         if value is None or isinstance(value, External):
             value = machine.fresh()
-        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"the name is {name!r}")
+        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"name == {name!r}")
         question.say(by_name=True)
         options.append((answered(question, True), value))
     return machine.either(options)
