@@ -180,7 +180,7 @@ def pattern(shown: str) -> str:
 # --- language ----------------------------------------------------------------------------------------------
 
 
-@by_page
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_use_plain_words(page: Path) -> None:
     from test_pages import ODD_WORDS
 
@@ -207,6 +207,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists() or target in generated, match["target"]
         if anchor:
             assert anchor in anchors(generated.get(target) or target.read_text(encoding="utf-8")), match["target"]
+
+
+def test_the_contributors_guide_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    below = "placement_lint|flow|project|server|source|tests|rules"
+    for name in re.findall(rf"`((?:{below})/[\w/]+(?:\.\w+)?)`", text):
+        places = [ROOT / name, *((ROOT / "placement_lint" / f"{name}{suffix}") for suffix in ("", ".py"))]
+        assert any(place.exists() for place in places), name
 
 
 def test_generated_pages_link_to_pages() -> None:
