@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from placement_lint import writing
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding
 from placement_lint.results import Run
@@ -76,7 +77,7 @@ def write_baseline(name: str, findings: Iterable[Finding]) -> None:
     listed = [{**entry._asdict(), "count": counts[entry]} for entry in sorted(counts)]
     text = json.dumps({"version": VERSION, "findings": listed}, indent=2)
     try:
-        file.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+        writing.write(file, f"{text}\n".encode())
     except OSError as error:
         raise UsageError(f"cannot write {name}: {error.strerror or error}") from None
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -22,7 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from placement_lint import __version__
+from placement_lint import __version__, writing
 from placement_lint.results import digest
 
 if TYPE_CHECKING:
@@ -273,14 +272,7 @@ def _valid(content: _Content | None) -> _Content | None:
 def _write(file: Path, content: _Content) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     packed = pickle.dumps(content, protocol=5)
-    descriptor, partial = tempfile.mkstemp(dir=file.parent, prefix=".partial-")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(_checksum(packed) + packed)
-        os.replace(partial, file)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    writing.write(file, _checksum(packed) + packed, durable=False)
 
 
 def _ages(kept: Path) -> Iterator[tuple[float, int, Path]]:

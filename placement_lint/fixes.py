@@ -6,14 +6,12 @@ A fix is taken only if the file afterwards can be read, has the finding no more 
 from __future__ import annotations
 
 import difflib
-import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from placement_lint import writing
 from placement_lint.checker import Checker, Reading
 from placement_lint.errors import UsageError
 from placement_lint.finding import Applicability, Edit, Finding
@@ -92,26 +90,12 @@ def fix_findings(run: Run, job_of: Callable[[str], Job], unsafe: bool) -> tuple[
 
 def write(fixed: Fixed) -> None:
     """Put the new file in the place of the old one in one step, whatever happens meanwhile."""
-    target = Path(os.path.realpath(fixed.path))
-    if _read(str(target)) != fixed.before:
+    if _read(fixed.path) != fixed.before:
         raise UsageError(f"{fixed.path} has changed while it was being fixed, and is left as it is")
     try:
-        _replace(target, fixed.after)
+        writing.write(Path(fixed.path), fixed.after)
     except OSError as error:
         raise UsageError(f"cannot write {fixed.path}: {error.strerror or error}") from None
-
-
-def _replace(target: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        shutil.copymode(target, file.name)
-        os.replace(file.name, target)
-    except BaseException:
-        os.unlink(file.name)
-        raise
 
 
 def _read(path: str) -> bytes:

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TextIO
 
 from placement_lint.errors import UsageError
 from placement_lint.report.formats import render
 from placement_lint.results import Run
+from placement_lint.writing import replacing
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,9 @@ def _opened(file: str | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     try:
-        stream = open(file, "w", encoding="utf-8", errors="backslashreplace")
+        with replacing(Path(file)) as content:
+            stream = TextIOWrapper(content, encoding="utf-8", errors="backslashreplace")
+            yield stream
+            stream.detach()
     except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from None
-    with stream:
-        yield stream
+        raise UsageError(f"cannot write {file}: {error.strerror or error}") from None

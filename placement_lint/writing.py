@@ -1,20 +1,58 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all: a reader finds the old content or the new one, never a part."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def replacing(path: Path, durable: bool = True) -> Iterator[BinaryIO]:
+    """A stream whose content becomes the file at ``path`` when the block ends without an exception; raises OSError.
+
+    Links are followed and permissions are kept. What is no regular file (``/dev/stdout``, a pipe) is written directly.
+    Without ``durable`` the content may be lost if the machine stops, which a cache can afford.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with target.open("wb") as stream:
+            yield stream
+        return
+    with _draft(target.parent) as draft:
+        with draft.open("xb") as stream:
+            yield stream
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        if target.exists():
+            shutil.copymode(target, draft)
+        os.replace(draft, target)
+
+
+def write(path: Path, data: bytes, durable: bool = True) -> None:
+    """Replace the content of a file; raises OSError."""
+    with replacing(path, durable) as stream:
+        stream.write(data)
 
 
 def write_new(folder: Path, stem: str, suffix: str, text: str) -> Path:
-    """A new file ``stem.suffix``, or ``stem_2.suffix`` and so on where there is one already; raises OSError."""
-    draft = folder / f".{stem}.{os.getpid()}.tmp"
-    try:
-        with draft.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+    """Create ``stem.suffix``, or ``stem_2.suffix`` and so on where that exists; raises OSError."""
+    with _draft(folder) as draft:
+        draft.write_bytes(text.encode())
         return _named(draft, (folder / name for name in _names(stem, suffix)))
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """The path of a temporary file in that folder, which is removed if it is still there afterwards."""
+    draft = folder / f".{os.urandom(8).hex()}.tmp"
+    try:
+        yield draft
     finally:
         draft.unlink(missing_ok=True)
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from placement_lint import writing
 from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.probe.devices import Ground
 from placement_lint.probe.experiment import Experiment
@@ -58,10 +57,7 @@ class Memory:
         kept = dict(list(self.entries.items())[-MOST_ENTRIES:])
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.file.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(kept, stream)
-            os.replace(name, self.file)
+            writing.write(self.file, json.dumps(kept).encode(), durable=False)
         except OSError:
             pass
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from placement_lint import __version__
+from placement_lint import __version__, writing
 from placement_lint.pages import as_markdown
 from placement_lint.rule import Rule
 
@@ -27,7 +27,7 @@ def write(rule: Rule) -> None:
         if file.exists() and file.read_text(encoding="utf-8") == text:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        writing.write(file, text.encode(), durable=False)
 
 
 def written(code: str) -> Path | None:
