@@ -70,8 +70,8 @@ def read_baseline(name: str) -> Baseline:
         raise UsageError(f"{name} is no baseline: its entries are not as --write-baseline makes them") from None
 
 
-def write_baseline(name: str, findings: Iterable[Finding]) -> None:
-    """The same findings give the same bytes, in whatever order they come."""
+def write_baseline(name: str, findings: Iterable[Finding]) -> int:
+    """Write the baseline of these findings, the same bytes in whatever order they come; the number of its entries."""
     file = Path(os.path.abspath(name))
     counts = Counter(_entry(finding, file) for finding in findings)
     listed = [{**entry._asdict(), "count": counts[entry]} for entry in sorted(counts)]
@@ -80,6 +80,7 @@ def write_baseline(name: str, findings: Iterable[Finding]) -> None:
         writing.write(file, f"{text}\n".encode())
     except OSError as error:
         raise UsageError(f"cannot write {name}: {error.strerror or error}") from None
+    return len(listed)
 
 
 def _entries(listed: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Entry, int]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from placement_lint.config_files import OWN_FILE, SHARED_FILE, Projects
 from placement_lint.errors import UsageError, require_torch
 from placement_lint.finding import Finding, Outcome, Severity
 from placement_lint.outputs import Output, destinations, write_report
+from placement_lint.report.style import Style
 from placement_lint.results import Run, merged
 
 if TYPE_CHECKING:
@@ -62,7 +64,12 @@ class Request:
     config: str | None = None
     isolated: bool = False
     exit_zero: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+    show_files: bool = False
     fix: bool = False
+    exit_non_zero_on_fix: bool = False
     unsafe_fixes: bool = False
     diff: bool = False
     show_fixes: bool = False
@@ -78,9 +85,31 @@ class Request:
         return bool(self.select or self.ignore or Severity(self.severity) > Severity.INFO)
 
 
+NEEDED: Sequence[tuple[str, str]] = (
+    ("show_fixes", "fix"),
+    ("exit_non_zero_on_fix", "fix"),
+    ("strict_probes", "probe"),
+)
+"""An option, and the one without which it has no effect."""
+
+_REPORTING = ("fix", "formats", "output", "statistics", "write_baseline", "probe")
+OVERRULED: Sequence[tuple[str, str]] = (
+    ("config", "isolated"),
+    ("baseline", "write_baseline"),
+    ("jobs", "executor"),
+    *((option, "exit_zero") for option in ("fail_on", "exit_non_zero_on_fix", "strict_probes")),
+    *((option, "diff") for option in ("baseline", *_REPORTING)),
+    *((option, "show_files") for option in ("diff", *_REPORTING)),
+)
+"""An option, and the one with which it has no effect."""
+
+
 def check(request: Request) -> int:
+    if not request.quiet:
+        for warning in _without_effect(request):
+            warn(warning)
     if request.diff_base is not None and (request.fix or request.diff):
-        raise UsageError("--fix mends whole files and cannot be combined with --diff-base")
+        raise UsageError("--fix changes whole files and cannot be combined with --diff-base")
     if request.why_not:
         return _explain_absence(request)
     if request.trust and request.probe == "off":
@@ -98,6 +127,27 @@ def check(request: Request) -> int:
 
     repeat_on_change(lambda: _check_again(request), lambda: _watched(request))
     return CLEAN
+
+
+def warn(warning: str) -> None:
+    click.echo(f"placement-lint: warning: {warning}", err=True)
+
+
+def _without_effect(request: Request) -> Iterator[str]:
+    """What to say of options that are given in vain."""
+    given = {field.name for field in fields(request) if getattr(request, field.name) != field.default}
+    for option, other in NEEDED:
+        if option in given and other not in given:
+            yield f"{_spelled(option)} has no effect without {_spelled(other)}"
+    for option, other in OVERRULED:
+        if option in given and other in given:
+            yield f"{_spelled(option)} has no effect with {_spelled(other)}"
+    if "stdin_filename" in given and STDIN not in request.paths:
+        yield f"--stdin-filename has no effect without `{STDIN}` as a path"
+
+
+def _spelled(option: str) -> str:
+    return "--format" if option == "formats" else f"--{option.replace('_', '-')}"
 
 
 def _explain_absence(request: Request) -> int:
@@ -121,12 +171,15 @@ class Check:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.begun = time.perf_counter()
         self.projects = Projects(request.config, request.isolated, trusting=True)
         self.settings = self.projects.settings(Path.cwd())
         default = Output(self.settings.output_format)
         self.outputs = destinations(request.formats or (default,), request.output, request.statistics)
 
     def status(self) -> int:
+        if self.request.show_files:
+            return self._show_files()
         run = self._run()
         if self.request.diff:
             return self._ended(run, self._show_diff(run))
@@ -135,10 +188,29 @@ class Check:
         run = self._without_known(run)
         if self._changes:
             run = self._changes.only(run)
-        run = self._probed(run)
+        run = self._in_style(self._probed(run))
         for output in self.outputs:
             write_report(run, output, self.request.statistics)
-        return self._ended(run, any(map(self._fails, run.findings)))
+        fixed = self.request.exit_non_zero_on_fix and bool(run.fixed)
+        return self._ended(run, fixed or any(map(self._fails, run.findings)))
+
+    def _in_style(self, run: Run) -> Run:
+        """The run as reports show it, with the time that all of it took."""
+        request = self.request
+        style = Style(request.color, brief=request.quiet, unsafe=request.unsafe_fixes)
+        if request.parts:
+            return replace(run, style=style)
+        return replace(run, style=style, summary=replace(run.summary, seconds=time.perf_counter() - self.begun))
+
+    def _show_files(self) -> int:
+        for path in sorted(os.path.abspath(file) for file in self._selected().files):
+            click.echo(path)
+        return CLEAN
+
+    def _say(self, text: str) -> None:
+        """Tell whoever wants to know more."""
+        if self.request.verbose:
+            click.echo(f"placement-lint: {text}", err=True)
 
     def candidates(self) -> Selection:
         """The files that the paths and the settings choose."""
@@ -155,13 +227,18 @@ class Check:
             return whole(self.request.parts)
         if STDIN in self.request.paths:
             return self._check_stdin()
-        selection = self.candidates()
-        if not selection.files and not selection.unlistable:
+        selection = self._selected()
+        if not selection.files and not selection.unlistable and not self.request.quiet:
             paths = ", ".join(self.request.paths or (".",))
             click.echo(f"placement-lint: no Python files found under {paths}", err=True)
+        return replace(self._check_files(selection), shard=self.request.shard)
+
+    def _selected(self) -> Selection:
+        """The candidates that have changed, if only those count, and belong to this shard."""
+        selection = self.candidates()
         if self._changes:
             selection.files = list(filter(self._changes.touch_file, selection.files))
-        return replace(self._check_files(_shard(selection, *self.request.shard)), shard=self.request.shard)
+        return _shard(selection, *self.request.shard)
 
     def _fixed(self, run: Run) -> Run:
         """The run after fixes, over again where files have changed; a fixed text takes standard output for itself."""
@@ -203,11 +280,31 @@ class Check:
         if not all(cache and cache.has_run for cache in caches):
             self.projects.check_rules()
         request = self.request
-        with progress(len(selection.files)) as advance:
-            return merged(
+        with progress(len(selection.files), wanted=not request.quiet) as advance:
+            runs = [
                 check_files(part, job, request.jobs, advance, cache, request.executor)
                 for (part, job), cache in zip(parts, caches, strict=True)
-            )
+            ]
+        for run, (_, job), cache in zip(runs, parts, caches, strict=True):
+            self._say_how(run, job, cache)
+        return merged(runs)
+
+    def _say_how(self, run: Run, job: Job, cache: Cache | None) -> None:
+        """How the files of a project were checked."""
+        if not self.request.verbose:
+            return
+        from placement_lint.cache import folder
+        from placement_lint.registry import select
+
+        sources = ", ".join(str(layer.path) for layer in self.projects.of(job.settings.root).layers)
+        rules = select(job.select, job.ignore, job.extend_select)
+        self._say(f"settings of {job.settings.root}: {sources or 'defaults'}; {len(rules)} rules are selected")
+        cached = f"{run.summary.cached} of them from the cache in {folder()}" if cache else "the cache is disabled"
+        self._say(f"{len(run.paths)} {'file is' if len(run.paths) == 1 else 'files are'} selected, {cached}")
+        for checked in (checked for results in run.results.values() for checked in results):
+            count = len(checked.findings)
+            state = "skipped" if checked.skipped else f"{count} {'finding' if count == 1 else 'findings'}"
+            self._say(f"{checked.path}: {state}")
 
     def _cache(self, job: Job) -> Cache | None:
         """What earlier runs found; none for a run that is told to forget."""
@@ -224,7 +321,7 @@ class Check:
     def _warn_once(self, warning: str) -> None:
         if warning not in self._warnings:
             self._warnings.add(warning)
-            click.echo(f"placement-lint: warning: {warning}", err=True)
+            warn(warning)
 
     def _by_project(self, selection: Selection) -> Sequence[tuple[Settings, Selection]]:
         """The files that share their settings together; without any file, those of the working directory."""
@@ -269,7 +366,7 @@ class Check:
         from placement_lint.probe.findings import Wanted, probed
         from placement_lint.progress import progress
 
-        with progress(len(run.findings), "Probing") as advance:
+        with progress(len(run.findings), "Probing", wanted=not request.quiet) as advance:
             wanted = Wanted(mode, bool(request.trust), request.trust != UNCONFINED, request.save_probe)
             return probed(run, wanted, self.job_of, advance)
 
@@ -309,7 +406,9 @@ class Check:
         if name := self.request.write_baseline:
             from placement_lint.baseline import write_baseline
 
-            write_baseline(name, run.findings)
+            entries = write_baseline(name, run.findings)
+            if not self.request.quiet:
+                click.echo(_written(name, len(run.findings), entries), err=True)
             return replace(run, findings=(), known=run.findings)
         name = self.request.baseline or self._own_baseline()
         if not name:
@@ -336,12 +435,18 @@ def _shard(selection: Selection, number: int, count: int) -> Selection:
     return Selection(files, selection.unlistable if number == 1 else [])
 
 
+def _written(baseline: str, findings: int, entries: int) -> str:
+    listed = f"{findings} {'finding' if findings == 1 else 'findings'}"
+    as_entries = f" as {entries} {'entry' if entries == 1 else 'entries'}" if entries != findings else ""
+    return f"placement-lint: wrote {listed}{as_entries} to {baseline}"
+
+
 def _gone(baseline: str, entries: Sequence[Entry]) -> str:
     lines = [f"  {entry.rule} in {entry.path}: {entry.line}" for entry in entries[:MOST_NAMED]]
     if len(entries) > MOST_NAMED:
         lines.append(f"  and {len(entries) - MOST_NAMED} more")
     said = "1 entry no longer occurs" if len(entries) == 1 else f"{len(entries)} entries no longer occur"
-    return "\n".join([f"placement-lint: warning: {baseline}: {said}; write it anew with --write-baseline", *lines])
+    return "\n".join([f"placement-lint: warning: {baseline}: {said}; update it with --write-baseline", *lines])
 
 
 def _check_again(request: Request) -> None:

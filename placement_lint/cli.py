@@ -15,6 +15,8 @@ from placement_lint.errors import UsageError, require_pygls, require_torch
 from placement_lint.finding import Severity
 from placement_lint.outputs import Output
 from placement_lint.report.formats import FORMATS
+from placement_lint.report.style import COLORS
+from placement_lint.spelling import did_you_mean
 
 FAILURE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 SEVERITIES = tuple(severity.value for severity in Severity)
@@ -47,14 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Commands(click.Group):
-    """Suggests ``check`` where a path is given in the place of a command."""
+    """Suggests the closest command, and ``check`` where a path is given in the place of a command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         word = args[0]
-        if self.get_command(ctx, word) is None and os.path.exists(word):
-            raise click.UsageError(f"There is no command {word!r}. Did you mean `placement-lint check {word}`?", ctx)
+        if self.get_command(ctx, word) is None and not word.startswith("-"):
+            advice = did_you_mean(word, self.commands)
+            if os.path.exists(word):
+                advice = f". Did you mean `placement-lint check {word}`?"
+            raise click.UsageError(f"There is no command `{word}`{advice}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -108,6 +113,26 @@ output_option = click.option(
 )
 
 
+def report_options(command: Command) -> Command:
+    """The options of commands that report findings."""
+    for option in reversed(_REPORT_OPTIONS):
+        command = option(command)
+    return command
+
+
+_REPORT_OPTIONS = (
+    format_option,
+    output_option,
+    click.option("--severity", type=click.Choice(SEVERITIES), default="info", help="Minimum severity to report."),
+    click.option("--fail-on", type=click.Choice(SEVERITIES), help="Minimum severity that fails.  [default: warning]"),
+    click.option("--baseline", type=click.Path(dir_okay=False), help="Do not report the findings listed in this file."),
+    click.option("--statistics", is_flag=True, help="Show how often each rule is found instead of the findings."),
+    click.option("--exit-zero", "-e", is_flag=True, help="Exit with status 0 even if there are findings."),
+    click.option("--quiet", "-q", is_flag=True, help="Print findings and errors, and nothing else."),
+    click.option("--color", type=click.Choice(COLORS), default="auto", help="When to colour the output."),
+)
+
+
 class _Check(click.Command):
     """``--trust`` alone is a flag, and not followed by its value: click would take the next path for it."""
 
@@ -121,28 +146,25 @@ class _Check(click.Command):
 @click.argument("paths", nargs=-1)
 @words_option("--select", metavar="RULES", help="Check only these rules (comma-separated).")
 @words_option("--extend-select", metavar="RULES", help="Check these rules as well.")
-@words_option("--ignore", "--extend-ignore", metavar="RULES", help="Leave these rules out.")
-@words_option("--exclude", "--extend-exclude", metavar="PATTERNS", help="Leave these files out as well.")
-@click.option("--force-exclude", is_flag=True, help="Leave excluded files out even if they are named.")
-@click.option("--severity", type=click.Choice(SEVERITIES), default="info", help="Show this and worse.")
-@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 at this and worse.")
-@format_option
-@output_option
-@click.option("--stdin-filename", default="<stdin>", help="The name to report for what `-` reads.")
-@click.option("--no-cache", is_flag=True, help="Check every file, whatever earlier runs found, and keep nothing.")
+@words_option("--ignore", "--extend-ignore", metavar="RULES", help="Do not check these rules.")
+@words_option("--exclude", "--extend-exclude", metavar="PATTERNS", help="Exclude these files as well.")
+@click.option("--force-exclude", is_flag=True, help="Exclude files even if they are named.")
+@report_options
+@click.option("--stdin-filename", default="<stdin>", help="Name of the text that `-` reads, in reports.")
+@click.option("--no-cache", is_flag=True, help="Disable the cache.")
 @click.option("--executor", default="processes", metavar="WHERE", help="Check on a Dask cluster: dask://HOST:PORT.")
 @click.option("--shard", callback=_shard, metavar="I/N", help="Check the I-th of N parts of the files.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: as many as pay]")
-@click.option("--statistics", is_flag=True, help="Show how often each rule is found, not the findings.")
-@click.option("--fix", is_flag=True, help="Apply safe fixes.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff, unsafe ones as well.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: chosen automatically]")
+@click.option("--show-files", is_flag=True, help="List the files that would be checked, and check none.")
+@click.option("--fix/--no-fix", help="Apply safe fixes.")
+@click.option("--unsafe-fixes/--no-unsafe-fixes", help="Count unsafe fixes as fixes: for --fix, --diff and [*].")
 @click.option("--diff", is_flag=True, help="Show what --fix would do, and do nothing.")
-@click.option("--show-fixes", is_flag=True, help="With --fix, list what was fixed.")
-@click.option("--baseline", type=click.Path(dir_okay=False), help="Pass over the findings listed here.")
-@click.option("--write-baseline", type=click.Path(dir_okay=False), help="List the present findings there.")
+@click.option("--show-fixes/--no-show-fixes", help="With --fix, list what was fixed.")
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="With --fix, exit with status 1 if anything was fixed.")
+@click.option("--write-baseline", type=click.Path(dir_okay=False), help="List the present findings in this file.")
 @click.option("--diff-base", metavar="REV", help="Only findings on lines changed since this git revision.")
 @click.option("--watch", "-w", is_flag=True, help="Check again whenever a file is saved.")
-@click.option("--config", type=click.Path(dir_okay=False), help="Use this file in place of any other.")
+@click.option("--config", type=click.Path(dir_okay=False), help="Use this configuration file instead of the project's.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
 @click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Test each finding on GPUs.")
 @click.option(
@@ -163,7 +185,7 @@ class _Check(click.Command):
 )
 @click.option("--why-not", metavar="RULE", help="Say why this rule reports nothing at one place: PATHS is FILE:LINE.")
 @click.option("--strict-probes", is_flag=True, help="Fail on refuted findings as well.")
-@click.option("--exit-zero", "-e", is_flag=True, help="Exit with 0 even if there are findings.")
+@click.option("--verbose", "-v", is_flag=True, help="Say which settings, files and cached results are used.")
 def check(**options: Any) -> int:
     """Check files and folders (by default the current one); `-` reads standard input.
 
@@ -191,13 +213,7 @@ def debug(place: str) -> int:
 
 @commands.command()
 @click.argument("parts", nargs=-1, required=True)
-@format_option
-@output_option
-@click.option("--severity", type=click.Choice(SEVERITIES), default="info", help="Show this and worse.")
-@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Exit with 1 at this and worse.")
-@click.option("--baseline", type=click.Path(dir_okay=False), help="Pass over the findings listed here.")
-@click.option("--statistics", is_flag=True, help="Show how often each rule is found, not the findings.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+@report_options
 def merge(**options: Any) -> int:
     """Report what all shards of a run found, from what each wrote with `check --shard I/N --format part:FILE`."""
     from placement_lint.check import Request
@@ -248,12 +264,12 @@ def config(path: str, form: str) -> int:
 
 @commands.group()
 def cache() -> None:
-    """Look after what earlier runs found."""
+    """Manage the result cache."""
 
 
 @cache.command("dir")
 def cache_folder() -> int:
-    """Show where it is kept."""
+    """Show the folder of the cache."""
     from placement_lint.cache import folder
 
     click.echo(folder())
@@ -262,7 +278,7 @@ def cache_folder() -> int:
 
 @cache.command("clear")
 def clear_cache() -> int:
-    """Forget it."""
+    """Delete the cache."""
     from placement_lint.cache import clear, folder
 
     count = clear()
@@ -307,7 +323,7 @@ def server(stdio: bool) -> int:
 @commands.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--gpus", type=click.IntRange(min=0), help="How many GPUs to simulate.  [default: 2]")
 @click.option("-m", "--module", is_flag=True, help="TARGET is a module's name, as for `python -m`.")
-@click.option("--trace", is_flag=True, help="Say what moves between devices.")
+@click.option("--trace", is_flag=True, help="List the transfers between devices.")
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(gpus: int | None, module: bool, trace: bool, target: str, arguments: tuple[str, ...]) -> int:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
@@ -38,6 +38,8 @@ def destinations(asked: Sequence[Output], rest: str | None, statistics: bool) ->
 
 
 def write_report(run: Run, output: Output, statistics: bool) -> None:
+    if output.file:
+        run = replace(run, style=replace(run.style, color="never"))
     with _opened(output.file) as stream:
         if statistics:
             from placement_lint.report.statistics import RENDERERS

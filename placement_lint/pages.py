@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import metadata
@@ -18,6 +19,7 @@ SECTIONS = (
     ("When it stays silent", "silent"),
     ("How to fix it", "fix"),
 )
+WIDTH, INDENT = 80, 8  # columns of the list of rules
 CODE_SECTIONS = frozenset({"example", "instead"})
 DISTRIBUTION, SITE_LABEL = "placement-lint", "Documentation"
 
@@ -50,10 +52,9 @@ def site() -> str | None:
 
 
 def as_table(rules: Sequence[Rule]) -> str:
-    """One line a rule: code, severity, name and the first sentence of its page."""
-    name_width = max((len(rule.name) for rule in rules), default=0)
+    """A line with code, severity and name for each rule, and below it the first sentence of its page."""
     return "\n".join(
-        f"{rule.code}  {rule.severity.value:<7}  {rule.name:<{name_width}}  {first_sentence(rule.page.what)}"
+        f"{rule.code}  {rule.severity.value:<7}  {rule.name}\n{_indented(first_sentence(rule.page.what))}"
         for rule in rules
     )
 
@@ -73,6 +74,12 @@ def as_json(rules: Sequence[Rule]) -> str:
 
 def first_sentence(text: str) -> str:
     return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
+
+
+def _indented(text: str) -> str:
+    indent = " " * INDENT
+    lines = textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def _in_cell(text: str) -> str:

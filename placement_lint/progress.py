@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from threading import Lock, Timer
+from typing import TYPE_CHECKING
 
-PATIENCE = 1.0  # seconds
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PATIENCE = 0.5  # seconds
 
 
 @contextmanager
-def progress(total: int, what: str = "Checking") -> Iterator[Callable[[], None]]:
-    """A function to call after each file or experiment; the bar appears on a terminal once patience runs out."""
-    if not sys.stderr.isatty():
+def progress(total: int, what: str = "Checking", wanted: bool = True) -> Iterator[Callable[[], None]]:
+    """A function to call after each file or experiment.
+
+    The bar appears on standard error if that is a terminal, once patience has run out.
+    """
+    if not wanted or not sys.stderr.isatty():
         yield lambda: None
         return
-    with ExitStack() as stack:
-        yield _Bar(total, what, stack).advance
+    bar = _Bar(total, what)
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
 
 
 class _Bar:
-    def __init__(self, total: int, what: str, stack: ExitStack) -> None:
-        self.total = total
-        self.what = what
-        self.done = 0
-        self.stack = stack
-        self.due = time.monotonic() + PATIENCE
-        self.update: Callable[[int], None] | None = None
+    """A timer shows it, so that it appears even while the first step takes long."""
+
+    def __init__(self, total: int, what: str) -> None:
+        self._total = total
+        self._what = what
+        self._done = 0
+        self._closed = False
+        self._shown: Progress | None = None
+        self._lock = Lock()
+        self._timer = Timer(PATIENCE, self._show)
+        self._timer.daemon = True
+        self._timer.start()
 
     def advance(self) -> None:
-        self.done += 1
-        if self.update is None and time.monotonic() > self.due:
-            self.update = self._show()
-        if self.update:
-            self.update(self.done)
+        self._done += 1
+        with self._lock:
+            if self._shown:
+                self._shown.update(self._shown.task_ids[0], completed=self._done)
 
-    def _show(self) -> Callable[[int], None]:
+    def close(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._shown:
+                self._shown.stop()
+
+    def _show(self) -> None:
         from rich.console import Console
         from rich.progress import Progress
 
-        bar = self.stack.enter_context(Progress(console=Console(stderr=True), transient=True))
-        task = bar.add_task(self.what, total=self.total)
-        return lambda done: bar.update(task, completed=done)
+        with self._lock:
+            if not self._closed:
+                self._shown = Progress(console=Console(stderr=True), transient=True)
+                self._shown.add_task(self._what, total=self._total, completed=self._done)
+                self._shown.start()

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from placement_lint.finding import Finding, Range, Severity
+from placement_lint.report.style import Style
 
 if TYPE_CHECKING:
     from placement_lint.config import Settings
@@ -130,7 +131,7 @@ class Run:
 
     ``known`` are findings that a baseline lists, ``fixed`` those that fixes have removed; None without either.
     ``texts`` are the sources that did not come from a file. ``results`` are those of the single files, by project, and
-    ``shard`` says which part of a run they are, of how many.
+    ``shard`` says which part of a run they are, of how many. ``style`` is how to show it to people.
     """
 
     findings: tuple[Finding, ...]
@@ -142,6 +143,7 @@ class Run:
     texts: Mapping[str, bytes] = field(default_factory=dict)
     results: Mapping[str, tuple[Checked, ...]] = field(default_factory=dict)
     shard: tuple[int, int] = (1, 1)
+    style: Style = field(default_factory=Style)
 
 
 def merged(runs: Iterable[Run]) -> Run:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+CLOSE = 0.75  # by the ratio of difflib: of four letters one may differ
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ " (did you mean `x`?)" for the known name nearest to ``word``, or nothing if none is near."""
+    """ " (did you mean `x`?)" for the known name closest to ``word``, or nothing if none is close."""
     from difflib import get_close_matches
 
     spelled = {name.lower(): name for name in known}
-    near = get_close_matches(word.lower(), list(spelled), n=1, cutoff=0.5)
+    near = get_close_matches(word.lower(), list(spelled), n=1, cutoff=CLOSE)
     return f" (did you mean `{spelled[near[0]]}`?)" if near else ""

@@ -15,14 +15,14 @@ from typing import BinaryIO
 def replacing(path: Path, durable: bool = True) -> Iterator[BinaryIO]:
     """A stream whose content becomes the file at ``path`` when the block ends without an exception; raises OSError.
 
-    Links are followed and permissions are kept. What is no regular file (``/dev/stdout``, a pipe) is written directly.
+    Links are followed and permissions are kept. Devices (``/dev/stdout``) and pipes are written directly.
     Without ``durable`` the content may be lost if the machine stops, which a cache can afford.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        with target.open("wb") as stream:
+    if _is_device(path):
+        with path.open("wb") as stream:
             yield stream
         return
+    target = Path(os.path.realpath(path))
     with _draft(target.parent) as draft:
         with draft.open("xb") as stream:
             yield stream
@@ -45,6 +45,11 @@ def write_new(folder: Path, stem: str, suffix: str, text: str) -> Path:
     with _draft(folder) as draft:
         draft.write_bytes(text.encode())
         return _named(draft, (folder / name for name in _names(stem, suffix)))
+
+
+def _is_device(path: Path) -> bool:
+    """Whether it cannot be replaced; ``/dev/stdout`` may lead to a regular file that holds other things already."""
+    return path.parts[:2] == ("/", "dev") or (path.exists() and not path.is_file())
 
 
 @contextmanager

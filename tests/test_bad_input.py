@@ -72,7 +72,7 @@ def test_unparsable_text(write: Write, imports: str, text: str, words: str) -> N
     ("data", "words"),
     [
         (b"# coding: klingon\nimport torch\n", "unknown encoding: klingon"),
-        (b"import torch\ns = '\xff'\n", "2:6: DPL001 byte 0xff is not valid utf-8"),
+        (b"import torch\ns = '\xff'\n", "2:6: DPL001 error: byte 0xff is not valid utf-8"),
         ("import torch\n".encode("utf-16"), "UTF-16"),
         (b"\x7fELF\x02\x01\x01\x00\x00", "null byte"),
     ],
@@ -143,8 +143,8 @@ def test_loops_of_links(write: Write, project: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "1:1: DPL001 this is no notebook: Expecting value"),
-        ('{\n"cells": [}', "2:11: DPL001 this is no notebook: Expecting value"),
+        ("", "1:1: DPL001 error: this is no notebook: Expecting value"),
+        ('{\n"cells": [}', "2:11: DPL001 error: this is no notebook: Expecting value"),
         ("[]", "this is no notebook"),
         ('{"worksheets": []}', "upgrade it"),
         ('{"cells": [1]}', "a cell of this notebook is not made"),

@@ -34,8 +34,8 @@ def repository(write: Write, project: Path, fake_rules: object) -> Path:
 
 
 def found(capsys: Capture, *arguments: str) -> list[str]:
-    main(["check", "--format", "concise", *arguments])
-    return [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()[:-1]]
+    main(["check", "--format", "concise", "-q", *arguments])
+    return [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()]
 
 
 @pytest.mark.usefixtures("repository")

@@ -67,8 +67,8 @@ class TestCheck:
         write("pyproject.toml", "[tool.placement-lint]\nselect = ['DPL3']\nignore = ['DPL302']\n")
         write("a.py", MIXED)
         for options, codes in (("", "DPL301"), ("--ignore DPL301", ""), ("--select DPL3", "DPL301 DPL302")):
-            main(["check", "--format", "concise", *options.split()])
-            lines = capsys.readouterr().out.splitlines()[:-1]
+            main(["check", "--format", "concise", "-q", *options.split()])
+            lines = capsys.readouterr().out.splitlines()
             assert " ".join(line.split()[1] for line in lines) == codes
 
     def test_full_is_the_default_format(self, write: Write, capsys: Capture) -> None:

@@ -73,8 +73,9 @@ def test_concise() -> None:
     stream = io.StringIO()
     concise.render(a_run(ADVICE, FINDING, skipped=2), stream)
     assert stream.getvalue().splitlines() == [
-        "a.py:1:1: DPL504 two lines",
-        f"train.py:6:3: DPL205 {FINDING.message}",
+        "a.py:1:1: DPL504 info: two lines",
+        f"train.py:6:3: DPL205 error: {FINDING.message}",
+        "1 fixable with `--fix --unsafe-fixes`",
         "12 files checked, 2 skipped, 2 findings (1 error, 1 info) in 0.4 s",
     ]
 
@@ -186,6 +187,7 @@ def test_full_piped(write: Write) -> None:
         "     opt = torch.optim.SGD(net.parameters(), lr=0.1)",
         "  fix: build the optimizer after the layer",
         "",
+        "1 fixable with `--fix --unsafe-fixes`",
         "12 files checked, 1 finding (1 error) in 0.4 s",
     ]
 

@@ -52,7 +52,8 @@ def test_what_is_watched_and_shown(
     assert main(["check", "--watch", "--format", "concise"]) == 0
     captured = capsys.readouterr()
     assert [line.partition(" in ")[0] for line in captured.out.splitlines()] == [
-        "a.py:2:1: DPL301 `bad()` is called",
+        "a.py:2:1: DPL301 [*] error: `bad()` is called",
+        "[*] 1 fixable with `--fix`",
         "1 file checked, 1 finding (1 error)",
         "1 file checked, no findings",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import Literal, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -12,7 +12,8 @@ from rich.text import Text
 from placement_lint.finding import Finding, Severity, Step, Verdict
 from placement_lint.report.frames import Excerpts, FrameLine, printable
 from placement_lint.report.places import line_place, place
-from placement_lint.report.summary import saved_lines, summary_line
+from placement_lint.report.style import Style
+from placement_lint.report.summary import closing_lines, summary_line
 from placement_lint.results import Run
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold blue"}
@@ -21,20 +22,38 @@ UNCUT = 10_000  # columns, where nobody's terminal limits them
 
 
 def render(run: Run, stream: TextIO) -> None:
-    console = Console(file=stream, highlight=False, emoji=False, markup=False)
-    page = FullPage(console, Excerpts(run.texts))
+    console = Console(
+        file=stream,
+        force_terminal=run.style.colors(stream),
+        no_color=not run.style.colors(stream),
+        color_system=_color_system(run.style, stream),
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    page = FullPage(console, Excerpts(run.texts), folded=stream.isatty())
     for finding in run.findings:
         page.show(finding)
-    console.print(Text(summary_line(run), style="bold" if run.findings else "bold green"), soft_wrap=True)
-    for line in saved_lines(run):
-        console.print(Text(printable(line)), soft_wrap=True)
+    for line in closing_lines(run):
+        style = ("bold" if run.findings else "bold green") if line == summary_line(run) else ""
+        console.print(Text(printable(line), style=style), soft_wrap=True)
+
+
+def _color_system(style: Style, stream: TextIO) -> Literal["auto", "standard"] | None:
+    """What the terminal can show; where colours are wanted all the same, those that every terminal has."""
+    if not style.colors(stream):
+        return None
+    return "auto" if stream.isatty() else "standard"
 
 
 class FullPage:
-    def __init__(self, console: Console, excerpts: Excerpts) -> None:
+    """``folded`` prose and code keep to the width of the terminal."""
+
+    def __init__(self, console: Console, excerpts: Excerpts, folded: bool) -> None:
         self.console = console
         self.excerpts = excerpts
-        self.code_width = console.width if console.is_terminal else UNCUT
+        self.folded = folded
+        self.code_width = console.width if folded else UNCUT
 
     def show(self, finding: Finding) -> None:
         style = STYLES[finding.severity]
@@ -75,7 +94,7 @@ class FullPage:
 
     def _wrapped(self, text: Text, indent: int) -> None:
         """Prose, folded to the terminal's width and indented throughout."""
-        if self.console.is_terminal:
+        if self.folded:
             self.console.print(Padding(text, (0, 0, 0, indent)))
         else:
             self._line(Text(" " * indent) + text)

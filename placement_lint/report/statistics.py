@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from placement_lint.finding import Applicability, Finding
-from placement_lint.report.summary import saved_lines, summary_line
+from placement_lint.report.summary import summary_lines
 from placement_lint.results import Run
 
 SAFE, UNSAFE, NONE = "*", "-", " "
@@ -25,7 +25,8 @@ def as_text(run: Run, stream: TextIO) -> None:
     for mark, meaning in LEGEND.items():
         if mark in marks:
             print(meaning, file=stream)
-    print(summary_line(run), *saved_lines(run), sep="\n", file=stream)
+    for line in summary_lines(run):
+        print(line, file=stream)
 
 
 def as_json(run: Run, stream: TextIO) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from placement_lint.finding import Finding, Severity
+from placement_lint.finding import Applicability, Finding, Severity
 from placement_lint.report.places import place
+from placement_lint.report.style import Style
 from placement_lint.results import Run
 
 
@@ -22,6 +24,36 @@ def summary_line(run: Run) -> str:
     if run.known is not None:
         parts.append(f"{len(run.known)} suppressed by the baseline")
     return f"{', '.join(parts)} in {summary.seconds:.1f} s"
+
+
+def closing_lines(run: Run) -> Iterator[str]:
+    """What follows the findings: what could be fixed, then the summary."""
+    if not run.style.brief:
+        yield from _fixable(run)
+    yield from summary_lines(run)
+
+
+def summary_lines(run: Run) -> Iterator[str]:
+    """The summary, and what was saved; nothing in a brief report."""
+    if not run.style.brief:
+        yield summary_line(run)
+        yield from saved_lines(run)
+
+
+def is_fixable(finding: Finding, style: Style) -> bool:
+    """Whether ``--fix`` would apply its fix, with ``--unsafe-fixes`` if that was given."""
+    fix = finding.fix
+    return fix is not None and bool(fix.edits) and (style.unsafe or fix.applicability is Applicability.SAFE)
+
+
+def _fixable(run: Run) -> Iterator[str]:
+    with_fix = [finding for finding in run.findings if is_fixable(finding, replace(run.style, unsafe=True))]
+    fixable = sum(is_fixable(finding, run.style) for finding in with_fix)
+    hidden = len(with_fix) - fixable
+    option = "`--fix --unsafe-fixes`" if run.style.unsafe or not fixable else "`--fix`"
+    more = f", {hidden:,} more with `--unsafe-fixes`" if hidden and fixable else ""
+    if with_fix:
+        yield f"{'[*] ' if fixable else ''}{fixable or hidden:,} fixable with {option}{more}"
 
 
 def saved_lines(run: Run) -> Iterator[str]:

@@ -1,0 +1,24 @@
+"""What a report for people shows beside the findings, and whether in colour."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TextIO
+
+COLORS = ("auto", "always", "never")
+
+
+@dataclass(frozen=True)
+class Style:
+    """``brief`` reports are findings alone, without a summary; ``unsafe`` ones count unsafe fixes among the fixes."""
+
+    color: str = "auto"
+    brief: bool = False
+    unsafe: bool = False
+
+    def colors(self, stream: TextIO) -> bool:
+        """Whether to write colours: where nobody says, on a terminal, as NO_COLOR and FORCE_COLOR ask."""
+        if self.color != "auto":
+            return self.color == "always"
+        return not os.environ.get("NO_COLOR") and (bool(os.environ.get("FORCE_COLOR")) or stream.isatty())
