@@ -322,11 +322,14 @@ def _check_first_device(
 
 
 def _unless_missed(machine: Machine, missed: Value, output: Value) -> Value:
-    """What a call returned; nothing where the module was left on the CPU.
+    """What a call returned; nobody knows where, if the module was left on the CPU.
 
     What is on the CPU beside it would do, were it not wrapped. A module on another GPU may meet what is wrong as well.
     """
-    return output if missed == NONE else machine.fresh()
+    if missed == NONE:
+        return output
+    somewhere = machine.fresh()
+    return map_tensors(machine, output, lambda tensor: replace(tensor, place=somewhere), lambda symbol: symbol)
 
 
 def _first_device_missed(
