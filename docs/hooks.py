@@ -56,9 +56,8 @@ EXPERIMENT = """\
 `placement-lint probe {code}` runs it on this machine.
 [Confirmed and pattern](../concepts/verdicts.md) says what its verdict means.
 
-| | |
-| --- | --- |
 | Claim | {claim} |
+| --- | --- |
 | Flagged code | {flagged} |
 | Repaired code | {control} |
 | Verdict | **{outcome}** ({device}) |"""

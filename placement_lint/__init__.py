@@ -1,4 +1,4 @@
-"""placement-lint: finds tensors, modules and optimizers that are in the wrong place."""
+"""placement-lint finds tensors, modules and optimizers in the wrong place in PyTorch code."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ Revealed = TypeVar("Revealed")
 
 
 def reveal_placement(value: Revealed, /) -> Revealed:
-    """Ask the analysis what it knows of a value: `check` reports it at the call. At run time, returns ``value``."""
+    """Report the placement of a value in ``placement-lint check``. At run time, returns ``value``."""
     return value

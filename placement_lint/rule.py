@@ -1,7 +1,7 @@
-"""What a rule is: a plain value that says which events it listens to and what it makes of them.
+"""The rule API: a rule is a value that names the events it listens to and the checks for them.
 
-A rule never walks a syntax tree. The flow analysis hands it one event at a time, with concrete abstract
-values, and it yields a :class:`Problem` where PyTorch would misbehave.
+A rule never walks a syntax tree. The flow analysis passes it one event at a time, with concrete abstract values, and
+the rule yields a :class:`Problem` for code that misbehaves in PyTorch.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Page:
     """A rule's documentation as data: the single source for ``explain``, hover, SARIF and the documentation site.
 
-    ``example`` and ``instead`` are complete Python sources: the first gets the finding, the second does
-    not (the tests run both). The other fields are Markdown.
+    ``example`` and ``instead`` are complete Python sources: the first has the finding, the second does not (the tests
+    check both). The other fields are Markdown.
     """
 
     what: str
@@ -37,7 +37,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Note:
-    """A step of a trace, before positions are known: the node and what happened there."""
+    """A step of a trace as a syntax node and a message."""
 
     node: cst.CSTNode
     message: str
@@ -45,7 +45,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A fix before positions are known: new source text for whole nodes."""
+    """A fix as new source text for syntax nodes."""
 
     applicability: Applicability
     message: str
@@ -54,9 +54,9 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of Python for a replay: it stands behind the statement of ``node``, or ``before`` it.
+    """A line of Python that a replay inserts after the statement of ``node``, or ``before`` it.
 
-    It may use the names that are known there, ``torch``, and the list ``watched`` that all lines share.
+    It may use the names in scope there, ``torch``, and the list ``watched``, which all lines share.
     """
 
     node: cst.CSTNode
@@ -66,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Crew:
-    """Processes that run a program together, one a rank; ``nodes`` of them on as many machines, evenly."""
+    """The processes that run a program together, one for each rank, spread evenly over ``nodes`` machines."""
 
     ranks: int = 1
     nodes: int = 1
@@ -77,19 +77,19 @@ ALONE, TWO_RANKS, TWO_NODES = Crew(), Crew(ranks=2), Crew(ranks=2, nodes=2)
 
 @dataclass(frozen=True)
 class Replay:
-    """What a rule adds to the part of the program that shows its problem, where that part is run.
+    """How a replay shows a problem and its repair in the user's program.
 
-    ``watch`` makes a silent fault loud: its lines end in an ``assert`` that fails where the fault is. A rule that says
-    nothing of lines says that its fault raises. ``repairs`` and ``mended`` are how the repaired arm can be written
-    where there is no rewrite that could be offered as a fix: new text for nodes, in one way or another, and lines to
-    add; ``instead`` are lines for where none of these will do.
+    ``watch``: lines that detect a silent bug; the last one is an ``assert`` that fails if the bug is there. Without
+    them, the bug is expected to raise. ``repairs`` and ``mended``: new text for nodes (alternatives) and
+    lines to add, which make the repaired arm if the problem has no rewrite. ``instead``: lines to use if none of these
+    is possible.
 
-    ``crew`` is who runs the program, where one process does not show it, and ``gpus`` how many GPUs there are at least.
-    ``workers`` keeps the processes of its loaders, which are otherwise left out. ``saved_on`` is where somebody else's
-    checkpoints were saved that the program loads. Calls of the methods ``along`` are part of what is run.
+    ``crew``: the processes that run the program, if one is not enough. ``gpus``: the minimum number of GPUs.
+    ``workers``: keep the worker processes of data loaders. ``saved_on``: the device of checkpoints that the program
+    loads and other programs saved. ``along``: methods whose calls belong to the slice.
 
-    ``noted`` is new text in each arm, which fails where the fault is. A program that does not fail is ``right``, unless
-    it may only not have come by what shows the fault.
+    ``noted``: new text for both arms that fails if the bug is there. ``right``: whether a program that does not fail is
+    free of the bug; otherwise it may only have missed it.
     """
 
     watch: tuple[Line, ...] = ()
@@ -107,18 +107,16 @@ class Replay:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a rule found: the node to underline, a message, and the notes that led there.
+    """A finding of a rule: the node to underline, a message, and the steps that lead there.
 
-    The message says what is wrong and what will happen, ``advice`` what to do about it. Neither ends in a full
-    stop: where a problem holds under a condition only, that is said between the two.
-    ``severity`` overrides the rule's own where the evidence is weaker (or stronger) than usual. ``facts`` are what
-    the rule's experiment is built from, as plain data; what is left out is as in the rule's own demonstration.
-    ``replay`` is for running the program itself, None where that shows nothing. The listener fills in ``scene``, which
-    says how to get there, and ``when``, under which condition it is reported.
+    The message says what is wrong and what happens, ``advice`` what to do. Neither ends in a full stop, because the
+    condition under which the problem holds goes between the two. ``severity`` overrides the rule's severity.
+    ``facts`` are the parameters of the rule's experiment, as plain data; missing ones have the values of the rule's own
+    demonstration. ``replay`` is None if running the program does not show the problem.
 
-    The analysis adds ``sites``, nodes at which to report it instead where ``node`` is in a plain function of another
-    file, the best first; and ``about``, the attribute that it is about, by the file and the name of its class, where
-    nothing but the class was looked at.
+    The analysis fills in the other fields. ``scene``: the path to the node. ``when``: the condition of the finding.
+    ``sites``: nodes to report at if ``node`` is in a plain function of another file, the best one first. ``about``: the
+    file, class and name of the attribute, if the class was analysed by itself.
     """
 
     node: cst.CSTNode
@@ -136,12 +134,15 @@ class Problem:
 
 
 Listener = Callable[[Any], Iterator[Problem]]
-"""Called with an event of the type it is registered for; yields the problems it sees in it."""
+"""Called with each event of the type it is registered for; yields problems."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """``listens`` maps an event type of ``placement_lint.flow.events.schema`` to the check for it."""
+    """A rule. ``listens`` maps an event type of ``placement_lint.flow.events.schema`` to its check.
+
+    ``since`` is the first version of the rule's package that has the rule.
+    """
 
     code: str
     name: str

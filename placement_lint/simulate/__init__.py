@@ -1,10 +1,10 @@
-"""Simulated GPUs: run any PyTorch program on GPUs that are not there.
+"""Simulated GPUs: run PyTorch programs on GPUs that the machine does not have.
 
 with gpus(2):
     model = torch.nn.DataParallel(torch.nn.Linear(4, 2).cuda())
     model(torch.randn(8, 4)).sum().backward()
 
-PyTorch is imported when a simulation is asked for: the pytest plugin lives in this package too.
+PyTorch is imported when a simulation starts, because pytest imports the plugin in this package in every run.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -290,7 +290,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     """``optimizer.step()``: the moment at which what is wrong with an optimizer takes effect."""
     ddp.stepped(machine, optimizer)
     schedulers.optimizer_stepped(machine, optimizer, node)
-    note = Note(node, "stepped here")
+    note = Note(node, "the optimizer steps here")
     stranded = machine.read(optimizer.id, _STRANDED)
     if stranded is not None:
         machine.lift(lambda fact: _report_stranded(machine, optimizer, fact, note), stranded)
