@@ -203,7 +203,8 @@ def command_section(words: tuple[str, ...], command: click.Command, parent: clic
     context = click.Context(command, info_name=words[-1], parent=parent)
     usage = " ".join((" ".join(words), *command.collect_usage_pieces(context)))
     yield f"## {' '.join(words)}\n\n```text\n{usage}\n```\n\n{in_prose(command.help or '')}"
-    records = [record for each in command.get_params(context) if (record := each.get_help_record(context))]
+    options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
+    records = [record for each in options if (record := each.get_help_record(context))]
     if records:
         rows = (f"| `{in_cell(names)}` | {in_cell(in_prose(meaning))} |" for names, meaning in records)
         yield "\n".join(("| Option | Meaning |", "| --- | --- |", *rows))

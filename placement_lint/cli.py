@@ -1,4 +1,4 @@
-"""The commands. They read arguments and print; what they do lies in other rooms, imported when needed."""
+"""The commands. They read arguments and print; the modules that do the work are imported when needed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ SEVERITIES = tuple(severity.value for severity in Severity)
 TRUSTS = ("confined", "unconfined")
 PROBE_MODES = ("auto", "simulated", "gpu")
 TABLE_FORMATS = ("rich", "json", "markdown")
+FORM = "Format of the output."
 RULE_LISTS = {"text": "as_table", "markdown": "as_markdown_table", "json": "as_json"}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -171,27 +172,26 @@ class _Check(click.Command):
     "--trust",
     type=click.Choice(TRUSTS),
     metavar="[=unconfined]",
-    help="With --probe, execute the part of the program that shows each finding. Linux confines it: it reads Python, "
-    "system libraries and the program's own folders and nothing else of yours, what it writes is thrown away, and it "
-    "has no network, no other processes, and limits on memory and time. Where Linux cannot, it is not executed. "
-    "--trust=unconfined executes it all the same: only an accident of Python code is then kept from your files, and "
-    "native code (torch.save is) may overwrite them.",
+    help="With --probe, execute the program, or the part of it that shows a finding. Linux confines it: it reads only "
+    "Python, system libraries and its own folders, its changes are discarded, and it has no network, no other "
+    "processes, and limits on memory and time. On a system that cannot confine it, nothing is executed. "
+    "--trust=unconfined executes it with your permissions.",
 )
 @click.option(
     "--save-probe",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="Write that part to a file that stands alone, for each finding; without --trust nothing is executed.",
+    help="Write that part to a standalone file for each finding. Without --trust, nothing is executed.",
 )
-@click.option("--why-not", metavar="RULE", help="Say why this rule reports nothing at one place: PATHS is FILE:LINE.")
+@click.option("--why-not", metavar="RULE", help="Explain why this rule reports nothing at a place: PATHS is FILE:LINE.")
 @click.option("--strict-probes", is_flag=True, help="Fail on refuted findings as well.")
-@click.option("--verbose", "-v", is_flag=True, help="Say which settings, files and cached results are used.")
+@click.option("--verbose", "-v", is_flag=True, help="Show which settings, files and cached results are used.")
 def check(**options: Any) -> int:
     """Check files and folders (by default the current one); `-` reads standard input.
 
     RULES are codes (DPL301), prefixes (DPL3), families (state), names (unregistered-tensor-attribute) or ALL.
 
-    Exit status: 0 nothing to report, 1 findings, 2 the tool could not do its work.
+    Exit status: 0 no findings, 1 findings, 2 a usage or internal error.
     """
     from placement_lint.check import Request
     from placement_lint.check import check as run_check
@@ -215,7 +215,7 @@ def debug(place: str) -> int:
 @click.argument("parts", nargs=-1, required=True)
 @report_options
 def merge(**options: Any) -> int:
-    """Report what all shards of a run found, from what each wrote with `check --shard I/N --format part:FILE`."""
+    """Report the findings of all shards, from the files of `check --shard I/N --format part:FILE`."""
     from placement_lint.check import Request
     from placement_lint.check import check as run_check
 
@@ -241,7 +241,7 @@ def explain(rule: str) -> int:
 
 
 @commands.command()
-@click.option("--format", "--output-format", "form", type=click.Choice(tuple(RULE_LISTS)), default="text")
+@click.option("--format", "--output-format", "form", type=click.Choice(tuple(RULE_LISTS)), default="text", help=FORM)
 def rules(form: str) -> int:
     """List all rules."""
     from placement_lint import pages
@@ -253,9 +253,9 @@ def rules(form: str) -> int:
 
 @commands.command()
 @click.argument("path", default=".")
-@click.option("--format", "--output-format", "form", type=click.Choice(("text", "json")), default="text")
+@click.option("--format", "--output-format", "form", type=click.Choice(("text", "json")), default="text", help=FORM)
 def config(path: str, form: str) -> int:
-    """Show the settings that hold for a file or folder, and where each comes from."""
+    """Show the settings for a file or folder, and the origin of each."""
     from placement_lint import config_view
 
     click.echo(config_view.RENDERERS[form](path))
@@ -288,13 +288,12 @@ def clear_cache() -> int:
 
 @commands.command()
 @click.argument("rules", nargs=-1)
-@click.option("--probe", "mode", type=click.Choice(PROBE_MODES), default="auto", help="What to run on.")
-@click.option("--format", "--output-format", "form", type=click.Choice(TABLE_FORMATS), default="rich")
+@click.option("--probe", "mode", type=click.Choice(PROBE_MODES), default="auto", help="Devices to run on.")
+@click.option("--format", "--output-format", "form", type=click.Choice(TABLE_FORMATS), default="rich", help=FORM)
 def probe(rules: tuple[str, ...], mode: str, form: str) -> int:
-    """Run the rules' own experiments: the table of the patterns that this machine reproduces.
+    """Run the rules' own experiments and show which patterns this machine reproduces.
 
-    RULES are codes, prefixes, families or names, all without any. Exit status: 1 if an experiment says the opposite
-    of its rule.
+    RULES are codes, prefixes, families or names (default: all). Exit status: 1 if an experiment contradicts its rule.
     """
     require_torch("probe")
     from placement_lint.probe.table import FORMATS, measure, rules_to_probe
@@ -308,9 +307,9 @@ def probe(rules: tuple[str, ...], mode: str, form: str) -> int:
 
 
 @commands.command()
-@click.option("--stdio", is_flag=True, hidden=True, help="What many editors add; there is nothing else.")
+@click.option("--stdio", is_flag=True, hidden=True, help="Accepted because many editors add it.")
 def server(stdio: bool) -> int:
-    """Serve an editor by the language server protocol, on standard input and output."""
+    """Start the language server on standard input and output."""
     require_pygls()
     from placement_lint.server.launch import launch
 

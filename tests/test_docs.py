@@ -19,6 +19,8 @@ from types import ModuleType
 
 import click
 import pytest
+from test_formats import RUN
+from test_pages import ODD_WORDS
 
 from placement_lint import registry
 from placement_lint.checker import Checker, Job
@@ -27,6 +29,7 @@ from placement_lint.config import KEYS, Settings
 from placement_lint.config_files import Projects
 from placement_lint.pages import first_sentence
 from placement_lint.report.formats import FORMATS
+from placement_lint.report.json import as_object
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -182,8 +185,6 @@ def pattern(shown: str) -> str:
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_use_plain_words(page: Path) -> None:
-    from test_pages import ODD_WORDS
-
     prose = " ".join(FENCE.sub("", page.read_text(encoding="utf-8")).split())
     assert [match[0] for match in ODD_WORDS.finditer(prose)] == []
 
@@ -272,13 +273,10 @@ def test_the_reference_has_every_key_format_and_option() -> None:
     reference = hooks.commands_reference()
     assert all(f"## placement-lint {name}\n" in reference for name in commands.commands)
     assert "--unsafe-fixes" in reference
+    assert [match[0] for match in ODD_WORDS.finditer(f"{reference} {hooks.keys_table()} {hooks.formats_table()}")] == []
 
 
 def test_the_json_reference_has_every_field() -> None:
-    from test_formats import RUN
-
-    from placement_lint.report.json import as_object
-
     text = (DOCS / "reference" / "formats.md").read_text(encoding="utf-8")
     report = as_object(RUN)
     finding = next(each for each in report["findings"] if each["fix"])

@@ -10,7 +10,7 @@ from placement_lint.results import Run
 
 FORMATS: Mapping[str, str] = {
     "full": "For people: each finding with its code, trace and fix.",
-    "concise": "For grep and editors: one line a finding, `path:line:column: CODE message`.",
+    "concise": "One line for each finding: `path:line:column: CODE severity: message`, with `[*]` if it is fixable.",
     "json": "For programs: one object, described below.",
     "sarif": (
         "For code scanning services: SARIF 2.1.0 with the rules' pages, traces as code flows, fixes, and fingerprints "
