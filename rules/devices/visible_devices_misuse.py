@@ -84,7 +84,7 @@ def check_number(event: InvisibleDevice) -> Iterator[Problem]:
     when = f" where `{event.given}` is not 0" if event.given else ""
     yield Problem(
         event.node,
-        f"`{event.how}` names a GPU that does not exist{when}: with CUDA_VISIBLE_DEVICES={shown} {last}",
+        f"with CUDA_VISIBLE_DEVICES={shown}, {last}: `{event.how}` names a GPU that does not exist{when}",
         (event.set_here,),
         advice="number the visible GPUs from 0",
         facts={

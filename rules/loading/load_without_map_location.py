@@ -68,7 +68,7 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
         "every rank loads the checkpoint to the GPU that saved it"
         if ranks
         else "the checkpoint is loaded to the device that saved it, although the program chooses its device "
-        f"({event.choice_text}): raises on a machine without that device",
+        f"({event.choice_text}): a checkpoint of a GPU raises",
         (event.reason,),
         advice='pass `map_location="cpu"`' if event.only_state else "pass `map_location`",
         rewrite=fix('load it with `map_location="cpu"`', argument_added(event.node, 'map_location="cpu"')),

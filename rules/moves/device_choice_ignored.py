@@ -75,8 +75,8 @@ def check(event: CudaRequested) -> Iterator[Problem]:
     legacy = event.how.startswith("torch.cuda.")
     yield Problem(
         event.node,
-        f"`{event.how}` uses CUDA although the program chooses its device ({event.choice_text}): raises "
-        "if the program chooses another one",
+        f"`{event.how}` uses CUDA although the program chooses its device ({event.choice_text}): it raises or is "
+        "on another device than the rest",
         (event.choice, *([event.used] if event.used is not None else [])),
         advice="use the chosen device",
         rewrite=None if legacy else unsafe(f"use `{event.device}`", on_device(event.node, event.device)),

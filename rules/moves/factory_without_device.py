@@ -90,7 +90,8 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     yield Problem(
         made,
         f"this tensor is made on the CPU in forward and meets {event.home.named} on "
-        f"{describe(event.home.tensor.place)}: {event.operation} raises once the module is on a GPU",
+        f"{describe(event.home.tensor.place)}: {event.operation} raises"
+        + ("" if event.seen_moving else " once the module is on a GPU"),
         (*event.stray.tensor.history, *event.moves, Note(event.node, f"{event.operation} takes both here")),
         advice="pass the `device=` of an input",
         rewrite=safe("make it on the device of an input", on_device(made, device)),

@@ -86,10 +86,11 @@ offered for moves and floating types directly on `nn.Parameter(...)`. The parame
 def check(event: ParameterLost) -> Iterator[Problem]:
     lost = event.tensor.lost
     assert lost is not None
+    how = f"`{lost.how}`" if lost.how.startswith(".") else lost.how
     yield Problem(
         event.node,
-        f"`{event.label}` is not a Parameter because {lost.how} returns a plain tensor, which the module "
-        "does not register, move, save or train",
+        f"{how} returns a plain tensor, which the module does not register, move, save or train: "
+        f"`{event.label}` is not a Parameter",
         (Note(lost.node, "the result is a plain tensor, not a Parameter"),),
         advice="apply it inside `nn.Parameter(…)`",
         rewrite=safe("convert the tensor", converted_inside(event.node, lost.node, event.tensor.created)),

@@ -92,7 +92,7 @@ def _generators(machine: Machine, value: Value) -> Iterator[tuple[int, cst.CSTNo
 def consume(machine: Machine, value: Value, node: cst.CSTNode) -> None:
     """All items of a value are taken out of it."""
     for identity, _ in _generators(machine, value):
-        machine.write(identity, _CONSUMED, Fact("consumed", Note(node, "the generator is used up here")))
+        machine.write(identity, _CONSUMED, Fact("consumed", Note(node, "the generator is exhausted here")))
 
 
 def take(machine: Machine, value: Value, use: str, written: cst.CSTNode, node: cst.CSTNode) -> None:

@@ -204,7 +204,7 @@ def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = T
     if isinstance(index, Symbol) and (counts_all or index.id in machine.computed_ranks):
         if works:
             machine.ranks_at_work.add(index.id)
-        note = Note(node, f"`{machine.text(node)}` is the global rank")
+        note = Note(node, f"`{machine.text(node)}` uses the global rank")
         machine.global_ranks.setdefault(index.id, []).append(Use(machine.scene, note, process(machine)))
 
 
