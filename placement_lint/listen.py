@@ -20,8 +20,10 @@ from placement_lint.finding import Severity, When
 from placement_lint.flow.domain import path_condition
 from placement_lint.flow.domain.path_condition import (
     MACHINES,
+    MANY_GPUS,
     NEVER,
     NO_GPU,
+    ONE_GPU,
     Answer,
     Condition,
     Cube,
@@ -200,8 +202,9 @@ def _sayable(charge: _Charge) -> dict[str, int]:
     if reach.implies(wrong):
         return {"": reach.machines}
     relaxed = any_of(of([_relaxed(cube)]) for cube in wrong.cubes)
-    if (reach & machines(relaxed.machines)).implies(relaxed):
-        return {"": reach.machines & relaxed.machines}
+    certain = [bits for bits in _KINDS if (reach & machines(bits)).implies(relaxed)]
+    if shown := reduce(or_, certain, 0) & reach.machines:
+        return {"": shown}
     given = frozenset.intersection(*(known.answers for known in reach.cubes)) if reach.cubes else frozenset()
     ways: dict[str, int] = {}
     for cube in wrong.cubes:
@@ -237,6 +240,8 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | N
     return f"when {' and '.join(words)}"
 
 
+# Each kind of machine by itself.
+_KINDS = (NO_GPU, ONE_GPU, MANY_GPUS)
 # So many options a user may have to give for a problem to show.
 _MOST_OPTIONS = 2
 

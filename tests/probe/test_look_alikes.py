@@ -222,8 +222,10 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "getattr": REPAIRED,
         "implied": {"wrapper": "DataParallel"},
         "list_of_gpus": {"wrapper": "DataParallel"},
+        "neither_branch_binds": {"wrapper": "DataParallel"},
         "own_module_attribute": {"own_attribute": True},
         "same_condition": {"wrapper": "DataParallel"},
+        "unbound_for_other_names": {"wrapper": "DataParallel"},
         "unconditional": {"wrapper": "DataParallel"},
         "unwrap_loop": REPAIRED,
     },
@@ -677,6 +679,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "forwarding_subclass": "this wrapper passes attributes on",
         "guards": REPAIRED,
         "module": REPAIRED,
+        "one_of_ten_in_runner": REPAIRED,
         "own_fields": {"name": "device_ids"},
     },
     "wrapper-attribute-write": {

@@ -8,7 +8,7 @@ whole numbers, whose bits are the kinds of machine and the answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial, reduce
@@ -42,6 +42,8 @@ _EASY = 20
 
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
 MAX_CUBES = 8
+# What tells more cases than these apart is not worked out, nor what covers a case after so many splits of it.
+_MOST_TOLD_APART, _MOST_SPLITS = 128, 12
 
 
 # A place between numbers: (2, 0) is just below 2, (2, 1) just above.
@@ -274,10 +276,8 @@ class Condition:
         return _exclude(self, other)
 
     def implies(self, other: Condition) -> bool:
-        """Whether every case here lies inside ``other`` (sound; may miss a cover by several cases)."""
-        if other is ALWAYS:
-            return True
-        return all(any(_covers(theirs, mine) for theirs in other.cases) for mine in self.cases)
+        """Whether every case here lies inside ``other``, in one of its cases or in several together."""
+        return other is ALWAYS or all(_is_covered(case, other.cases) for case in self.cases)
 
     def given(self, known: Condition) -> Condition:
         """This condition without what ``known`` says already, in each of its cases."""
@@ -475,6 +475,35 @@ def any_of(conditions: Iterable[Condition]) -> Condition:
     return _simplified(cases, any(condition.widened for condition in several))
 
 
+def told_apart(groups: Sequence[Sequence[Condition]]) -> list[Condition]:
+    """A condition for each group that holds where one of its conditions does, and none of another group.
+
+    No other conditions are possible than those given: an answer that no other group denies is left out.
+    """
+    cases = [frozenset[Case]().union(*(condition.cases for condition in group)) for group in groups]
+    widened = any(condition.widened for group in groups for condition in group)
+    if sum(map(len, cases)) > _MOST_TOLD_APART:
+        return [any_of(group) for group in groups]
+    return [
+        _simplified(frozenset(_distinctive(case, others) for case in sorted(own, key=_narrowness)), widened)
+        for own, others in _each_and_the_rest(cases)
+    ]
+
+
+def _each_and_the_rest(groups: Sequence[frozenset[Case]]) -> Iterator[tuple[frozenset[Case], frozenset[Case]]]:
+    for place, own in enumerate(groups):
+        yield own, frozenset[Case]().union(*groups[:place], *groups[place + 1 :])
+
+
+def _distinctive(case: Case, others: frozenset[Case]) -> Case:
+    """A case without the answers that it does not need to exclude all others: the machine is kept longest."""
+    bits, answers = case
+    for answer in reversed(_answers.among(answers)):
+        if next(_meeting([(bits, answers & ~answer.bit)], others), None) is None:
+            answers &= ~answer.bit
+    return (bits, answers) if next(_meeting([(ANY_MACHINE, answers)], others), None) else (ANY_MACHINE, answers)
+
+
 def machines(bits: int) -> Condition:
     return _of(frozenset({(bits, 0)})) if bits != ANY_MACHINE else ALWAYS
 
@@ -526,6 +555,23 @@ def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
 
 def _covers(one: Case, other: Case) -> bool:
     return one[0] & other[0] == other[0] and one[1] & other[1] == one[1]
+
+
+def _is_covered(case: Case, others: Collection[Case], splits: int = _MOST_SPLITS) -> bool:
+    """Whether a case lies in others together: each part of it does, where it is split by what one of them asks."""
+    bits, answers = case
+    met = [other for other in others if next(_meeting((case,), (other,)), None) is not None]
+    if any(_covers(other, case) for other in met):
+        return True
+    if not met or not splits:
+        return False
+    others_bits, theirs = min(met, key=_narrowness)
+    if bits & ~others_bits:
+        parts = [(bits & others_bits, answers), (bits & ~others_bits, answers)]
+    else:
+        asked = _answers.among(theirs & ~answers)[0].question
+        parts = [*_meeting((case,), ((ANY_MACHINE, asked.no.bit), (ANY_MACHINE, asked.yes.bit)))]
+    return all(_is_covered(part, met, splits - 1) for part in parts)
 
 
 def _count(case: Case) -> int:

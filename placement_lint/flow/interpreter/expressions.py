@@ -68,7 +68,7 @@ _CONSTANTS = {"None": NONE, "True": TRUE, "False": FALSE}
 
 def _name(machine: Machine, node: cst.Name) -> Value:
     constant = _CONSTANTS.get(node.value)
-    return constant if constant is not None else gradients.as_asked(machine, lookup(machine, node.value))
+    return constant if constant is not None else gradients.as_asked(machine, lookup(machine, node.value, runs=True))
 
 
 def _attribute(machine: Machine, node: cst.Attribute) -> Value:

@@ -5,11 +5,12 @@ Of the modules that a factory may return each is a module, on the CPU until it i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Many
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import Condition, any_of
+from placement_lint.flow.domain.path_condition import Condition, told_apart
 from placement_lint.flow.domain.values import ABSENT, Kind, Object, Symbol, Value, alternatives, choose
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine
@@ -34,32 +35,41 @@ def summary(machine: Machine, options: Many[tuple[Condition, Value]]) -> Value |
     if not groups:
         return None
     bare = _common(machine, groups)
-    summarised = [
-        (any_of(guards), bare if wrapped is None else _wrapper(machine, members[0], bare))
-        for wrapped, (guards, members) in groups.items()
+    standing = [
+        bare if wrapped is None else _wrapper(machine, members[0], bare) for wrapped, (_, members) in groups.items()
     ]
-    return choose(summarised)
+    return choose(zip(told_apart([guards for guards, _ in groups.values()]), standing, strict=True))
 
 
 def _common(machine: Machine, groups: dict[_Group, tuple[list[Condition], list[Object | Symbol]]]) -> Symbol:
     """The module that stands for all, in a wrapper or not."""
     inside: dict[int, Object | Symbol] = {}
-    for _, members in groups.values():
-        for member in members:
-            for _, module in alternatives(machine.read(member.id, modules.INNER) or member):
+    places: dict[Value, list[Condition]] = {}
+    for guards, members in groups.values():
+        for guard, member in zip(guards, members, strict=True):
+            for inner, module in alternatives(machine.read(member.id, modules.INNER) or member):
                 if isinstance(module, (Object, Symbol)):
                     inside[module.id] = module
+                    for under, place in _places(machine, module, guard & inner):
+                        places.setdefault(place, []).append(under)
     common = machine.fresh(next((label for one in inside.values() if (label := machine.label(one))), ""))
     modules.treat_as_module(machine, common)
-    places = [machine.read(module.id, modules.PLACE) for module in inside.values()]
-    if places[0] is not None and all(place == places[0] for place in places):
-        machine.write(common.id, modules.PLACE, places[0])
+    if ABSENT not in places:
+        standing = choose(zip(told_apart([*places.values()]), places, strict=True))
+        machine.write(common.id, modules.PLACE, standing or machine.fresh())
     for module in inside.values():
         for note in machine.wraps.get(module.id, ()):
             if note not in (notes := machine.wraps.setdefault(common.id, [])):
                 notes.append(note)
         machine.wrapped_in.setdefault(common.id, set()).update(machine.wrapped_in.get(module.id, ()))
     return common
+
+
+def _places(machine: Machine, module: Object | Symbol, guard: Condition) -> Iterator[tuple[Condition, Value]]:
+    """Where one of the modules may be in the case in which it is the one; ``ABSENT`` where nothing is known."""
+    for under, option in alternatives(machine.store.read(module.id, modules.PLACE) or ABSENT):
+        if (both := guard & under).possible:
+            yield both, option
 
 
 def _wrapper(machine: Machine, one: Object | Symbol, module: Symbol) -> Value:

@@ -18,7 +18,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import libcst as cst
 
 from placement_lint.flow.api.bounds import MOST_NESTED
-from placement_lint.flow.domain.path_condition import ALWAYS, ANY_MACHINE, Condition, Question, answered, any_of, asked
+from placement_lint.flow.domain.path_condition import (
+    ALWAYS,
+    ANY_MACHINE,
+    Answer,
+    Condition,
+    Cube,
+    Question,
+    answered,
+    any_of,
+    asked,
+    of,
+    told_apart,
+)
 from placement_lint.flow.domain.values import (
     ABSENT,
     FALSE,
@@ -548,6 +560,22 @@ class Machine(Registries):
             value = self.restrict(value)
         return None if value is ABSENT else value
 
+    def variable(self, frame: int, name: str) -> Value | None:
+        """The value of a variable, which has one from here on: the program raises where no branch bound it."""
+        value = self.store.read(frame, name)
+        if not isinstance(value, Choice):
+            return None if value is ABSENT else value
+        possible = [(guard, option) for guard, option in value.alternatives if not self.path.excludes(guard)]
+        bound = [(guard, option) for guard, option in possible if option is not ABSENT]
+        if not bound or len(bound) == len(possible):
+            return self.read(frame, name)
+        guards = [guard for guard, _ in bound]
+        is_bound = any_of(guards)
+        if all(_bounded(before & is_bound, ALWAYS) is not ALWAYS for before in (self.path, self.reach)):
+            self.survive(is_bound)
+            return self.read(frame, name)
+        return choose(zip(told_apart([[guard] for guard in guards]), (option for _, option in bound), strict=True))
+
     def may_lack(self, owner: int, name: str) -> bool:
         """Whether a cell has a value on some of the ways that lead here, and none on others."""
         value = self.store.read(owner, name)
@@ -653,8 +681,14 @@ class Machine(Registries):
     @staticmethod
     def _require(condition: Condition, path: Condition) -> None:
         """The program goes on only where the condition holds: it raises elsewhere, or ends."""
-        for answer in reduce(and_, (cube.answers for cube in condition.cubes)) if condition.possible else ():
+        common = reduce(and_, (cube.answers for cube in condition.cubes)) if condition.possible else frozenset[Answer]()
+        for answer in common:
             answer.question.require(answer.given, path)
+        for cube in condition.cubes:
+            for answer in cube.answers - common:
+                rest = path & of([Cube(cube.machines, cube.answers - {answer})])
+                if condition.excludes(rest & answered(answer.question, not answer.given)):
+                    answer.question.require(answer.given, rest)
 
     @property
     def decided(self) -> Condition:

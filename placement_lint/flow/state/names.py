@@ -41,12 +41,15 @@ def _home(machine: Machine, name: str) -> int:
     return machine.homes.get((frame, name), frame) if machine.homes else frame
 
 
-def lookup(machine: Machine, name: str) -> Value:
-    """A name's value: local, enclosing, module level, star imports, builtins; else unknown but equal to itself."""
+def lookup(machine: Machine, name: str, runs: bool = False) -> Value:
+    """A name's value: local, enclosing, module level, star imports, builtins; else unknown but equal to itself.
+
+    Where the program ``runs`` the name, it raises if no branch bound it.
+    """
     frame: int | None = _home(machine, name)
     module = machine.module_frame
     while frame is not None:
-        value = machine.read(frame, name)
+        value = machine.variable(frame, name) if runs else machine.read(frame, name)
         if value is not None:
             return _turned(machine, frame, name, imports.resolved(machine, value))
         module, frame = frame, machine.parents.get(frame)
