@@ -14,7 +14,8 @@ from placement_lint.rule import Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports a loss that a `DataParallel` model computes in its `forward` and that the caller uses as one number:
-`backward()`, `item()`, `float()`, a truth value or a format specification.
+`backward()`, `item()`, `float()`, a truth value or a format specification. If the class of the
+model is unknown, `backward()` on an output is reported, and the other uses of an output that the program also averages.
 """,
     why="""\
 Each replica returns a 0-dim loss, and `Gather.forward` (torch/nn/parallel/_functions.py) makes them a vector with
@@ -76,10 +77,14 @@ def check(event: ReplicaLossUsed) -> Iterator[Problem]:
     # What is tested is rarely the loss itself: the mean of a comparison is another question.
     fixable = event.use != "bool" or is_path(event.source)
     reduced = "sum()" if event.tensor.reduction == "sum" else "mean()"
+    why = (
+        "comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector with one loss for each replica"
+        if event.tensor.per_replica
+        else "is an output that DataParallel gathers, with at least one element for each replica"
+    )
     yield Problem(
         event.node,
-        f"`{event.label}` comes from a forward that returns a 0-dim loss, so DataParallel gathers a "
-        f"vector with one loss for each replica: {event.how} raises",
+        f"`{event.label}` {why}: {event.how} raises",
         event.tensor.history,
         advice=f"reduce it first, `{event.label} = {event.label}.mean()`",
         rewrite=safe(f"reduce it with `.{reduced}`", appended(event.source, reduced)) if fixable else None,

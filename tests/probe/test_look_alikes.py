@@ -614,6 +614,10 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "module_called": {"wrapper": ""},
         "never_wrapped": {"wrapper": ""},
         "per_sample": {"reduced": True},
+        "class_named_by_user": {"reduced": True},
+        "unknown_class_helper": {"reduced": True},
+        "unknown_class_logged": {"reduced": True},
+        "unknown_class_measured": {"reduced": True},
     },
     "unregistered-container": {
         "aliases": {"registered_too": True},

@@ -239,6 +239,9 @@ class Tensor:
     reduction: str | None = None
     # a vector of one such loss a replica, as DataParallel gathers it
     per_replica: bool = False
+    # the call of a DataParallel model that gathered it, or what takes an item of that, where its shape is not known:
+    # at least one element a replica
+    gathered: cst.CSTNode | None = None
     # of such a vector: whether some batch gives the replicas chunks of different sizes
     uneven: bool = False
     lost: Lost | None = None

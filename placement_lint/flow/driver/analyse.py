@@ -35,6 +35,7 @@ from placement_lint.flow.models import (
     loaders,
     processes,
     ranks,
+    replica_losses,
     schedulers,
     summaries,
     wrapper_attributes,
@@ -144,6 +145,7 @@ def analyse(
     for observer in FINISHING:
         observer.finish(machine)
     machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
+    replica_losses.resolve(machine)
     machine.events.extend(event for _, event in machine.pending)
     machine.events.extend(machine.late_restrictions)
     ranks.resolve(machine)

@@ -39,9 +39,9 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import ParametersRead, ReplicaLossUsed
+from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration
-from placement_lint.flow.models import async_copy, gradients, non_movable, tensors
+from placement_lint.flow.models import async_copy, gradients, non_movable, replica_losses, tensors
 from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import devices, extent, imports
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
@@ -266,10 +266,9 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
     def convert(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
         def one(value: Value) -> Value:
             _read_on_host(machine, value, node.args[0].value, node)
-            if isinstance(value, Tensor) and value.per_replica and name in ("float", "int", "bool"):
+            if isinstance(value, Tensor) and name in ("float", "int", "bool"):
                 source = node.args[0].value
-                how = f"{name}({machine.text(source)})"
-                machine.emit(ReplicaLossUsed(node, machine.scene, source, how, name, value))
+                replica_losses.used_as_number(machine, value, name, f"{name}({machine.text(source)})", source, node)
             if isinstance(value, Symbol):
                 return replace(value, type=name)
             if isinstance(value, Const):

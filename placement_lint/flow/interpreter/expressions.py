@@ -33,9 +33,8 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import ReplicaLossUsed
 from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators
-from placement_lint.flow.models import gradients, lengths, optimizers, schedulers
+from placement_lint.flow.models import gradients, lengths, optimizers, replica_losses, schedulers
 from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import extent, imports
 from placement_lint.flow.state.containers import content
@@ -141,9 +140,10 @@ def _pieces(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpression, node: cst.CSTNode) -> None:
     def use(option: Value) -> Value:
-        if isinstance(option, Tensor) and option.per_replica:
-            how = f"formatting {machine.text(expression)}"
-            machine.emit(ReplicaLossUsed(node, machine.scene, expression, how, "format", option))
+        if isinstance(option, Tensor):
+            replica_losses.used_as_number(
+                machine, option, "format", f"formatting {machine.text(expression)}", expression, node
+            )
         return NONE
 
     machine.lift(use, value)

@@ -82,7 +82,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import ParametersRead, ReplicaLossUsed
+from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import builtins, methods
 from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import (
@@ -107,6 +107,7 @@ from placement_lint.flow.models import (
     parameter_replacement,
     processes,
     ranks,
+    replica_losses,
     scatter,
     schedulers,
     shapes,
@@ -704,10 +705,9 @@ def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
     seeded = arguments.has(1 if fills else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
 
     def use(loss: Value) -> Value:
-        if isinstance(loss, Tensor) and loss.per_replica and not seeded:
+        if isinstance(loss, Tensor) and not seeded:
             source = node.args[0].value
-            how = f"`{name}({machine.text(source)})`"
-            machine.emit(ReplicaLossUsed(node, machine.scene, source, how, "backward", loss))
+            replica_losses.used_as_number(machine, loss, "backward", f"`{name}({machine.text(source)})`", source, node)
         if fills:
             backward.ran(machine, loss, node)
         return machine.fresh(node)

@@ -39,9 +39,9 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.domain.values import Comparison as Placed
-from placement_lint.flow.events.schema import DeviceNeverEqual, Operand, ReplicaLossUsed
+from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
 from placement_lint.flow.interpreter import expressions, methods
-from placement_lint.flow.models import environment, gradient_paths, shapes, tensors, wrappers
+from placement_lint.flow.models import environment, gradient_paths, replica_losses, shapes, tensors, wrappers
 from placement_lint.flow.observers import repeated_reference
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, depends, length
@@ -67,9 +67,8 @@ def truth(
         unknown = cache(unknown)
         ways = [(guard, _truth_under(machine, guard, option, node, unknown)) for guard, option in value.alternatives]
         return any_of(guard & holds for guard, holds in ways)
-    if isinstance(value, Tensor) and value.per_replica:
-        text = machine.text(node)
-        machine.emit(ReplicaLossUsed(node, machine.scene, node, f"testing `{text}`", "bool", value))
+    if isinstance(value, Tensor):
+        replica_losses.used_as_number(machine, value, "bool", f"testing `{machine.text(node)}`", node, node)
     if isinstance(value, Const):
         return ALWAYS if value.value else ALWAYS.negation
     if isinstance(value, AtLeast):
@@ -443,7 +442,10 @@ def _tensor_arithmetic(
     if result is None:
         return machine.fresh()
     lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
-    return replace(result, lost=lost, split=sides[0].tensor.split if symbol == "@" else result.split)
+    if symbol == "@":
+        return replace(result, lost=lost, split=sides[0].tensor.split)
+    gathered = next((side.tensor.gathered for side in sides if side.tensor.gathered is not None), None)
+    return replace(result, lost=lost, gathered=gathered)
 
 
 def _scaled(machine: Machine, loss: Tensor) -> Tensor:

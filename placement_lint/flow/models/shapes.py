@@ -38,6 +38,7 @@ def same(before: Tensor, after: Tensor) -> Tensor:
     """An operation that goes element by element."""
     return replace(
         after,
+        gathered=before.gathered,
         split=before.split,
         padded=before.padded,
         chunk=before.chunk,

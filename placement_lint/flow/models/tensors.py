@@ -65,7 +65,6 @@ from placement_lint.flow.events.schema import (
     Operand,
     ParametersRead,
     ReplicaLossReduced,
-    ReplicaLossUsed,
 )
 from placement_lint.flow.models import (
     async_copy,
@@ -76,6 +75,7 @@ from placement_lint.flow.models import (
     gradients,
     hooks,
     modules,
+    replica_losses,
     shapes,
     trainable,
 )
@@ -484,6 +484,7 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
         scalar=scalar,
         role=role,
         lost=lost,
+        gathered=None,
         parameters=parameters,
         reached=gradient_paths.reached(tensor),
         rows=frozenset(),
@@ -506,8 +507,11 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         hooks.used(machine, tensor.chunk, node.value, node)
     modules.report_unregistered(machine, tensor.uid, node)
     if tensor.role is Role.BATCH:
-        named = isinstance(key, Const) and isinstance(key.value, str)
-        return replace(tensor, uid=0) if named else shapes.after_index(tensor, replace(tensor, uid=0), key)
+        if isinstance(key, Const) and isinstance(key.value, str):
+            return replace(tensor, uid=0)
+        # An item of a tuple, or a row.
+        gathered = node if tensor.gathered is not None else None
+        return shapes.after_index(tensor, replace(tensor, gathered=gathered, uid=0), key)
     if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
         # It may as well be a tuple of anything: tensors, of which nobody knows where they are.
         part = machine.fresh(node)
@@ -547,6 +551,8 @@ def _scalar_after_index(tensor: Tensor, key: Value) -> bool | None:
     return False if leaves and tensor.scalar is not True else None
 
 
+_MEASURES = {"dim", "ndim", "ndimension", "numel", "nelement", "shape", "size"}
+
 # --- attributes and methods ----------------------------------------------------------------------------------
 
 
@@ -568,6 +574,8 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name == "is_cuda" and (away := device_choice.named_away(machine, tensor.place)).possible:
         return machine.either(((away, TRUE), (away.negation, FALSE)))
     if name in HOST_VALUE_ATTRIBUTES:
+        if name in _MEASURES:
+            replica_losses.measured(machine, tensor)
         if (known := shapes.answer(tensor, name)) is not None:
             return known
         return machine.fresh(name, HOST_VALUE_TYPES.get(name, ""), tensor.scattered and name == "shape")
@@ -659,10 +667,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
             read_on_host(machine, Operand(receiver, tensor), node)
         return machine.fresh("ndarray", HOST_VALUE_TYPES[name])
     as_number = name in ("item", "backward", "__float__", "__int__", "__bool__")
-    if tensor.per_replica and as_number and not (name == "backward" and arguments.has(0, "gradient")):
-        machine.emit(
-            ReplicaLossUsed(node, machine.scene, receiver, f"`{machine.text(receiver)}.{name}()`", name, tensor)
-        )
+    if as_number and not (name == "backward" and arguments.has(0, "gradient")):
+        replica_losses.used_as_number(machine, tensor, name, f"`{machine.text(receiver)}.{name}()`", receiver, node)
     if name == "backward":
         backward.ran(machine, tensor, node)
     if name == "detach":
@@ -674,6 +680,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "retain_grad" and tensor.copied is not None:
         machine.retained.add(tensor.copied)
     if name in HOST_VALUE_METHODS:
+        if name in _MEASURES:
+            replica_losses.measured(machine, tensor)
         if not arguments.values() and (known := shapes.answer(tensor, name)) is not None:
             return known
         of_rows = name != "size" or arguments.get(0, "dim") in (None, Const(0))
@@ -822,6 +830,8 @@ def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, n
 
 def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNode, node: cst.CSTNode) -> Value:
     """``t.mean()``, ``torch.sum(t)``: 0-dim."""
+    if name in ("sum", "mean"):
+        replica_losses.averaged(machine, tensor)
     if tensor.per_replica:
         if name in ("sum", "mean"):
             machine.reduced.append(ReplicaLossReduced(node, machine.scene, source_text(source), name, tensor))

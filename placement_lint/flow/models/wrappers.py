@@ -294,7 +294,7 @@ def _in_replicas(
     machine.store.begin()
     try:
         result = forward(inner, _scattered(machine, arguments, REPLICA, dim))
-        gathered = _gathered(machine, result, output, _splits_unevenly(machine, arguments, ids))
+        gathered = _gathered(machine, result, output, _splits_unevenly(machine, arguments, ids), node)
         kept = hooks.run(machine)
     finally:
         # What a replica assigns to its attributes goes with the replica.
@@ -430,7 +430,7 @@ def _splits_unevenly(machine: Machine, arguments: Arguments, ids: Value) -> bool
     return devices > 1 and any(count % devices for count in rows)
 
 
-def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> Value:
+def _gathered(machine: Machine, result: Value, output: Place, uneven: bool, node: cst.Call) -> Value:
     """The replicas' outputs, concatenated on the output device; 0-dim ones become a vector."""
 
     def gather(tensor: Tensor) -> Value:
@@ -440,6 +440,7 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool) -> V
             role=_scattered_role(tensor),
             scalar=False if tensor.scalar else tensor.scalar,
             per_replica=tensor.per_replica or tensor.scalar is True,
+            gathered=node if tensor.scalar is None or tensor.role is Role.BATCH else None,
             uneven=uneven and tensor.scalar is True,
             assumed=tensor.assumed,
             split=None,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         OptimizerStateStranded,
         ParameterShared,
         ReplicaLossReduced,
+        ReplicaLossUsed,
         Revealed,
         Scene,
         SchedulerOutlived,
@@ -133,6 +134,11 @@ class Registries:
         self.refilled: set[int] = set()
         # reductions of per-replica losses, and those whose result is divided afterwards
         self.reduced: list[ReplicaLossReduced] = []
+        # outputs of DataParallel models that are used as numbers; by what made them, those that the program averages,
+        # and those of which it asks how many elements they have
+        self.used_as_numbers: list[ReplicaLossUsed] = []
+        self.averaged: set[cst.CSTNode] = set()
+        self.measured: set[cst.CSTNode] = set()
         self.divided: set[cst.CSTNode] = set()
         # the calls of reveal_placement
         self.revealed: list[Revealed] = []
