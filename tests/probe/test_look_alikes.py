@@ -30,6 +30,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "transposed": {"what": "inside"},
     },
     "cuda-in-worker": {
+        "graphs": {"num_workers": 0},
+        "scans_by_position": {"num_workers": 0},
         "context": "its workers are not forked",
         "gpu_generator": REPAIRED,
         "moved_in_loop": REPAIRED,

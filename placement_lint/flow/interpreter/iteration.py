@@ -30,7 +30,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.interpreter import calls
 from placement_lint.flow.models import loaders, modules, schedulers, tensors, wrappers
-from placement_lint.flow.state.classes import find
+from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
@@ -139,13 +139,19 @@ def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
     stored = machine.read(dataset.id, "#tensors")
     if isinstance(stored, Sequence) and stored.items:
         return stored
-    for name, arguments in (("__getitem__", Arguments((machine.fresh("index"),))), ("__iter__", Arguments())):
+    index = Arguments((machine.fresh("index"),))
+    by_get = isinstance(dataset.cls, Class) and not _GRAPH_DATASETS.isdisjoint(foreign_bases(dataset.cls))
+    for name, arguments in (("__getitem__", index), *((("get", index),) if by_get else ()), ("__iter__", Arguments())):
         method = find(machine, dataset.cls, name) if isinstance(dataset.cls, Class) else None
         if isinstance(method, Function):
             result = calls.call_function(machine, method, arguments, node, dataset)
             machine.dead = False
             return element(machine, result, node) if name == "__iter__" and result != dataset else result
     return machine.fresh("sample")
+
+
+# Datasets whose ``__getitem__`` calls ``get``.
+_GRAPH_DATASETS = {External("torch_geometric.data.Dataset"), External("torch_geometric.data.InMemoryDataset")}
 
 
 def _collated_by(machine: Machine, collate: Value, sample: Value, node: cst.CSTNode) -> Value:

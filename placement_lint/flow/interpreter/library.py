@@ -839,6 +839,7 @@ def _handlers() -> dict[str, Handler]:
         "collections.defaultdict": _defaultdict,
         "torch.autograd.Variable": _identity,
         "torch.utils.data.DataLoader": loaders.build,
+        **dict.fromkeys(loaders.LOADERS_OF_LIBRARIES, loaders.build_like),
         "torch.utils.data.TensorDataset": loaders.tensor_dataset,
         "torch.utils.data.Subset": loaders.subset,
         "torch.utils.data.random_split": loaders.random_split,

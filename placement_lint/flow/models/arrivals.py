@@ -24,7 +24,11 @@ def arrive(machine: Machine, place: Place, node: cst.CSTNode) -> Place:
 
 def meet(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
     """An operation runs where this tensor is."""
-    if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not tensor.assumed:
+    # What put it there in the worker raises already.
+    was_put = machine.worker is not None and not {note.node for note in tensor.history}.isdisjoint(
+        machine.in_workers.values()
+    )
+    if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not tensor.assumed and not was_put:
         _in_worker(machine, node)
 
 

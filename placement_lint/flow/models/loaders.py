@@ -67,6 +67,23 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     return loader
 
 
+# Loaders of other libraries, with the names of the arguments that each takes by position before those of its base.
+LOADERS_OF_LIBRARIES = {
+    **dict.fromkeys(
+        ("torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader"), ("dataset", "batch_size", "shuffle")
+    ),
+    "dgl.dataloading.GraphDataLoader": ("dataset", "collate_fn"),
+    "monai.data.DataLoader": ("dataset", "num_workers"),
+}
+
+
+def build_like(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch_geometric.loader.DataLoader(dataset, batch_size=…)``, which collates in a way of its own."""
+    given = zip(LOADERS_OF_LIBRARIES[name], arguments.positional, strict=False)
+    keywords = {**dict(given), "collate_fn": machine.fresh(), **arguments.keywords}
+    return build(machine, "", Arguments((), keywords, arguments.spread), node)
+
+
 def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
     """How many rows a loader's batches have, where its arguments and the size of its data tell."""
     size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
