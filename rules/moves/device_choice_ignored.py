@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events.schema import CudaRequested
+from placement_lint.flow.events.schema import CpuRefused, CudaRequested
 from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Raises
 from placement_lint.replaying import is_name
 from placement_lint.rewriting import Replacements, on_device, replaced_by, unsafe
 from placement_lint.rule import Page, Problem, Replay, Rule
+from placement_lint.source.wording import source_text
 
 PAGE = Page(
     what="""\
 Reports `.cuda()`, `"cuda"` or `torch.cuda.FloatTensor(...)` in a program that elsewhere chooses its device. The
 statement runs although the choice may be the CPU or another GPU. A literal that reaches a move through an argument,
-a variable or an attribute is reported at the literal.
+a variable or an attribute is reported at the literal. A call that only accepts GPUs, as `x.cuda(device)` and
+`y.to(x.get_device())`, is reported if it is given the CPU.
 """,
     why="""\
 - 0 GPUs, or the CPU chosen: a build without CUDA raises
@@ -85,6 +87,26 @@ def check(event: CudaRequested) -> Iterator[Problem]:
     )
 
 
+def check_cpu(event: CpuRefused) -> Iterator[Problem]:
+    given = source_text(event.given)
+    tensor = given.removesuffix(".get_device()")
+    if not event.number:
+        why, instead, device = f"where `{given}` is the CPU: it only takes GPUs", f"`.to({given})`", given
+    elif tensor != given:
+        device = f"{tensor}.device"
+        why, instead = f"where `{tensor}` is on the CPU: the number of its device is -1 there", f"`{device}`"
+    else:
+        why, instead, device = f"where `{given}` is -1, which is the number of the CPU", "the tensor's `device`", ""
+    yield Problem(
+        event.node,
+        f"`{source_text(event.node)}` raises {why}",
+        advice=f"use {instead}",
+        rewrite=unsafe(f"use `{device}`", on_device(event.node, device)) if device else None,
+        facts={"legacy": False},
+        replay=Replay(),
+    )
+
+
 def _on(event: CudaRequested, device: str) -> Replacements:
     return on_device(event.node, device) if event.used is None else replaced_by(event.node, device)
 
@@ -127,4 +149,11 @@ EXPERIMENT = Experiment(
 )
 
 
-RULE = Rule("DPL506", "device-choice-ignored", Severity.WARNING, PAGE, {CudaRequested: check}, experiment=EXPERIMENT)
+RULE = Rule(
+    "DPL506",
+    "device-choice-ignored",
+    Severity.WARNING,
+    PAGE,
+    {CudaRequested: check, CpuRefused: check_cpu},
+    experiment=EXPERIMENT,
+)

@@ -81,6 +81,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "cuda_of_cpu": REPAIRED,
+        "number_of_cpu": REPAIRED,
         "tried_in_helper": "the exception is dealt with",
         "literal_elsewhere": {"choice": "cuda"},
         "several_gpus": "it uses a GPU either way",

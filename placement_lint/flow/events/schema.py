@@ -657,6 +657,14 @@ class CudaRequested(Event):
 
 
 @dataclass(frozen=True)
+class CpuRefused(Event):
+    """A call that only takes GPUs is given the CPU: by ``given``, which is a ``number`` if it comes of a tensor."""
+
+    given: cst.BaseExpression
+    number: bool
+
+
+@dataclass(frozen=True)
 class HostRead(Event):
     """The memory of a tensor on another device is asked for on the host."""
 

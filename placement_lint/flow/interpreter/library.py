@@ -471,7 +471,9 @@ def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments
         device_choice.request(machine, node, node, module)
         given = Device("cuda")
     elif given is not None:
-        device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node, module)
+        source = device_choice.argument(node, 0, "device")
+        device_choice.refuse_cpu(machine, given, source, node)
+        device_choice.request_literal(machine, given, source, node, node, module)
         if name == "cuda" and isinstance(given, Symbol):
             given = Device("cuda", given)
         device_choice.used(machine, given, node)

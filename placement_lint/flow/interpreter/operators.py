@@ -288,12 +288,17 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
             return False if _differ(machine, left, right) else None
         if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
             return False if right.value < left.bound else None
+        if isinstance(left, Device) and isinstance(right, Const) and type(right.value) is int:
+            return _has_number(left, right.value)
         if isinstance(left, Device) and isinstance(right, Const):
             known = left == CPU or left.kind in ACCELERATORS
             return False if known and left.kind not in str(right.value) else None
         return None
     if operator in (cst.GreaterThan, cst.GreaterThanEqual):
-        return _greater(left, right, strict=operator is cst.GreaterThan)
+        strict = operator is cst.GreaterThan
+        if isinstance(left, Device) and left.kind in ACCELERATORS and right == Const(-1 if strict else 0):
+            return True
+        return _greater(left, right, strict)
     if operator is cst.In and isinstance(right, (Loaded, StateDict)) and _may_name_the_wrapped(left):
         wrappers.keys_used(machine, right)
     if operator is cst.In and isinstance(left, Const):
@@ -303,6 +308,13 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
     return None
+
+
+def _has_number(device: Device, number: int) -> bool | None:
+    """Whether ``x.get_device()`` is a number, which is never negative for a GPU."""
+    if number < 0 or not isinstance(device.index, int):
+        return False if number < 0 and device.kind in ACCELERATORS else None
+    return device.index == number
 
 
 def _differ(machine: Machine, left: Sequence, right: Sequence) -> bool:

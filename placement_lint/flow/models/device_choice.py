@@ -41,7 +41,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
     compare,
 )
-from placement_lint.flow.events.schema import CudaRequested, Scene
+from placement_lint.flow.events.schema import CpuRefused, CudaRequested, Scene
 from placement_lint.flow.models import lightning, modules, visible_devices
 from placement_lint.flow.state.devices import as_place, current_is_chosen
 from placement_lint.flow.state.machine import Machine
@@ -167,6 +167,21 @@ def request_literal(
             request(machine, how, node, module)
         elif place.written is not None:
             request(machine, place.written, node, module, place.written)
+
+
+# What ``x.get_device()`` is of a tensor on the CPU.
+NO_DEVICE = Const(-1)
+
+
+def refuse_cpu(machine: Machine, given: Value | None, source: cst.BaseExpression | None, node: cst.Call) -> None:
+    """``x.cuda(torch.device("cpu"))`` raises on each machine, and so does each use of -1 as the number of a GPU."""
+    if given is None or source is None or machine.sure_of_gpu or machine.does_without("RuntimeError"):
+        return
+    only_cuda = isinstance(node.func, cst.Attribute) and node.func.attr.value == "cuda"
+    for guard, option in alternatives(machine.restrict(given)):
+        if option == NO_DEVICE or (only_cuda and not isinstance(option, Tensor) and as_place(option) == CPU):
+            scene = machine.scene
+            machine.emit(CpuRefused(node, replace(scene, when=scene.when & guard), source, option == NO_DEVICE))
 
 
 def fetched(machine: Machine, tensor: Tensor) -> None:

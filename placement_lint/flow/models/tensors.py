@@ -113,6 +113,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         return machine.lift(make, _default_place(machine, name))
     written = device_choice.argument(node, len(node.args), "device")
     how = node if written is None else f"device={source_text(written)}"
+    device_choice.refuse_cpu(machine, given, written, node)
     device_choice.request_literal(machine, given, written, how, node)
     rows, literal = _rows(machine, shape, arguments), shape is Shape.DATA
     leaf = arguments.keyword("requires_grad") == TRUE
@@ -676,7 +677,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         return gradient_paths.cut(machine, detached, tensor, ".detach()", node)
     machine.signals.method_called(machine, tensor, name, receiver, arguments, node)
     if name == "get_device":
-        return tensor.place
+        return device_choice.NO_DEVICE if tensor.place == CPU and not tensor.assumed else tensor.place
     if name == "retain_grad" and tensor.copied is not None:
         machine.retained.add(tensor.copied)
     if name in HOST_VALUE_METHODS:
@@ -823,7 +824,9 @@ def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, n
         return Device("cuda")
     if name == "cuda" and isinstance(given, Symbol):
         return Device("cuda", given)
-    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
+    source = device_choice.argument(node, 0, "device")
+    device_choice.refuse_cpu(machine, given, source, node)
+    device_choice.request_literal(machine, given, source, node, node)
     device_choice.used(machine, given or NONE, node)
     return given or NONE
 
