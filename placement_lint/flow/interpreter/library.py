@@ -472,7 +472,7 @@ def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments
         given = Device("cuda")
     elif given is not None:
         source = device_choice.argument(node, 0, "device")
-        device_choice.refuse_cpu(machine, given, source, node)
+        given = device_choice.without_cpu(machine, given, source, node)
         device_choice.request_literal(machine, given, source, node, node, module)
         if name == "cuda" and isinstance(given, Symbol):
             given = Device("cuda", given)

@@ -173,10 +173,17 @@ def request_literal(
 NO_DEVICE = Const(-1)
 
 
-def refuse_cpu(machine: Machine, given: Value | None, source: cst.BaseExpression | None, node: cst.Call) -> None:
-    """``x.cuda(torch.device("cpu"))`` raises on each machine, and so does each use of -1 as the number of a GPU."""
-    if given is None or source is None or machine.sure_of_gpu or machine.does_without("RuntimeError"):
-        return
+def without_cpu(machine: Machine, given: Value, source: cst.BaseExpression | None, node: cst.Call) -> Value:
+    """``x.cuda(torch.device("cpu"))`` raises on each machine, and so does each use of -1 as the number of a GPU.
+
+    What goes on as if it did not is on the CPU.
+    """
+    if source is not None and not machine.sure_of_gpu and not machine.does_without("RuntimeError"):
+        _refuse_cpu(machine, given, source, node)
+    return machine.lift(lambda option: CPU if option == NO_DEVICE else option, given)
+
+
+def _refuse_cpu(machine: Machine, given: Value, source: cst.BaseExpression, node: cst.Call) -> None:
     only_cuda = isinstance(node.func, cst.Attribute) and node.func.attr.value == "cuda"
     for guard, option in alternatives(machine.restrict(given)):
         if option == NO_DEVICE or (only_cuda and not isinstance(option, Tensor) and as_place(option) == CPU):

@@ -113,7 +113,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         return machine.lift(make, _default_place(machine, name))
     written = device_choice.argument(node, len(node.args), "device")
     how = node if written is None else f"device={source_text(written)}"
-    device_choice.refuse_cpu(machine, given, written, node)
+    given = device_choice.without_cpu(machine, given, written, node)
     device_choice.request_literal(machine, given, written, how, node)
     rows, literal = _rows(machine, shape, arguments), shape is Shape.DATA
     leaf = arguments.keyword("requires_grad") == TRUE
@@ -825,10 +825,10 @@ def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, n
     if name == "cuda" and isinstance(given, Symbol):
         return Device("cuda", given)
     source = device_choice.argument(node, 0, "device")
-    device_choice.refuse_cpu(machine, given, source, node)
+    given = device_choice.without_cpu(machine, given or NONE, source, node)
     device_choice.request_literal(machine, given, source, node, node)
-    device_choice.used(machine, given or NONE, node)
-    return given or NONE
+    device_choice.used(machine, given, node)
+    return given
 
 
 def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNode, node: cst.CSTNode) -> Value:

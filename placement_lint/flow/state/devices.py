@@ -54,7 +54,7 @@ def as_place(value: Value) -> Place | None:
             named = device_from_text(value.value)
             return replace(named, written=value.written) if named is not None and value.written is not None else named
         if type(value.value) is int:
-            return Device("cuda", value.value) if value.value >= 0 else CPU
+            return Device("cuda", value.value)
     return None
 
 

@@ -571,9 +571,10 @@ class Machine(Registries):
             return self.read(frame, name)
         guards = [guard for guard, _ in bound]
         is_bound = any_of(guards)
-        if all(_bounded(before & is_bound, ALWAYS) is not ALWAYS for before in (self.path, self.reach)):
+        if len(is_bound.cases) == 1 or sum(len(cube.answers) for cube in is_bound.cubes) <= 2:
             self.survive(is_bound)
             return self.read(frame, name)
+        # A path of several cases would entangle all that follows.
         return choose(zip(told_apart([[guard] for guard in guards]), (option for _, option in bound), strict=True))
 
     def may_lack(self, owner: int, name: str) -> bool:
