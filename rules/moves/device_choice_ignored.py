@@ -91,16 +91,16 @@ def check_cpu(event: CpuRefused) -> Iterator[Problem]:
     given = source_text(event.given)
     tensor = given.removesuffix(".get_device()")
     if not event.number:
-        why, instead, device = f"where `{given}` is the CPU: it only takes GPUs", f"`.to({given})`", given
+        cause, advice, device = f"`{given}` is the CPU, and only a GPU is accepted", f"use `.to({given})`", given
     elif tensor != given:
         device = f"{tensor}.device"
-        why, instead = f"where `{tensor}` is on the CPU: the number of its device is -1 there", f"`{device}`"
+        cause, advice = f"`{given}` is -1 because `{tensor}` is on the CPU", f"use `{device}`"
     else:
-        why, instead, device = f"where `{given}` is -1, which is the number of the CPU", "the tensor's `device`", ""
+        cause, advice, device = f"`{given}` is -1, the number of the CPU", "use the `device` of the tensor", ""
     yield Problem(
         event.node,
-        f"`{source_text(event.node)}` raises {why}",
-        advice=f"use {instead}",
+        f"{cause}: `{source_text(event.node)}` raises",
+        advice=advice,
         rewrite=unsafe(f"use `{device}`", on_device(event.node, device)) if device else None,
         facts={"legacy": False},
         replay=Replay(),

@@ -78,7 +78,8 @@ def check(event: ReplicaLossUsed) -> Iterator[Problem]:
     fixable = event.use != "bool" or is_path(event.source)
     reduced = "sum()" if event.tensor.reduction == "sum" else "mean()"
     why = (
-        "comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector with one loss for each replica"
+        "comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector with one loss for each "
+        "replica"
         if event.tensor.per_replica
         else "is an output that DataParallel gathers, with at least one element for each replica"
     )
