@@ -15,8 +15,8 @@ from placement_lint.rule import Note, Page, Problem, Replay, Rule
 PAGE = Page(
     what="""\
 Reports an optimizer with a tensor that is computed from the intended leaf
-(`torch.zeros(3, requires_grad=True).to(device)`), and an optimizer or `clip_grad_norm_` with a generator of
-parameters that is already exhausted.
+(`torch.zeros(3, requires_grad=True).to(device)`), and an optimizer, `clip_grad_norm_` or a loop
+with a generator of parameters that is already exhausted.
 """,
     why="""\
 - `t.to(device)`, `t.cuda()`, `t.double()` or `t * 0.1` of a tensor that requires grad is not a leaf if it is a new
@@ -74,6 +74,17 @@ def check_leaf(event: NonLeafOptimized) -> Iterator[Problem]:
 
 
 def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
+    if event.loop is not None:
+        yield Problem(
+            event.node,
+            f"`{event.label}` is a generator that two loops iterate over: the second loop never runs",
+            (Note(event.maker, "the generator is created here"), event.consumed, event.loop),
+            advice="make it a list",
+            rewrite=safe("make it a list", listed(event.maker)),
+            facts={"how": "clipped"},
+            replay=Replay(along=("backward",)),
+        )
+        return
     clips = event.use.startswith("clip_grad")
     outcome = "clips nothing" if clips else 'raises "optimizer got an empty parameter list"'
     yield Problem(

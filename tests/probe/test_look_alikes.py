@@ -395,6 +395,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "score_that_is_loaded": "it was trained elsewhere",
     },
     "optimizer-non-leaf-or-empty": {
+        "clipped_by_loops": REPAIRED,
         "asked_again": {"how": "clipped", "listed": True},
         "data_and_clone": {"how": ".detach()"},
         "first_of_generator": "the generator is not used up",

@@ -620,12 +620,13 @@ class NonLeafOptimized(Event):
 
 @dataclass(frozen=True)
 class GeneratorExhausted(Event):
-    """``use`` takes the parameters out of a generator that has none left; ``maker`` made it."""
+    """``use``, or a ``loop``, takes the parameters out of a generator that has none left; ``maker`` made it."""
 
     label: str
     use: str
     maker: cst.CSTNode
     consumed: Note
+    loop: Note | None = None
 
 
 @dataclass(frozen=True)

@@ -301,7 +301,7 @@ def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:
     """A loop takes all that a generator has, unless it may be left before."""
     generators = isinstance(iterable, Parameters) or (isinstance(iterable, Object) and iterable.kind is Kind.LIST)
     if generators and not may_break(node):
-        gradients.consume(machine, iterable, node.iter)
+        gradients.take_all(machine, iterable, node.iter)
 
 
 def _same(value: Value) -> Value:

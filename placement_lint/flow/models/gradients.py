@@ -95,6 +95,24 @@ def consume(machine: Machine, value: Value, node: cst.CSTNode) -> None:
         machine.write(identity, _CONSUMED, Fact("consumed", Note(node, "the generator is exhausted here")))
 
 
+def take_all(machine: Machine, value: Value, node: cst.BaseExpression) -> None:
+    """A loop over a value, which never runs if another one took all items.
+
+    Whoever hands a function a generator for an argument that it iterates twice is the one to change that.
+    """
+    function = machine.frame.function
+    arguments = {param.name.value for param in function.parameters} if function is not None else set()
+    is_given = isinstance(node, cst.Name) and node.value in arguments
+    for identity, maker in _generators(machine, value):
+        for guard, known in alternatives(machine.read(identity, _CONSUMED) or NONE):
+            if isinstance(known, Fact) and isinstance(known.details, Note) and known.details.node is not node:
+                scene = replace(machine.scene, when=machine.scene.when & guard)
+                place, label = maker if is_given else node, source_text(maker if is_given else node)
+                loop = Note(node, "this loop never runs")
+                machine.emit(GeneratorExhausted(place, scene, label, "", maker, known.details, loop))
+    consume(machine, value, node)
+
+
 def take(machine: Machine, value: Value, use: str, written: cst.CSTNode, node: cst.CSTNode) -> None:
     """Something wants parameters out of a value, which may have none left."""
     machine.lift(lambda option: _take(machine, option, use, written, node), value)

@@ -58,7 +58,7 @@ _ACCELERATORS = ("xpu", "npu", "hpu", "XPU", "NPU", "HPU")
 _GRAD_FLAG = re.compile(r"\.\w+\s*=(?!=)")
 # Words that do so only where they are said in a certain way.
 _BEGINS_WHERE = {
-    word: re.compile(pattern, re.VERBOSE)
+    word: re.compile(pattern, re.VERBOSE | re.MULTILINE)
     for word, pattern in {
         "to": rf"\.to\((?!\s*{_LIKE_ANOTHER}\s*(?:,\s*{_LIKE_ANOTHER}\s*)*,?\s*\))",
         "to_empty": r"\.to_empty\(",
@@ -78,6 +78,9 @@ _BEGINS_WHERE = {
         "optim": rf"{at_word('optim')}\b(?!\.(?:Optimizer|optimizer|lr_scheduler)\b)",
         "load": rf"{at_word('torch')}\.load\b",
         "save": rf"{at_word('torch')}\.save\b",
+        # Kept, or given to a function: what may iterate over it twice.
+        "parameters": r"""(?<!list)(?<!tuple)(?<!next)(?<!iter)(?<!zip)(?<!chain)(?<!enumerate)(?<!clip_grad_norm_)
+            \(\s*[\w.]+\.parameters\(\)\s*[,)] | =\s*[\w.]+\.parameters\(\)\s*?$""",
         "load_state_dict": r"\.load_state_dict(?<!super\(\)\.load_state_dict)\(",
         **{
             name: rf"(?<!\bhasattr\(torch,[ ]['\"])\b{name}\b(?!\.(?:is_available|device_count)\b)"

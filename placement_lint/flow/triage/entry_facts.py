@@ -38,6 +38,7 @@ _ASKED_OR_IMPORTED = re.compile(
 )
 # Words that begin something as they do in what is called, and those that do so where they are said in another way.
 _AS_ELSEWHERE = (
+    "parameters",
     "to_empty",
     "Accelerator",
     "current_accelerator",
