@@ -69,14 +69,14 @@ def _first_at_calls(checked: Checked, elsewhere: set[Key]) -> dict[Key, Finding]
 
 
 def _called_without(results: Sequence[Checked]) -> set[Key]:
-    """Findings in plain functions of other files that some call of the function does not lead to."""
+    """Findings in plain functions of other files, where some call of the function leads to none of the rule's there."""
     functions: dict[Key, tuple[str, str, str]] = {}
-    guilty: dict[tuple[str, Key], set[tuple[str, Range]]] = {}
+    guilty: dict[tuple[str, str, tuple[str, str, str]], set[tuple[str, Range]]] = {}
     for checked in results:
         for one in checked.provisional:
             if one.function is not None and one.at_call is not None:
                 functions[_key(one.finding)] = one.function
-                calls = guilty.setdefault((checked.path, _key(one.finding)), set())
+                calls = guilty.setdefault((checked.path, one.finding.code, one.function), set())
                 calls.add((one.at_call.path, one.at_call.range))
     uses: dict[tuple[str, str, str], list[tuple[str, int]]] = {}
     for checked in results:
@@ -85,7 +85,7 @@ def _called_without(results: Sequence[Checked]) -> set[Key]:
     return {
         key
         for key, function in functions.items()
-        if any(count > len(guilty.get((path, key), ())) for path, count in uses.get(function, ()))
+        if any(count > len(guilty.get((path, key[2], function), ())) for path, count in uses.get(function, ()))
     }
 
 
