@@ -20,6 +20,7 @@ from placement_lint.flow.domain.path_condition import (
     asked,
     asking,
     machines,
+    told_apart,
 )
 
 CUDA, DEBUG = asked(source="args.cuda"), asked(source="args.debug")
@@ -107,3 +108,30 @@ def test_the_next_text_asks_the_same_question() -> None:
         assert asked(("Equal", 1), source="n == 1") is first
         assert asked(source="another flag") is not other
         assert both.possible
+
+
+def test_several_cases_cover_one_together() -> None:
+    yes, no = answered(CUDA, True), answered(CUDA, False)
+    parts = any_of([yes & answered(DEBUG, True), answered(DEBUG, False), no])
+    assert ALWAYS.implies(parts)
+    assert machines(NO_GPU).implies(parts)
+    assert not ALWAYS.implies(any_of([yes & answered(DEBUG, True), no]))
+
+
+def test_rivals_are_no_cover_where_both_may_be_false() -> None:
+    assert not ALWAYS.implies(answered(DP, True) | answered(DDP, True))
+    assert ALWAYS.implies(any_of([answered(DP, True), answered(DDP, True), answered(DP, False) & answered(DDP, False)]))
+
+
+def test_alternatives_are_told_apart_by_what_differs() -> None:
+    with_gpu, debug = machines(ONE_GPU | MANY_GPUS), answered(DEBUG, True)
+    wrapped = [with_gpu & answered(DP, True), with_gpu & answered(DDP, True) & debug]
+    bare = [machines(NO_GPU) & answered(DP, True), machines(NO_GPU) & answered(DDP, True) & debug]
+    assert told_apart([wrapped, bare]) == [with_gpu, machines(NO_GPU)]
+
+
+def test_what_is_told_apart_still_excludes_the_rest() -> None:
+    groups = [[answered(CUDA, True) & answered(DEBUG, True)], [answered(CUDA, False)], [answered(DEBUG, False)]]
+    first, second, third = told_apart(groups)
+    assert first.excludes(second)
+    assert first.excludes(third)
