@@ -665,7 +665,7 @@ def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:
 _DEEPEST_SETTINGS = 4
 
 
-def forget_settings(machine: Machine, owner: Value, depth: int = 0) -> None:
+def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = "") -> None:
     """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more.
 
     What it was is the value that it has by default.
@@ -673,13 +673,15 @@ def forget_settings(machine: Machine, owner: Value, depth: int = 0) -> None:
     is_group = isinstance(owner, Symbol) or (isinstance(owner, Object) and owner.kind is Kind.INSTANCE)
     if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
         return
-    label = machine.label(owner)
+    label = text or machine.label(owner)
+    # What was never given a name is written as the call that made it.
+    label = "" if label.endswith(")") else label
     for name in [name for name in machine.store.names(owner.id) if name[0] not in "#["]:
-        value = machine.read(owner.id, name)
+        value, said = machine.read(owner.id, name), f"{label}.{name}" if label else name
         if isinstance(value, Const):
-            machine.override(owner.id, name, f"{label}.{name}" if label else name, value)
+            machine.override(owner.id, name, said, value)
         elif isinstance(value, Symbol) and value.preferred is None:
-            forget_settings(machine, value, depth + 1)
+            forget_settings(machine, value, depth + 1, said)
         elif value is not None and any(isinstance(option, (Const, Device)) for _, option in alternatives(value)):
             machine.write(owner.id, name, machine.fresh(name))
 
@@ -844,6 +846,9 @@ def _write_item(
 ) -> Value:
     if isinstance(owner, Symbol) and isinstance(key, Const):
         machine.write(owner.id, f"[{key.value!r}]", value)
+    elif not isinstance(key, Const):
+        # Of what gives attributes and items the same names, as EasyDict does, it may be any setting.
+        forget_settings(machine, owner)
     if owner == environment.ENVIRON:
         environment.write(machine, key, value, node)
     replicas.change_item(machine, owner, key, value, node)

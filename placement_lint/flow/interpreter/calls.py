@@ -138,6 +138,8 @@ def call_function(
     if not _reaches(machine, function, arguments):
         if receiver is not None and options.may_override(function):
             attributes.forget_settings(machine, receiver)
+        for value in options.overridden(function, arguments):
+            attributes.forget_settings(machine, value)
         return foreign(machine, arguments, node)
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)

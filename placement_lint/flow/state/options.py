@@ -7,7 +7,7 @@ configuration once a file or the command line may override it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
 import libcst as cst
@@ -28,6 +28,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.state.machine import Machine
 from placement_lint.source.querying import names_in
+from placement_lint.source.walking import children
 
 # The type of what ``parse_args`` returns.
 NAMESPACE = "argparse.Namespace"
@@ -108,6 +109,35 @@ OVERRIDING = frozenset(
 def may_override(function: Function) -> bool:
     """Whether a method that is not looked into may give attributes other values whose names it does not write out."""
     return not (OVERRIDING | {"setattr", "__dict__"}).isdisjoint(names_in(function.node.body))
+
+
+def overridden(function: Function, arguments: Arguments) -> Iterator[Value]:
+    """What a function that is not looked into is given and may override: it assigns items or attributes of any name."""
+    names = set(_overridden_in(function.node.body))
+    for place, parameter in enumerate(function.parameters if names else ()):
+        value = arguments.get(place, parameter.name.value) if parameter.name.value in names else None
+        if value is not None:
+            yield value
+
+
+def _overridden_in(node: cst.CSTNode) -> Iterator[str]:
+    """The variables of which items or attributes get other values under names that are not written out."""
+    target = node.target if isinstance(node, cst.AssignTarget) else None
+    if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name) and not _is_written_out(target):
+        yield target.value.value
+    if isinstance(node, cst.Call):
+        owner = node.args[0].value if node.args and Machine.text(node.func) == "setattr" else None
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in OVERRIDING:
+            owner = node.func.value
+        if isinstance(owner, cst.Name):
+            yield owner.value
+    for child in children(node):
+        yield from _overridden_in(child)
+
+
+def _is_written_out(target: cst.Subscript) -> bool:
+    indices = [element.slice.value for element in target.slice if isinstance(element.slice, cst.Index)]
+    return any(isinstance(index, (cst.SimpleString, cst.Integer)) for index in indices)
 
 
 # --- options -------------------------------------------------------------------------------------------------
