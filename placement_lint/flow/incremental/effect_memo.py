@@ -23,7 +23,7 @@ from placement_lint.flow.domain.structural_eq import Likeness
 from placement_lint.flow.domain.values import NONE, Symbol, Value
 from placement_lint.flow.incremental.stable_ids import CIRCLE, Slots
 from placement_lint.flow.state.heap import Cell, Delta, Watch
-from placement_lint.flow.state.machine import Exit, Machine
+from placement_lint.flow.state.machine import KEPT_BY_BUILDING, KEPT_BY_CALL, Exit, Machine
 from placement_lint.flow.state.registries import REGISTRIES, copied, empty_registries, with_entries
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class _Cost(NamedTuple):
     abroad: int
     ventures: int
     refused: int
+    floor: int
 
 
 @dataclass(frozen=True)
@@ -295,7 +296,11 @@ def _numbers(machine: Machine) -> _Numbers:
 
 
 def _cost(machine: Machine) -> _Cost:
-    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.ventures, machine.refused)
+    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.ventures, machine.refused, machine.floor)
+
+
+# So much of what is left is refused to nothing, be it in a model that a call of another file builds.
+_SURELY_GRANTED = (1 - KEPT_BY_CALL) * (1 - KEPT_BY_BUILDING)
 
 
 def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
@@ -303,7 +308,8 @@ def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
     if cost.refused:
         return now == then
     spent, fuel = min(now.spent, then.spent), min(now.fuel, then.fuel)
-    return fuel + cost.fuel > 0 and (not cost.ventures or now.abroad + cost.abroad + spent // 3 > 0)
+    left = now.abroad + spent // 3 - now.floor
+    return fuel + cost.fuel > 0 and (not cost.ventures or now == then or -cost.abroad < left * _SURELY_GRANTED)
 
 
 def _moment(machine: Machine) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 import libcst as cst
@@ -81,7 +81,7 @@ from placement_lint.flow.observers import (
 )
 from placement_lint.flow.state import extent, options
 from placement_lint.flow.state.classes import find, foreign_bases
-from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
+from placement_lint.flow.state.machine import KEPT_BY_BUILDING, KEPT_BY_CALL, MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.source.walking import children
 
 
@@ -143,7 +143,7 @@ def call_function(
         return foreign(machine, arguments, node)
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
-    with _running(machine, frame, function, node, gradless):
+    with _running(machine, frame, function, node, gradless), _spending(machine, function):
         _bind_parameters(machine, function.node.params, arguments)
         replica_escape.enclose(machine, function)
         if machine.log is not None and machine.at_home:
@@ -203,6 +203,21 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
         machine.calls.pop()
         machine.running.pop()
         machine.frames.pop()
+
+
+def _spending(machine: Machine, function: Function) -> AbstractContextManager[None]:
+    """What the running function leaves to those after it, unless one around it does already."""
+    if machine.standalone:
+        return nullcontext()
+    if _builds(function) and sum(_builds(frame.function) for frame in machine.frames) == 1:
+        return machine.leaving(KEPT_BY_BUILDING)
+    calls = machine.foreign_calls == 1 and machine.root(machine.frame.id) != machine.module_frame
+    return machine.leaving(KEPT_BY_CALL) if calls else nullcontext()
+
+
+def _builds(function: Function | None) -> bool:
+    """Whether a function builds a module."""
+    return function is not None and function.name == "__init__" and function.owner is not None and function.owner.module
 
 
 def _bind_parameters(machine: Machine, parameters: cst.Parameters, arguments: Arguments) -> None:

@@ -77,6 +77,10 @@ MAX_PATH_CUBES = 4
 FUEL = 120_000
 # Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
 ABROAD = 5_000
+# Of what is left of that, one call from the program's own file leaves a part to those after it; so does the building of
+# a model, which is large as a rule, to what is done with it.
+KEPT_BY_CALL = 0.25
+KEPT_BY_BUILDING = 0.5
 ABROAD_FOR_UNCALLED = 200
 # Forwards in an editor's text have numbers from multiples of this.
 _ROUND = 256
@@ -182,6 +186,8 @@ class Machine(Registries):
         self.fuel = FUEL
         # what may still be spent in code of other files, and what was spent in the program's own
         self.abroad = ABROAD
+        # what is left when the running call has spent its part of that
+        self.floor = 0
         self.spent = 0
         # how often there was a function of another file to look into
         self.ventures = 0
@@ -394,12 +400,28 @@ class Machine(Registries):
         return self.frames[0].id != self.module_frame or self.foreign_calls > 0
 
     def affords(self, function: Function) -> bool:
-        """Whether there is time to look into a function."""
+        """Whether there is time to look into a function: always into a lambda of another file, a single expression."""
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
+        abroad = abroad and not isinstance(function.node, cst.Lambda)
         self.ventures += abroad
-        affords = self.fuel > 0 and (not abroad or self.abroad + self.spent // 3 > 0)
+        affords = self.fuel > 0 and (not abroad or self.left_abroad > self.floor)
         self.refused += not affords
         return affords
+
+    @property
+    def left_abroad(self) -> int:
+        """What may still be spent in code of other files."""
+        return self.abroad + self.spent // 3
+
+    @contextmanager
+    def leaving(self, part: float) -> Iterator[None]:
+        """What runs here leaves a part of what may be spent in other files to what comes after it."""
+        floor = self.floor
+        self.floor += int(max(self.left_abroad - floor, 0) * part)
+        try:
+            yield
+        finally:
+            self.floor = floor
 
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:
