@@ -428,6 +428,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "round_trip": {"state": "stepped", "target": "cpu"},
         "state_moved_too": "the program moves the state itself",
         "state_reloaded": {"optimizer": "Adam", "state": "stepped", "loaded_after": True},
+        "tables_of_models": REPAIRED,
     },
     "packed-sequence-in-replica": {
         "data_of_packed": "it is a tensor, and no PackedSequence",

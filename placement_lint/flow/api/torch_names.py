@@ -435,7 +435,8 @@ MODULE_FACTORIES = (
     re.compile(r"torchvision\.models\.(?:\w+\.)*[a-z]\w*"),
     re.compile(r"torchvision\.models\.(?:\w+\.)*[A-Z]\w*"),
     re.compile(r"timm\.create_model|timm\.models\.create_model"),
-    re.compile(r"segmentation_models_pytorch\.[A-Z]\w*"),
+    re.compile(r"segmentation_models_pytorch\.(?:[A-Z]\w*|create_model)"),
+    re.compile(r"pretrainedmodels\.(?:models\.)?[a-z]\w*"),
     re.compile(r"transformers\.\w+\.(?:from_pretrained|from_config)"),
 )
 # These are in the same places and build no module.
@@ -443,6 +444,18 @@ NOT_MODULE_FACTORIES = re.compile(
     r"torchvision\.models\..*(?:Weights|get_weight\w*|list_models|get_model_weights|create_feature_extractor|_utils.*)"
     r"|transformers\.\w*(?:Tokenizer|Config|Processor|FeatureExtractor|TokenizerFast)\w*\..*"
 )
+
+# Modules of libraries in which things are looked up by a name that is computed, and what stands for all of them.
+HUBS = {
+    **dict.fromkeys(
+        ("torchvision.models", *(f"torchvision.models.{task}" for task in ("detection", "segmentation", "video"))),
+        "torchvision.models.get_model",
+    ),
+    **dict.fromkeys(("timm", "timm.models"), "timm.create_model"),
+    "segmentation_models_pytorch": "segmentation_models_pytorch.create_model",
+    **dict.fromkeys(("pretrainedmodels", "pretrainedmodels.models"), "pretrainedmodels.create_model"),
+    "torch.optim": "torch.optim.Optimizer",
+}
 
 # --- optimizers ----------------------------------------------------------------------------------------
 
@@ -454,11 +467,14 @@ class OptimizerFacts:
     eager: bool = False
     # without this keyword argument (or with 0) there is no state at all
     stateful_if: str | None = None
+    # one of all the classes
+    unknown: bool = False
 
 
 OPTIMIZERS = {
     "torch.optim.SGD": OptimizerFacts(stateful_if="momentum"),
     "torch.optim.Adagrad": OptimizerFacts(eager=True),
+    "torch.optim.Optimizer": OptimizerFacts(unknown=True),
     **{
         f"torch.optim.{name}": OptimizerFacts()
         for name in (

@@ -21,7 +21,7 @@ from placement_lint.flow.api.torch_names import (
 )
 from placement_lint.flow.domain.aliasing import inside, within
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import answered
+from placement_lint.flow.domain.path_condition import ALWAYS, answered
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ACCELERATORS,
@@ -117,7 +117,7 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     if name == "__name__" and isinstance(owner, (Class, External)):
         return Const(owner.name.rpartition(".")[2])
     if isinstance(owner, External):
-        return imports.library(f"{owner.name}.{name}")
+        return imports.library(f"{owner.name}.{name}") if name != "__dict__" else owner
     if isinstance(owner, Imported):
         return _read_of_imported(machine, owner, name)
     if isinstance(owner, Tensor):
@@ -731,8 +731,8 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         entry = replace(owner, entries=(*owner.entries, key.value if isinstance(key, Const) else None))
         checkpoints.taken(machine, entry)
         return entry
-    if isinstance(owner, Imported):
-        return imports.chosen(machine, owner, key)
+    if isinstance(owner, (Imported, External)) and owner != environment.ENVIRON:
+        return chosen(machine, owner, key)
     if isinstance(owner, Object):
         return _item_of_object(machine, owner, key, node)
     if isinstance(owner, Mapping):
@@ -754,6 +754,15 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
     return machine.fresh()
 
 
+def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
+    """What a module of the program, or of a library, has under a name that the program computes."""
+    if isinstance(module, Imported):
+        return imports.chosen(machine, module, key)
+    if isinstance(key, Const) and isinstance(key.value, str):
+        return imports.library(f"{module.name}.{key.value}")
+    return library.one_of(module.name) or machine.fresh()
+
+
 def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subscript) -> Value:
     if owner.kind is Kind.WRAPPER:
         wrapped = Note(owner.node, "wrapped here")
@@ -767,7 +776,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     mapping = machine.read(owner.id, "#map")
     if isinstance(mapping, Mapping):
         mapping = within(mapping, owner.alias)
-        found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else _any(machine, mapping, key)
+        found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else any_entry(machine, mapping, key)
         return found if found is not None else _made_on_demand(machine, owner, mapping, key, node)
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
@@ -801,19 +810,20 @@ def _entry(key: Value) -> object:
     return key.value if isinstance(key, Const) else key
 
 
-def _any(machine: Machine, mapping: Mapping, key: Value) -> Value | None:
-    """What an unknown key gets: one of the values, each under the condition that the key is its own."""
+def any_entry(machine: Machine, mapping: Mapping, key: Value, default: Value | None = None) -> Value | None:
+    """What an unknown key gets: one of the values, each under the condition that the key is its own, or a default."""
     if any(isinstance(name, Device) for name, _ in mapping.items):
         return None
-    values = {value for _, value in mapping.items}
+    values = {value for _, value in mapping.items} | ({default} if default is not None else set())
     if mapping.rest is not None or len(values) == 1:
         values.add(mapping.rest or next(iter(values)))
         return values.pop() if len(values) == 1 else None
-    options = []
+    options, missing = [], ALWAYS
     for name, value in mapping.items:
         question = machine.question(("Equal", key, Const(name)), ("equal", key), f"key == {name!r}")
         options.append((answered(question, True), value))
-    return machine.either(options)
+        missing = missing & answered(question, False)
+    return machine.either([*options, (missing, default)] if default is not None else options)
 
 
 def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value:

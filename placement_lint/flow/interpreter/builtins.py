@@ -43,9 +43,9 @@ from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration
 from placement_lint.flow.models import async_copy, gradients, non_movable, replica_losses, tensors
 from placement_lint.flow.observers import gradient_flow
-from placement_lint.flow.state import devices, extent, imports
+from placement_lint.flow.state import devices, extent
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
-from placement_lint.flow.state.containers import content, depends, length
+from placement_lint.flow.state.containers import content, depends, entries, length
 from placement_lint.flow.state.machine import Machine
 from placement_lint.source.querying import reads_attribute
 
@@ -123,10 +123,10 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
         if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
             return False
-        if value.kind in (Kind.LIST, Kind.DICT):
-            return (
-                cls in (value.cls, External("collections.abc.Mapping")) if value.kind is Kind.DICT else cls == value.cls
-            )
+        if value.kind is Kind.DICT:
+            return cls in (value.cls, External("builtins.dict"), External("collections.abc.Mapping"))
+        if value.kind is Kind.LIST:
+            return cls == value.cls
         return is_subclass(value.cls, cls)
     if isinstance(value, Tensor) and value.role is Role.PARAMETER and cls == External("torch.nn.Parameter"):
         return value.place != REPLICA
@@ -238,7 +238,7 @@ def _one_of_many(machine: Machine, owner: Value, name: Value) -> Value:
     """``getattr(models, args.arch)``"""
     return machine.lift(
         lambda option, label: (
-            imports.chosen(machine, option, label) if isinstance(option, Imported) else machine.fresh()
+            attributes.chosen(machine, option, label) if isinstance(option, (Imported, External)) else machine.fresh()
         ),
         owner,
         name,
@@ -361,10 +361,17 @@ def _tuple(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _dict(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     base = arguments.get(0)
-    if isinstance(base, Object) and base.kind is Kind.DICT:
-        base = machine.read(base.id, "#map")
-    start = base if isinstance(base, Mapping) else Mapping((), None if base is None else machine.fresh())
+    start = entries(machine, base) if base is not None else Mapping(())
     return machine.new_dict(start.with_items(arguments.keywords.items()), node)
+
+
+def ordered_dict(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``collections.OrderedDict([("conv", conv), ("norm", norm)])``"""
+    for value in arguments.positional:
+        gradients.consume(machine, value, node)
+    made = machine.new_object(Kind.DICT, External(name), node)
+    machine.write(made.id, "#map", entries(machine, _dict(machine, arguments, node)))
+    return made
 
 
 def _filter(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

@@ -20,6 +20,7 @@ from placement_lint.flow.api.torch_names import (
     FUNCTION_TYPES,
     FUNCTIONAL_LOSSES,
     FUNCTIONAL_SAME_DEVICE,
+    HUBS,
     JOINS,
     LIKE_FACTORIES,
     LOSS_MODULES,
@@ -359,6 +360,11 @@ def _as_buffer(value: Value) -> Value:
 @lru_cache(maxsize=8192)
 def _builds_module(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in MODULE_FACTORIES) and not NOT_MODULE_FACTORIES.fullmatch(name)
+
+
+def one_of(name: str) -> Value | None:
+    """``getattr(torchvision.models, arch)``: what stands for all that a library's module has, where something does."""
+    return External(HUBS[name]) if name in HUBS else None
 
 
 def _foreign_model(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -839,6 +845,7 @@ def _handlers() -> dict[str, Handler]:
         "copy.copy": _identity,
         "collections.deque": _deque,
         "collections.defaultdict": _defaultdict,
+        "collections.OrderedDict": builtins.ordered_dict,
         "torch.autograd.Variable": _identity,
         "torch.utils.data.DataLoader": loaders.build,
         **dict.fromkeys(loaders.LOADERS_OF_LIBRARIES, loaders.build_like),

@@ -41,7 +41,7 @@ from placement_lint.flow.observers import (
     uncovered_parameters,
 )
 from placement_lint.flow.state import extent
-from placement_lint.flow.state.containers import content, perhaps_replaced
+from placement_lint.flow.state.containers import content, entries, perhaps_replaced
 from placement_lint.flow.state.machine import Machine
 
 
@@ -184,10 +184,7 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     replicas.change_container(machine, target, name, None, arguments.values(), node)
     mapping = within(mapping, target.alias)
     if name == "update":
-        other = arguments.get(0) or Mapping(())
-        if isinstance(other, Object) and other.kind is Kind.DICT:
-            other = machine.read(other.id, "#map") or machine.fresh()
-        added = other if isinstance(other, Mapping) else Mapping((), machine.fresh())
+        added = entries(machine, arguments.get(0) or Mapping(()))
         if added.rest is not None:
             items = tuple((key, perhaps_replaced(machine, value)) for key, value in mapping.items)
             mapping = replace(mapping, items=items)
@@ -213,9 +210,13 @@ def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Ar
         return Sequence(pairs, exact)
     if name == "keys":
         return Sequence(tuple(Const(key) for key, _ in mapping.items), exact)
-    if name in ("get", "pop", "setdefault") and isinstance(key := arguments.get(0), Const):
-        found = mapping.get(key.value)
-        return found if found is not None else arguments.get(1) or NONE
+    if name in ("get", "pop", "setdefault") and (key := arguments.get(0)) is not None:
+        default = arguments.get(1, "default")
+        if isinstance(key, Const):
+            found = mapping.get(key.value)
+            return found if found is not None else default or NONE
+        if name == "get" and mapping.items:
+            return attributes.any_entry(machine, mapping, key, default) or machine.fresh()
     return machine.fresh()
 
 

@@ -173,6 +173,8 @@ def _short(name: str) -> str:
 def _keeps_state(name: str, arguments: Arguments) -> bool | None:
     """Whether a step leaves state per parameter; None where an unknown argument decides."""
     deciding = OPTIMIZERS[name].stateful_if
+    if OPTIMIZERS[name].unknown:
+        return None
     if deciding is None:
         return True
     value = arguments.get(2, deciding)

@@ -1,11 +1,22 @@
-"""The content of tuples and lists."""
+"""The content of tuples, lists and dicts."""
 
 from __future__ import annotations
 
 import libcst as cst
 
 from placement_lint.flow.domain.aliasing import inside
-from placement_lint.flow.domain.values import Choice, Const, Kind, Object, Sequence, Symbol, Tensor, Value, alternatives
+from placement_lint.flow.domain.values import (
+    Choice,
+    Const,
+    Kind,
+    Mapping,
+    Object,
+    Sequence,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
 from placement_lint.flow.state.machine import Machine
 
 
@@ -27,6 +38,22 @@ def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
     contents = [content(machine, option) for _, option in options]
     joined = machine.joined_content(lambda: [guard for guard, _ in options], contents) if None not in contents else None
     return joined if isinstance(joined, Sequence) else None
+
+
+def entries(machine: Machine, value: Value) -> Mapping:
+    """What ``dict(value)`` holds: the entries of a mapping, or of pairs of a key and a value."""
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, "#map") or value
+    if isinstance(value, Mapping):
+        return value
+    pairs = content(machine, value)
+    known = [content(machine, pair) for pair in pairs.items] if pairs is not None and pairs.exact else [None]
+    mapping = Mapping(())
+    for pair in known:
+        if pair is None or len(pair.items) != 2 or not isinstance(pair.items[0], Const):
+            return Mapping((), machine.fresh())
+        mapping = mapping.with_item(pair.items[0].value, pair.items[1])
+    return mapping
 
 
 def perhaps_replaced(machine: Machine, item: Value) -> Value:

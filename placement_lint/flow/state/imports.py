@@ -25,6 +25,7 @@ from placement_lint.flow.domain.values import (
     MAX_CALLABLES,
     Bound,
     Choice,
+    Class,
     Const,
     External,
     Function,
@@ -300,27 +301,51 @@ def assign(machine: Machine, module: Imported, name: str, value: Value) -> None:
 
 
 def chosen(machine: Machine, module: Imported, key: Value) -> Value:
-    """``getattr(module, key)``: one of what the module exports, each under the condition that the key is its name.
+    """``getattr(module, key)``: one of what the module offers, each under the condition that the key is its name.
 
-    What the module itself takes from a library, as ``from torch.nn import Parameter``, it has for its own use.
+    Only its functions and classes are meant, those of modules if there are any. What the module itself takes from a
+    library, as ``from torch.nn import Parameter``, it has for its own use.
     """
     if isinstance(key, Const):
         found = attribute(machine, module, key.value) if isinstance(key.value, str) else None
         return found if found is not None else machine.fresh()
-    project = machine.project
-    unit = project.units[module.frame] if project is not None else None
-    names = project.surroundings.offers(unit) if project is not None and unit is not None else ()
-    if not names or len(names) > MAX_CALLABLES:
+    names = _offered(machine, module, set())
+    values = {name: attribute(machine, module, name) for name in names} if len(names) <= _MOST_OFFERED else {}
+    callables = {name: value for name, value in values.items() if isinstance(value, (Class, Function))}
+    if any(_is_module(value) for value in callables.values()):
+        callables = {name: value for name, value in callables.items() if _is_module(value) is not False}
+    if not callables or len(callables) > MAX_CALLABLES:
         return machine.fresh()
     options = []
-    for name in names:
-        value = attribute(machine, module, name)
-        if value is None or isinstance(value, External):
-            value = machine.fresh()
+    for name, value in callables.items():
         question = machine.question(("Equal", key, Const(name)), ("equal", key), f"name == {name!r}")
         question.say(by_name=True)
         options.append((answered(question, True), value))
     return machine.either(options)
+
+
+# Past this many names of a module, which of them is meant is not looked at.
+_MOST_OFFERED = 64
+
+
+def _is_module(value: Value | None) -> bool | None:
+    """Whether it is the class of a module; None of a function, which may return one."""
+    return value.module if isinstance(value, Class) else None
+
+
+def _offered(machine: Machine, module: Imported, seen: set[int]) -> dict[str, None]:
+    """The names that others may ask a module for, those that it takes from others by ``import *`` included."""
+    project = machine.project
+    unit = project.units[module.frame] if project is not None else None
+    if project is None or unit is None or module.frame in seen:
+        return {}
+    seen.add(module.frame)
+    names = dict.fromkeys(project.surroundings.offers(unit))
+    if project.surroundings.exports(unit) is None:
+        for line in machine.stars.get(module.frame, []):
+            inner = _find(machine, line, module.frame)
+            names |= _offered(machine, inner, seen) if inner is not None else {}
+    return names
 
 
 # --- running statements of other files -------------------------------------------------------------------------
