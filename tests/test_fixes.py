@@ -106,7 +106,8 @@ class TestFixing:
         assert file.read_text() == self.TEXT.replace("bad", "good")
         out = capsys.readouterr().out.splitlines()
         assert out[0].startswith("a.py:2:16: DPL302")
-        assert out[1].startswith("1 file checked, 1 finding (1 warning), 2 fixed in ")
+        assert out[1] == "1 fixable with `--fix --unsafe-fixes`"
+        assert out[2].startswith("1 file checked, 1 finding (1 warning), 2 fixed in ")
 
     def test_unsafe_fixes(self, write: Write, capsys: Capture) -> None:
         file = write("a.py", self.TEXT)

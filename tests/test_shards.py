@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from placement_lint import __version__
 from placement_lint.cli import main
 from placement_lint.engine import check_files
 from placement_lint.files import Selection
@@ -87,7 +88,10 @@ def test_a_missing_part(run: RunCommand) -> None:
     assert (status, said) == (2, "placement-lint: error: of 3 shards these are missing: 2, 3\n")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"part": [1, 1], "tool": "0.1.0", "results": {".": [{"a": 1}]}}'])
+MADE_UP = json.dumps({"part": [1, 1], "tool": __version__, "results": {".": [{"a": 1}]}})
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", MADE_UP])
 def test_a_file_that_is_no_part(run: RunCommand, write: Write, content: str) -> None:
     write("odd.part", content)
     status, _, said = run("merge", "odd.part")

@@ -233,7 +233,7 @@ def test_the_question_of_a_match_is_worded() -> None:
 
 def test_a_key_with_an_equals_sign_stands_in_the_advice() -> None:
     [told] = messages("parts = {'k=v': nn.Linear(2, 2)}\nparts['k=v'].requires_grad = False")
-    assert told.startswith("`parts['k=v'].requires_grad = False` only gives the module an attribute")
+    assert told.startswith("`parts['k=v'].requires_grad = False` only sets an attribute of the module")
     assert told.endswith("call `parts['k=v'].requires_grad_(False)`")
 
 
