@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from lsprotocol import types
 from pygls.protocol import default_converter
 
 from placement_lint.finding import Finding, Range, Step
-from placement_lint.pages import url
 from placement_lint.report.lines import Lines
 from placement_lint.report.lsp import as_range, diagnostic, uri_of
 from placement_lint.server import rule_pages
@@ -29,13 +29,18 @@ class Diagnostics:
         self._units = units
 
     def of(self, findings: Iterable[Finding]) -> list[types.Diagnostic]:
-        texts = {each.document.path: each.document.data() for each in self._session}
-        lines = Lines(texts)
+        parts = {each.document.path: each.document.parts for each in self._session}
+        on_disk = Lines({})
+
+        @cache
+        def lines_of(path: str, cell: int | None) -> list[str]:
+            part = parts.get(path, {}).get(cell)
+            return part.text_lines if part is not None else on_disk.of(path, cell)
 
         def locate(thing: Finding | Step) -> dict[str, Any]:
             return {
                 "uri": self.uri(thing.path, thing.cell),
-                "range": as_range(lines.of(thing.path, thing.cell), thing.range, self._units.width),
+                "range": as_range(lines_of(thing.path, thing.cell), thing.range, self._units.width),
             }
 
         return [
@@ -51,9 +56,8 @@ class Diagnostics:
         return part.uri if part is not None else watched.document.uri
 
     def _linked(self, shown: types.Diagnostic, finding: Finding) -> types.Diagnostic:
-        """The diagnostic with the address of its rule's page: on the documentation site, else in the cache folder."""
-        page = rule_pages.written(finding.code)
-        address = url(finding.code, finding.name) or (page.as_uri() if page is not None else None)
+        """The diagnostic with the address of its rule's page."""
+        address = rule_pages.address(finding.code, finding.name)
         if address is not None:
             shown.code_description = types.CodeDescription(address)
         return shown

@@ -38,15 +38,21 @@ def name_at(line: str, column: int) -> tuple[str, int, int] | None:
     return None
 
 
-def history(placed: Sequence[Placed], name: str, line: int) -> str:
-    """What became of a variable, in Markdown; empty where nothing is known. ``line`` is where it is asked for."""
+def history(placed: Sequence[Placed], name: str, line: int, room: int) -> str:
+    """The steps of a variable in at most ``room`` lines of Markdown, the last ones if there are too many.
+
+    Empty where nothing is known. ``line`` is where it is asked for.
+    """
     concerned = _of_innermost([each for each in placed if each.name == name and _holds(each.scope, line)])
     steps = sorted({step for each in concerned for step in each.history}, key=_order)
     if not steps:
         return ""
     here = [each.where for each in concerned if each.target.line <= line and each.where]
     heading = f"**`{name}`**" + (f" ‹{here[-1]}›" if here else "")
-    listed = (f"- line {step.range.line}: {step.message.removesuffix(' here')}" for step in steps)
+    listed = [f"- line {step.range.line}: {step.message.removesuffix(' here')}" for step in steps]
+    if len(listed) + 2 > room:
+        left_out = len(listed) + 3 - room
+        listed = [f"- {left_out} earlier steps", *listed[left_out:]]
     return "\n".join([heading, "", *listed])
 
 

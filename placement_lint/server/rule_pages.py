@@ -8,7 +8,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from placement_lint import __version__, writing
-from placement_lint.pages import as_markdown
+from placement_lint.pages import as_markdown, url
 from placement_lint.rule import Rule
 
 
@@ -28,6 +28,12 @@ def write(rule: Rule) -> None:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         writing.write(file, text.encode(), durable=False)
+
+
+def address(code: str, name: str) -> str | None:
+    """The address of a rule's page: on the documentation site, else in the cache folder once it is written there."""
+    page = written(code)
+    return url(code, name) or (page.as_uri() if page is not None else None)
 
 
 def written(code: str) -> Path | None:

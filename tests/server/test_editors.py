@@ -66,7 +66,7 @@ def test_neovim(tmp_path: Path) -> None:
     result = seen_by([NEOVIM, "--headless", "--clean", "-n", "-c", f"luafile {script}"], setup, tmp_path)
     # Neovim counts columns in bytes.
     assert result["diagnostics"] == [{"line": 3, "column": 12, "code": "DPL501", "source": "placement-lint"}]
-    assert "# move-result-discarded (DPL501)" in result["hover"]
+    assert "**move-result-discarded (DPL501)**" in result["hover"]
     assert result["text"] == FIXED
 
 

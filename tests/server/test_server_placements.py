@@ -10,6 +10,10 @@ import pytest_asyncio
 from editor import DISCARDED, STALE, Editor, editor
 from lsprotocol import types
 
+from placement_lint.pages import url
+from placement_lint.registry import all_rules
+from placement_lint.rule import Rule
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MOVED = """\
@@ -110,10 +114,12 @@ async def test_pages(vi: Editor) -> None:
     )
     uri = vi.open("pages.py", text)
     column = text.splitlines()[3].index("move-result")
-    assert (await vi.hover(uri, 3, column + 4)).startswith("# move-result-discarded (DPL501)")
-    assert (await vi.hover(uri, 3, text.splitlines()[3].index("DPL205"))).startswith("# optimizer-stale")
+    assert (await vi.hover(uri, 3, column + 4)).startswith("**move-result-discarded (DPL501)**")
+    assert (await vi.hover(uri, 3, text.splitlines()[3].index("DPL205"))).startswith(
+        "**optimizer-stale-after-replacement (DPL205)**"
+    )
     reported = vi.open("reported.py", DISCARDED)
-    assert (await vi.hover(reported, 3, 3)).startswith("# move-result-discarded (DPL501)")
+    assert (await vi.hover(reported, 3, 3)).startswith("**move-result-discarded (DPL501)**")
 
 
 async def test_half_typed_code_keeps_what_is_known(vi: Editor) -> None:
@@ -136,3 +142,28 @@ async def test_half_typed_code_keeps_what_is_known(vi: Editor) -> None:
 async def test_hints_can_be_switched_off(tmp_path: Path) -> None:
     async with editor(tmp_path, initial={"inlay-hints": False}) as quiet:
         assert await quiet.hints(quiet.open("moved.py", MOVED)) == []
+
+
+HOVER_LINES = 15
+
+
+async def test_a_long_history_is_cut_at_its_beginning(vi: Editor) -> None:
+    moves = [f"x = x.to('cuda:{number % 2}')" for number in range(30)]
+    uri = vi.open("long.py", "\n".join(["import torch", "x = torch.zeros(3)", *moves, "x.to('cpu')", "print(x)", ""]))
+    for line, rules in ((31, 0), (32, 1)):
+        text = await vi.hover(uri, line, 0)
+        assert len(text.splitlines()) <= HOVER_LINES
+        assert text.count("[Rule page](<") == rules
+        assert " earlier steps\n" in text
+        assert "- line 32: moved to cuda:1" in text
+        assert "line 3:" not in text
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+async def test_the_summary_of_a_rule_is_short_and_links_to_its_page(vi: Editor, rule: Rule) -> None:
+    uri = vi.open(f"{rule.code}.py", f"x = 3  # placement-lint: ignore[{rule.code}]\n")
+    text = await vi.hover(uri, 0, 33)
+    assert text.startswith(f"**{rule.name} ({rule.code})**\n\n")
+    assert len(text.splitlines()) <= HOVER_LINES
+    _, _, link = text.rpartition("[Rule page](<")
+    assert link.endswith(f"{rule.code}.md>)") or link == f"{url(rule.code, rule.name)}>)"
