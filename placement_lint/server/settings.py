@@ -30,6 +30,9 @@ def probe_mode(value: object) -> str:
 OWN_READERS = {"inlay-hints": switch, "probe": probe_mode}
 """What can be set in an editor alone."""
 
+CLIENT_KEYS = frozenset({"interpreter", "path", "trace"})
+"""Keys that clients keep in the same section and send along; they are about starting and logging the server."""
+
 
 @dataclass(frozen=True)
 class EditorSettings:
@@ -49,6 +52,8 @@ class EditorSettings:
         readers = {**{name: key.read for name, key in KEYS.items()}, **OWN_READERS}
         values = {}
         for key, value in section.items():
+            if key in CLIENT_KEYS:
+                continue
             if key not in readers:
                 raise UsageError(f"{EDITOR}: unknown key `{key}`{did_you_mean(key, tuple(readers))}")
             if value is None:  # not set

@@ -96,6 +96,13 @@ async def test_wrong_settings_of_the_editor(tmp_path: Path, section: object, wor
         assert any(words in text for text in vi.messages()), vi.messages()
 
 
+async def test_keys_of_the_client_are_ignored(tmp_path: Path) -> None:
+    section = {"path": ["placement-lint"], "trace": {"server": "verbose"}, "interpreter": None, "ignore": ["DPL501"]}
+    async with editor(tmp_path, initial=section) as vi:
+        assert await vi.codes(vi.open("train.py", DISCARDED)) == []
+        assert vi.messages() == []
+
+
 async def test_each_folder_has_its_own_settings(tmp_path: Path) -> None:
     strict, lax = tmp_path / "strict", tmp_path / "lax"
     strict.mkdir()
