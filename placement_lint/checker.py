@@ -60,6 +60,10 @@ class Terms:
 class Reading:
     """How a text becomes a tree, the tree what rules say of it, and nodes places; a language server does it its way."""
 
+    def is_notebook(self, path: str) -> bool:
+        """Whether the bytes of a file are a notebook's JSON rather than Python source."""
+        return path.endswith(NOTEBOOK)
+
     def may_tell(self, text: str, surroundings: Surroundings) -> bool:
         """Whether a text that speaks of tensors is to be read at all."""
         from placement_lint.flow.triage.glance import may_tell
@@ -193,7 +197,7 @@ class Checker:
         return Checked(path, (finding,) if rule in self.rules_for(path) else (), skipped=True)
 
     def _check(self, data: bytes, path: str) -> Checked:
-        if not path.endswith(NOTEBOOK):
+        if not self.reading.is_notebook(path):
             return self._check_program(decode(data), path)
         try:
             notebook = read_notebook(data)

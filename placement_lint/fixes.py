@@ -71,7 +71,7 @@ class Fixer:
         together = _without_overlaps(finding for finding in checked.findings if self.fixable(finding))
         for findings in (together, *([finding] for finding in together)):
             try:
-                after = edited(data, checked.path, [edit for finding in findings for edit in _edits(finding)])
+                after = edited(data, [edit for finding in findings for edit in _edits(finding)])
             except NotEditable:
                 return None
             result = self._check(after, checked.path)

@@ -61,18 +61,18 @@ class TestEdits:
         ],
     )
     def test_all_else_stays(self, data: bytes, after: bytes) -> None:
-        assert edited(data, "a.py", [put(2, 1, 4, "good")]) == after
+        assert edited(data, [put(2, 1, 4, "good")]) == after
 
     def test_new_lines_end_as_the_others_do(self) -> None:
-        assert edited(b"a\r\nb\r\n", "a.py", [put(2, 1, 2, "x\ny")]) == b"a\r\nx\r\ny\r\n"
+        assert edited(b"a\r\nb\r\n", [put(2, 1, 2, "x\ny")]) == b"a\r\nx\r\ny\r\n"
 
     def test_several_in_any_order(self) -> None:
         edits = [put(1, 1, 2, "one"), put(1, 9, 10, "three"), put(1, 5, 6, "two")]
-        assert edited(b"a = b = c\n", "a.py", edits) == b"one = two = three\n"
+        assert edited(b"a = b = c\n", edits) == b"one = two = three\n"
 
     def test_what_the_encoding_cannot_say(self) -> None:
         with pytest.raises(NotEditable):
-            edited(b"# coding: latin-1\nx\n", "a.py", [put(2, 1, 2, "日本")])
+            edited(b"# coding: latin-1\nx\n", [put(2, 1, 2, "日本")])
 
     @pytest.mark.parametrize(("indent", "escaped"), [(1, False), (1, True), (4, False), (None, True), ("\t", False)])
     @pytest.mark.parametrize("end", ["\n", ""])
@@ -88,12 +88,12 @@ class TestEdits:
             "metadata": {"b": 1, "a": [0.5, None]},
         }
         before = (json.dumps(content, indent=indent, ensure_ascii=escaped) + end).encode()
-        after = edited(before, "a.ipynb", [put(2, 1, 4, "good", cell=2)])
+        after = edited(before, [put(2, 1, 4, "good", cell=2)])
         assert after == before.replace(b"bad()", b"good()").replace(b"good()", b"bad()", 1)
 
     def test_a_notebook_of_odd_layout_is_left_alone(self) -> None:
         with pytest.raises(NotEditable):
-            edited(b'{"cells":  [{"cell_type": "code", "source": "x"}]}', "a.ipynb", [put(1, 1, 2, "y", cell=1)])
+            edited(b'{"cells":  [{"cell_type": "code", "source": "x"}]}', [put(1, 1, 2, "y", cell=1)])
 
 
 @pytest.mark.usefixtures("fake_rules")

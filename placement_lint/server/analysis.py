@@ -47,11 +47,12 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Analyse:
-    """Check a text that is open, or what is on the disk, if that is None."""
+    """Check the text of an open document, or the file on disk if ``data`` is None."""
 
     path: str
     data: bytes | None
     job: Job
+    is_notebook: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Mend:
     path: str
     data: bytes
     job: Job
+    is_notebook: bool
     code: str | None = None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
@@ -12,7 +13,7 @@ from pygls.uris import to_fs_path
 
 from placement_lint.finding import Range
 from placement_lint.server.buffers import Buffer, Buffers
-from placement_lint.source.notebook import NOTEBOOK, Notebook, read_notebook
+from placement_lint.source.notebook import Notebook, read_notebook
 from placement_lint.source.scan import split_lines
 from placement_lint.source.text import Unreadable, encoding_of
 
@@ -20,7 +21,12 @@ PYTHON = "python"
 
 
 class Document(ABC):
-    """``uri`` names it to the editor, ``path`` to the rest of the tool."""
+    """``uri`` names it to the editor, ``path`` to the rest of the tool.
+
+    A script may have the path of a notebook: JupyterLab sends the code cells of one as a single Python text.
+    """
+
+    is_notebook: ClassVar[bool]
 
     def __init__(self, uri: str, buffers: Buffers) -> None:
         self.uri = uri
@@ -57,6 +63,8 @@ class Document(ABC):
 
 
 class Script(Document):
+    is_notebook = False
+
     @property
     def parts(self) -> Mapping[int | None, Buffer]:
         buffer = self._buffers.buffer(self.uri)
@@ -76,6 +84,8 @@ class Script(Document):
 
 
 class OpenNotebook(Document):
+    is_notebook = True
+
     @property
     def parts(self) -> Mapping[int | None, Buffer]:
         notebook = self._buffers.get_notebook_document(notebook_uri=self.uri)
@@ -128,10 +138,6 @@ def is_code(cell: types.NotebookCell) -> bool:
 def is_python(buffer: Buffer) -> bool:
     """Whether the editor takes it for Python; one that does not say so goes by the file's name."""
     return buffer.language_id == PYTHON if buffer.language_id else buffer.path.endswith(".py")
-
-
-def is_notebook(path: str) -> bool:
-    return path.endswith(NOTEBOOK)
 
 
 def as_saved(text: str) -> bytes:

@@ -51,10 +51,14 @@ class OpenTexts:
 
 
 class AmongOpenTexts(Reading):
-    """Reads a file whose imports may be open."""
+    """Reads a file whose imports may be open; the editor says of an open one whether it is a notebook."""
 
-    def __init__(self, texts: OpenTexts) -> None:
+    def __init__(self, texts: OpenTexts, is_notebook: bool | None = None) -> None:
         self._texts = texts
+        self._is_notebook = is_notebook
+
+    def is_notebook(self, path: str) -> bool:
+        return super().is_notebook(path) if self._is_notebook is None else self._is_notebook
 
     def source(self, path: str) -> bytes | None:
         return self._texts.source(path)
@@ -76,8 +80,8 @@ class Draft:
 class LiveReading(AmongOpenTexts):
     """Reads one text and remembers what else there is to say of it."""
 
-    def __init__(self, texts: OpenTexts, draft: Draft) -> None:
-        super().__init__(texts)
+    def __init__(self, texts: OpenTexts, draft: Draft, is_notebook: bool) -> None:
+        super().__init__(texts, is_notebook)
         self._draft = draft
         self._spliced = Spliced(cst.Module([]), ())
         self.log = PlacementLog()

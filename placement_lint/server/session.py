@@ -178,8 +178,9 @@ class Session:
     async def mended(self, watched: Watched, code: str | None) -> bytes:
         """The document after all safe fixes of a rule, or of all."""
         document = watched.document
+        request = Mend(document.path, document.data(), self.job(document.path), document.is_notebook, code)
         try:
-            return await self.analyst.mend(Mend(document.path, document.data(), self.job(document.path), code))
+            return await self.analyst.mend(request)
         except Lost as error:
             logger.error("%s: %s", document.path, error)
             return document.data()
@@ -226,7 +227,7 @@ class Session:
             if excluded:
                 analysis = Analysis(Checked(document.path, skipped=True))
             else:
-                analysis = await self.analyst.analyse(Analyse(document.path, data, job), URGENT)
+                analysis = await self.analyst.analyse(Analyse(document.path, data, job, document.is_notebook), URGENT)
         except Lost as error:
             logger.error("%s: %s", document.path, error)
             return

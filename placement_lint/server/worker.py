@@ -61,7 +61,8 @@ class Worker:
             analysis = Analysis(absolute(Checker(request.job, AmongOpenTexts(self._texts)).check_file(path)))
         else:
             self._texts.keep(request.path, request.data)
-            reading = LiveReading(self._texts, self._drafts.setdefault(request.path, Draft()))
+            draft = self._drafts.setdefault(request.path, Draft())
+            reading = LiveReading(self._texts, draft, request.is_notebook)
             analysis = Analysis(absolute(Checker(request.job, reading).check_bytes(request.data, path)))
             if analysis.readable:
                 self._legible[request.path] = digest(request.data), reading
@@ -69,7 +70,8 @@ class Worker:
         return analysis
 
     def _mended(self, request: Mend) -> bytes:
-        fixer = Fixer(request.job, unsafe=False, code=request.code, reading=AmongOpenTexts(self._texts))
+        reading = AmongOpenTexts(self._texts, request.is_notebook)
+        fixer = Fixer(request.job, unsafe=False, code=request.code, reading=reading)
         return fixer.fix(request.data, displayed(Path(request.path))).after
 
     def _write_pages(self, codes: Iterable[str]) -> None:

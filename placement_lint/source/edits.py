@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any
 
 from placement_lint.finding import Edit
-from placement_lint.source.notebook import NOTEBOOK
 from placement_lint.source.scan import NEWLINE, lines_with_ends
 from placement_lint.source.text import decode, encoding_of
 
@@ -21,9 +20,10 @@ class NotEditable(Exception):
     """The file could not be written back without changing more than the edits."""
 
 
-def edited(data: bytes, path: str, edits: Sequence[Edit]) -> bytes:
-    """The file after edits that do not overlap."""
-    return _edited_notebook(data, edits) if path.endswith(NOTEBOOK) else _edited_script(data, edits)
+def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
+    """The file after edits that do not overlap; those of a notebook name its cells."""
+    in_cells = any(edit.cell is not None for edit in edits)
+    return _edited_notebook(data, edits) if in_cells else _edited_script(data, edits)
 
 
 def overlap(one: Edit, other: Edit) -> bool:

@@ -88,10 +88,10 @@ class Editor:
     def uri(self, name: str) -> str:
         return (self.folder / name).as_uri()
 
-    def open(self, name: str, text: str) -> str:
+    def open(self, name: str, text: str, language: str = "python") -> str:
         uri = self.uri(name)
         self._versions[uri], self._texts[uri] = 1, text
-        item = types.TextDocumentItem(uri, "python", 1, text)
+        item = types.TextDocumentItem(uri, language, 1, text)
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
         return uri
 

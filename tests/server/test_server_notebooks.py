@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import pytest_asyncio
-from editor import Editor, apply, editor
+from editor import DISCARDED, Editor, apply, editor
 from lsprotocol import types
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -135,3 +135,26 @@ async def test_what_is_open_is_what_would_be_saved(vi: Editor) -> None:
     notebook = OpenNotebook(vi, "saved.ipynb", *cells)
     opened = [each for uri in notebook.uris for each in (await vi.pull(uri)).items]
     assert [(each.code, each.range) for each in opened] == [(each.code, each.range) for each in from_disk.items]
+
+
+async def test_python_text_under_the_name_of_a_notebook(vi: Editor) -> None:
+    """JupyterLab sends the code cells of a notebook as one Python text."""
+    text = "import torch\nx = torch.zeros(3)\nx.to('cuda')\nprint(x)\n"
+    uri = vi.open("virtual.ipynb", text)
+    (found,) = await vi.diagnostics(uri)
+    assert (found.code, found.range.start) == ("DPL501", types.Position(2, 0))
+    fix, fix_all = [
+        next(each for each in await vi.actions(uri, 2) if words in each.title)
+        for words in ("assign the moved tensor", "Apply all safe fixes")
+    ]
+    resolved = await vi.client.code_action_resolve_async(fix_all)
+    for action in (fix, resolved):
+        assert action.edit is not None
+        assert vi.applied(uri, action.edit) == text.replace("x.to", "x = x.to")
+    assert await vi.hints(vi.open("moved.ipynb", text.replace("x.to", "x = x.to"))) == [(2, 1, "‹cuda:0›")]
+
+
+async def test_a_text_in_another_language_is_not_checked(vi: Editor) -> None:
+    uri = vi.open("template.py", DISCARDED, "jinja")
+    assert await vi.codes(vi.open("after.py", DISCARDED)) == ["DPL501"]
+    assert [each for each in vi.published if each.uri == uri] == []
