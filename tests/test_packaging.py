@@ -47,7 +47,7 @@ def test_the_version_is_said_once() -> None:
     assert PROJECT["project"]["version"] == __version__
 
 
-@pytest.mark.parametrize("group", ["placement_lint.rules", "pytest11"])
+@pytest.mark.parametrize("group", ["placement_lint.rules", "pytest11", "jupyter_lsp_spec_v1"])
 def test_every_entry_point_leads_somewhere(group: str) -> None:
     for target in PROJECT["project"]["entry-points"][group].values():
         package, *rest = target.partition(":")[0].removeprefix("placement_lint.").split(".")
