@@ -28,7 +28,8 @@ SETTINGS = {name.removeprefix(f"{SECTION}."): each for name, each in PROPERTIES.
 # Keys for the command line: an editor shows all findings, never checks excluded files and simulates nothing.
 WITHOUT_EFFECT = {"fail-on", "force-exclude", "gpus", "output-format"}
 VALUES = (None, True, 3, "auto", "a.json", [], ["DPL501"], [3], {}, {"tests/*": ["DPL501"]}, {"tests/*": "DPL501"})
-PATIENCE = 30  # seconds
+PATIENCE = 30  # seconds to install packages
+LIMIT = 180  # seconds to build and test
 UNREACHABLE = "npm cannot install the packages"
 
 
@@ -38,7 +39,7 @@ def test_every_setting_of_the_server_is_a_setting_of_the_extension() -> None:
     } == KEYS.keys() - WITHOUT_EFFECT | OWN_READERS.keys() | CLIENT_KEYS
 
 
-@pytest.mark.parametrize("name", SETTINGS.keys() - {"path", "interpreter", "trace.server"})
+@pytest.mark.parametrize("name", sorted(SETTINGS.keys() - {"path", "interpreter", "trace.server"}))
 def test_the_extension_takes_the_values_that_the_server_takes(name: str) -> None:
     def accepted(value: object) -> bool:
         try:
@@ -82,7 +83,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("editors") / "vscode"
     shutil.copytree(EXTENSION, folder, ignore=shutil.ignore_patterns("node_modules", "dist", "*.vsix"))
     try:
-        npm(folder, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+        npm(folder, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", limit=PATIENCE)
     except subprocess.TimeoutExpired:
         pytest.skip(f"{UNREACHABLE} within {PATIENCE} seconds")
     except subprocess.CalledProcessError as error:
@@ -92,7 +93,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def npm(folder: Path, *arguments: str) -> str:
+def npm(folder: Path, *arguments: str, limit: int = LIMIT) -> str:
     command = shutil.which("npm")
     assert command is not None
     environment = {**os.environ, "PYTHON": sys.executable}
@@ -103,7 +104,7 @@ def npm(folder: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=limit,
         check=False,
     )
     if done.returncode != 0:
