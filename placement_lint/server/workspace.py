@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from lsprotocol import types
 
@@ -16,6 +17,7 @@ from placement_lint.finding import Finding
 from placement_lint.report.lsp import uri_of
 from placement_lint.results import Job
 from placement_lint.server.diagnostics import Diagnostics, result_id
+from placement_lint.server.documents import path_of
 from placement_lint.server.session import Session
 
 Stamp = tuple[int, int]
@@ -38,13 +40,21 @@ class WorkspaceReports:
     async def all(
         self, folders: list[str], diagnostics: Diagnostics, previous: Mapping[str, str]
     ) -> AsyncIterator[Report]:
-        """One report a file that is not open; ``previous`` are the results that the editor has, by URI."""
+        """One report for each file that is not open; ``previous`` are the results that the editor has, by URI.
+
+        A file that is gone, or open as a notebook whose cells have reports of their own, gets an empty report.
+        """
         paths = [path for path in await asyncio.to_thread(self._paths, folders) if self._session.at_path(path) is None]
         self._forget_all_but(paths)
         for path in paths:
             await self._look_at(path)
         for path, findings in zip(paths, self._session.found_in(*paths), strict=True):
-            yield _report(path, diagnostics.of(findings), previous.get(uri_of(path)))
+            yield _report(uri_of(path), diagnostics.of(findings), previous.get(uri_of(path)))
+        known = set(paths)
+        opened = {unquote(part.uri) for each in self._session for part in each.document.parts.values()}
+        for uri, result in previous.items():
+            if path_of(uri) not in known and unquote(uri) not in opened:
+                yield _report(uri, [], result)
 
     async def of(self, path: str) -> list[Finding]:
         """What is found in one file as it is on the disk."""
@@ -71,11 +81,11 @@ class WorkspaceReports:
             self._known[path] = now
 
 
-def _report(path: str, items: list[types.Diagnostic], previous: str | None) -> Report:
+def _report(uri: str, items: list[types.Diagnostic], previous: str | None) -> Report:
     result = result_id(items)
     if result == previous:
-        return types.WorkspaceUnchangedDocumentDiagnosticReport(uri=uri_of(path), result_id=result)
-    return types.WorkspaceFullDocumentDiagnosticReport(uri=uri_of(path), items=items, result_id=result)
+        return types.WorkspaceUnchangedDocumentDiagnosticReport(uri=uri, result_id=result)
+    return types.WorkspaceFullDocumentDiagnosticReport(uri=uri, items=items, result_id=result)
 
 
 def _stamp(path: str) -> Stamp | None:

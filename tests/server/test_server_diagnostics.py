@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.request import url2pathname
 
 import pytest
 import pytest_asyncio
-from editor import DISCARDED, STALE, Editor, capabilities, editor
+from editor import DISCARDED, STALE, Editor, capabilities, editor, path_of
 from lsprotocol import types
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -124,6 +125,37 @@ async def test_a_report_on_the_whole_workspace(tmp_path: Path) -> None:
         (tmp_path / "clean.py").write_text(DISCARDED)
         again = await asking.client.workspace_diagnostic_async(types.WorkspaceDiagnosticParams(previous))
         assert {Path(each.uri).name: each.kind for each in again.items} == {"bad.py": "unchanged", "clean.py": "full"}
+
+
+async def test_reports_that_no_longer_hold_are_taken_back(tmp_path: Path) -> None:
+    """A file that is gone has no findings, and those of an open notebook are its cells'."""
+    (tmp_path / "gone.py").write_text(DISCARDED)
+    (tmp_path / "a b.py").write_text(DISCARDED)
+    cell = {"cell_type": "code", "source": DISCARDED}
+    (tmp_path / "open.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}))
+    async with editor(tmp_path, capabilities(pull=True)) as asking:
+        report = await asking.client.workspace_diagnostic_async(types.WorkspaceDiagnosticParams([]))
+        assert [len(each.items) for each in report.items] == [1, 1, 1]
+        (tmp_path / "gone.py").unlink()
+        notebook, text = asking.uri("open.ipynb"), asking.uri("open.ipynb#cell")
+        asking.client.notebook_document_did_open(
+            types.DidOpenNotebookDocumentParams(
+                types.NotebookDocument(
+                    notebook, "jupyter-notebook", 1, [types.NotebookCell(types.NotebookCellKind.Code, text)]
+                ),
+                [types.TextDocumentItem(text, "python", 1, DISCARDED)],
+            )
+        )
+        (found,) = (await asking.pull(text)).items
+        assert found.code == "DPL501"
+        previous = [types.PreviousResultId(each.uri, str(each.result_id)) for each in report.items]
+        params = types.WorkspaceDiagnosticParams([*previous, types.PreviousResultId(text, "its own")])
+        again = await asking.client.workspace_diagnostic_async(params)
+        assert [each for each in again.items if each.uri == text] == []
+        (kept,) = (each for each in again.items if each.kind == "unchanged")
+        assert kept.uri == asking.uri("a b.py")
+        empty = {Path(path_of(each.uri)).name: each.items for each in again.items if each.kind == "full"}
+        assert empty == {"gone.py": (), "open.ipynb": ()}
 
 
 async def test_a_report_on_the_workspace_in_parts(tmp_path: Path) -> None:
