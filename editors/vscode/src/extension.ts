@@ -90,7 +90,7 @@ class Server {
       this.fail(`cannot run ${interpreter}: ${message(error)}`);
       return undefined;
     }
-    this.fail(`not installed in ${interpreter}`, pipCommand(interpreter));
+    this.fail(`placement-lint[server] is not installed in ${interpreter}`, pipCommand(interpreter));
     return undefined;
   }
 
