@@ -323,9 +323,19 @@ def server(stdio: bool) -> int:
 @click.option("--gpus", type=click.IntRange(min=0), help="How many GPUs to simulate.  [default: 2]")
 @click.option("-m", "--module", is_flag=True, help="TARGET is a module's name, as for `python -m`.")
 @click.option("--trace", is_flag=True, help="List the transfers between devices.")
+@click.option("--timeline", type=click.Path(dir_okay=False), help="Draw where each tensor was, as an HTML page.")
+@click.option("--trace-file", type=click.Path(dir_okay=False), help="Write the same as a trace that Perfetto opens.")
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(gpus: int | None, module: bool, trace: bool, target: str, arguments: tuple[str, ...]) -> int:
+def run(
+    gpus: int | None,
+    module: bool,
+    trace: bool,
+    timeline: str | None,
+    trace_file: str | None,
+    target: str,
+    arguments: tuple[str, ...],
+) -> int:
     """Run a script on simulated GPUs; no GPU is needed."""
     require_torch("run")
     if not module and not os.path.exists(target):
@@ -334,4 +344,12 @@ def run(gpus: int | None, module: bool, trace: bool, target: str, arguments: tup
     from placement_lint.simulate.runner import run_script
 
     count = load_settings(Path.cwd()).gpus if gpus is None else gpus
-    return run_script(target, list(arguments), count, module=module, trace=trace)
+    if timeline is None and trace_file is None:
+        return run_script(target, list(arguments), count, module=module, trace=trace)
+    from placement_lint.simulate.timeline import Timeline
+    from placement_lint.timelines import timeline_files, write_timeline_files
+
+    files, record = timeline_files(timeline, trace_file), Timeline(count)
+    status = run_script(target, list(arguments), count, module=module, trace=trace, journal=record)
+    write_timeline_files(files, record, target)
+    return status

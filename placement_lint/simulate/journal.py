@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -120,6 +120,12 @@ class Journal:
         ]
         self.refusals.append(Refusal(message, user_line(sys._getframe(1)), accounts))
 
+    def finished(self, variables: dict[str, Any]) -> None:
+        """The program ended without an exception and left these variables."""
+
+    def failed(self, error: BaseException, begin: TracebackType | None) -> None:
+        """The program ended with an exception."""
+
     def refusal_behind(self, error: BaseException) -> Refusal | None:
         """What led to `error`: DataParallel raises a replica's error anew, with the original text inside."""
         text = str(error)
@@ -145,13 +151,17 @@ def is_user_code(path: str) -> bool:
     return not path.startswith(_FOREIGN) or ("site-packages" in path and not path.startswith(_FOREIGN[:2]))
 
 
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame on the stack that is the user's."""
+    while frame is not None and not is_user_code(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def user_line(frame: FrameType | None) -> Line | None:
     """The innermost line on the stack that is the user's."""
-    while frame is not None:
-        if is_user_code(frame.f_code.co_filename):
-            return Line(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back
-    return None
+    found = user_frame(frame)
+    return Line(found.f_code.co_filename, found.f_lineno) if found else None
 
 
 def raised_at(trace: TracebackType | None) -> Line | None:

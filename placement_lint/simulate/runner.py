@@ -22,9 +22,14 @@ INTERRUPTED = 130
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 
 
-def run_script(target: str, args: list[str], gpus: int, *, module: bool, trace: bool) -> int:
-    """Run `target` as ``__main__`` on `gpus` simulated GPUs; returns the exit status it would have had."""
-    journal, patches = Journal(), Patches()
+def run_script(
+    target: str, args: list[str], gpus: int, *, module: bool, trace: bool, journal: Journal | None = None
+) -> int:
+    """Run `target` as ``__main__`` on `gpus` simulated GPUs; returns the exit status it would have had.
+
+    A journal that is given holds the record of the run afterwards.
+    """
+    journal, patches = journal or Journal(), Patches()
     before = sys.argv, sys.path[:]
     sys.argv = [target, *args]
     sys.path.insert(0, os.getcwd() if module else os.path.dirname(os.path.abspath(target)))
@@ -45,16 +50,19 @@ def run_script(target: str, args: list[str], gpus: int, *, module: bool, trace: 
 def _run(target: str, module: bool, journal: Journal) -> int:
     try:
         if module:
-            runpy.run_module(target, run_name="__main__", alter_sys=True)
+            variables = runpy.run_module(target, run_name="__main__", alter_sys=True)
         else:
-            runpy.run_path(target, run_name="__main__")
+            variables = runpy.run_path(target, run_name="__main__")
     except SystemExit as ending:
         return _status(ending.code)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:
-        report.failure(error, journal, _own_part(error.__traceback__))
+        begin = _own_part(error.__traceback__)
+        report.failure(error, journal, begin)
+        journal.failed(error, begin)
         return FAILED
+    journal.finished(variables)
     return 0
 
 
