@@ -20,13 +20,13 @@ from placement_lint.errors import UsageError, require_torch
 from placement_lint.finding import Finding, Outcome, Severity
 from placement_lint.outputs import Output, destinations, write_report
 from placement_lint.report.style import Style
-from placement_lint.results import Run, merged
+from placement_lint.results import Run, merged, only
 
 if TYPE_CHECKING:
     from placement_lint.baseline import Entry
     from placement_lint.cache import Cache
     from placement_lint.changes import Changes
-    from placement_lint.files import Patterns, Selection
+    from placement_lint.files import Excludes, Patterns, Selection
     from placement_lint.results import Job
 
 CLEAN, FINDINGS, FAILURE = 0, 1, 2
@@ -46,6 +46,7 @@ class Request:
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
+    whole_project: bool = False
     severity: str = "info"
     fail_on: str | None = None
     formats: tuple[Output, ...] = ()
@@ -110,6 +111,8 @@ def check(request: Request) -> int:
             warn(warning)
     if request.diff_base is not None and (request.fix or request.diff):
         raise UsageError("--fix changes whole files and cannot be combined with --diff-base")
+    if request.whole_project and (STDIN in request.paths or request.shard[1] > 1):
+        raise UsageError("--whole-project checks the files of a folder, all at once: not with `-` or --shard")
     if request.why_not:
         return _explain_absence(request)
     if request.trust and request.probe == "off":
@@ -203,7 +206,7 @@ class Check:
         return replace(run, style=style, summary=replace(run.summary, seconds=time.perf_counter() - self.begun))
 
     def _show_files(self) -> int:
-        for path in sorted(os.path.abspath(file) for file in self._selected().files):
+        for path in sorted(os.path.abspath(file) for file in self._to_check(self._selected()).files):
             click.echo(path)
         return CLEAN
 
@@ -214,11 +217,16 @@ class Check:
 
     def candidates(self) -> Selection:
         """The files that the paths and the settings choose."""
-        from placement_lint.files import Excludes, find_files
+        from placement_lint.files import find_files
+
+        return find_files(self.request.paths or (".",), self._excludes)
+
+    @property
+    def _excludes(self) -> Excludes:
+        from placement_lint.files import Excludes
 
         forced = self.request.force_exclude or self.settings.force_exclude
-        excludes = Excludes(self._patterns_at, self.settings.respect_gitignore, forced)
-        return find_files(self.request.paths or (".",), excludes)
+        return Excludes(self._patterns_at, self.settings.respect_gitignore, forced)
 
     def _run(self) -> Run:
         if self.request.parts:
@@ -232,6 +240,24 @@ class Check:
             paths = ", ".join(self.request.paths or (".",))
             click.echo(f"placement-lint: no Python files found under {paths}", err=True)
         return replace(self._check_files(selection), shard=self.request.shard)
+
+    def _check_files(self, selection: Selection) -> Run:
+        """What is found in the selected files, with all files of their projects checked if that is wanted."""
+        from placement_lint.files import displayed
+
+        run = self._check_all(self._to_check(selection))
+        if not self.request.whole_project:
+            return run
+        return only(run, [displayed(path) for path in (*selection.files, *(path for path, _ in selection.unlistable))])
+
+    def _to_check(self, selection: Selection) -> Selection:
+        """The selection, with all other files of its projects if they are wanted."""
+        if not self.request.whole_project:
+            return selection
+        from placement_lint.files import find_files
+
+        roots = dict.fromkeys(self._settings_of(file).root for file in selection.files)
+        return find_files([*map(str, selection.files), *map(str, roots)], self._excludes)
 
     def _selected(self) -> Selection:
         """The candidates that have changed, if only those count, and belong to this shard."""
@@ -271,7 +297,7 @@ class Check:
         self.projects.check_rules()
         return check_text(sys.stdin.buffer.read(), name, job)
 
-    def _check_files(self, selection: Selection) -> Run:
+    def _check_all(self, selection: Selection) -> Run:
         from placement_lint.engine import check_files
         from placement_lint.progress import progress
 

@@ -227,17 +227,16 @@ class Checker:
         anchors = Anchors(self.reading.pieces(text))
         terms = {path: Terms(anchors, suppressions, frozenset(rule.code for rule in rules))}
         kept, used = self._admitted(heard.findings, terms, surroundings)
-        findings = [one.finding for one in kept]
         # After a crash, that a comment suppressed nothing says nothing about the comment.
         if not heard.crashes:
             own = {place for file, place in used if file == path}
-            idle = (_anchored(finding, terms) for finding in idle_comments(path, suppressions, own, rules))
-            findings.extend(finding for finding in idle if finding.code in terms[path].codes)
+            idle = idle_comments(path, suppressions, own, rules)
+            kept.extend(admitted for one in idle if (admitted := _admitted_by(one, terms)) is not None)
         return Checked(
             path,
-            self._shown(findings),
+            self._shown([one.finding for one in kept]),
             heard.crashes,
-            provisional=tuple(one for one in kept if one.at_call or one.unless_tended),
+            provisional=tuple(one for one in kept if one.at_call or one.unless_tended or one.unless_needed),
             needed=tuple(sorted((file, place) for file, place in used if file != path)),
             tended=heard.tended,
             uses=heard.uses,

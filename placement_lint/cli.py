@@ -150,6 +150,7 @@ class _Check(click.Command):
 @words_option("--ignore", "--extend-ignore", metavar="RULES", help="Do not check these rules.")
 @words_option("--exclude", "--extend-exclude", metavar="PATTERNS", help="Exclude these files as well.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files even if they are named.")
+@click.option("--whole-project", is_flag=True, help="Check all files of the project, and report on PATHS.")
 @report_options
 @click.option("--stdin-filename", default="<stdin>", help="Name of the text that `-` reads, in reports.")
 @click.option("--no-cache", is_flag=True, help="Disable the cache.")

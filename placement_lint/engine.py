@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from placement_lint.files import Selection, displayed, size_of
@@ -14,6 +15,7 @@ from placement_lint.results import Checked, Job, Run, Summary
 
 if TYPE_CHECKING:
     from placement_lint.cache import Cache
+    from placement_lint.project.importers import Importers
 
 FEW_BYTES = 2**16  # below this, starting processes costs more than it brings
 PROCESSES = "processes"
@@ -44,7 +46,8 @@ def check_files(
         cache.keep(fresh.values())
     results = known | fresh
     checked = [*_unlistable(selection, job), *(results[path] for path in paths)]
-    return summarise(checked, displayed(job.settings.root), time.perf_counter() - begun, len(known))
+    elsewhere = ImportedElsewhere(job, paths)
+    return summarise(checked, displayed(job.settings.root), elsewhere, time.perf_counter() - begun, len(known))
 
 
 def check_text(data: bytes, path: str, job: Job) -> Run:
@@ -53,16 +56,40 @@ def check_text(data: bytes, path: str, job: Job) -> Run:
 
     begun = time.perf_counter()
     checked = [Checker(job).check_bytes(data, path)]
-    run = summarise(checked, displayed(job.settings.root), time.perf_counter() - begun)
+    elsewhere = ImportedElsewhere(job, [path])
+    run = summarise(checked, displayed(job.settings.root), elsewhere, time.perf_counter() - begun)
     return replace(run, texts={path: data})
 
 
-def summarise(checked: Iterable[Checked], project: str, seconds: float = 0.0, cached: int = 0) -> Run:
+class ImportedElsewhere(Container[str]):
+    """The files that files of a job's project outside the run import; nothing is read before the first question."""
+
+    def __init__(self, job: Job, paths: Sequence[str]) -> None:
+        self._job = job
+        self._paths = paths
+
+    def __contains__(self, path: object) -> bool:
+        return self._importers.are_outside(str(path))
+
+    @cached_property
+    def _importers(self) -> Importers:
+        from placement_lint.project.importers import Importers
+
+        return Importers(self._job, self._paths)
+
+
+def summarise(
+    checked: Iterable[Checked],
+    project: str,
+    imported_elsewhere: Container[str] = (),
+    seconds: float = 0.0,
+    cached: int = 0,
+) -> Run:
     """The run of a project's files, whose root is displayed as ``project``."""
     results = tuple(checked)
     skipped = sum(result.skipped for result in results)
     return Run(
-        findings=tuple(reconciled(results)),
+        findings=tuple(reconciled(results, imported_elsewhere)),
         crashes=tuple(crash for result in results for crash in result.crashes),
         summary=Summary(len(results) - skipped, skipped, seconds, cached),
         paths=tuple(result.path for result in results),

@@ -81,7 +81,7 @@ def find_files(arguments: Sequence[str], excludes: Excludes) -> Selection:
             raise UsageError(f"{argument}: no such file or directory")
         if excludes.refuse(path):
             continue
-        found = _walk(path, excludes, selection) if path.is_dir() else [(path, os.path.realpath(path))]
+        found = walk(path, excludes, selection) if path.is_dir() else [(path, os.path.realpath(path))]
         for file, identity in found:
             if identity not in seen:
                 seen.add(identity)
@@ -89,7 +89,7 @@ def find_files(arguments: Sequence[str], excludes: Excludes) -> Selection:
     return selection
 
 
-def _walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[tuple[Path, str]]:
+def walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[tuple[Path, str]]:
     """Scripts and notebooks below a folder, sorted, and where each is really; no link to a folder is followed, so no
     loop can arise.
     """

@@ -36,7 +36,8 @@ UNUSED_SUPPRESSION = Rule(
         instead="import torch\n\nx = torch.zeros(2)\n",
         silent=(
             "The comment names a rule that is not selected in this run, or is a bare `# noqa`, "
-            "which may be meant for another tool."
+            "which may be meant for another tool. A file of the project that is not part of this run imports the "
+            "file: its calls may lead to a finding on the line."
         ),
         fix="Remove the comment, or the part of it that names the rule.",
     ),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement_lint.finding import Finding, Range
-from placement_lint.own_rules import UNUSED_SUPPRESSION
 from placement_lint.results import Checked
 
 Key = tuple[str, int, str, Range]
@@ -24,10 +23,13 @@ class _Said:
         return (-self.finding.severity.rank, not self.own, self.finding.message, steps)
 
 
-def reconciled(results: Sequence[Checked]) -> list[Finding]:
-    """The findings of a run, whatever the order of its files: sorted."""
+def reconciled(results: Sequence[Checked], imported_elsewhere: Container[str] = ()) -> list[Finding]:
+    """The findings of a run, whatever the order of its files: sorted.
+
+    ``imported_elsewhere`` are the files that files outside the run import.
+    """
     by_key: dict[Key, list[_Said]] = {}
-    for said in _standing(results):
+    for said in _standing(results, imported_elsewhere):
         by_key.setdefault(_key(said.finding), []).append(said)
     kept = (finding for said in by_key.values() for finding in _heaviest(said))
     return sorted(kept, key=lambda finding: finding.sort_key)
@@ -37,20 +39,24 @@ def _key(finding: Finding) -> Key:
     return (finding.path, finding.cell or 0, finding.code, finding.range)
 
 
-def _standing(results: Sequence[Checked]) -> Iterator[_Said]:
+def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) -> Iterator[_Said]:
     """What no other file takes back."""
     tended = {attribute for checked in results for attribute in checked.tended}
     needed = {comment for checked in results for comment in checked.needed}
     own = {_key(finding) for checked in results for finding in checked.findings if finding.path == checked.path}
     innocent = _called_without(results)
+
+    def is_needed(comment: Finding) -> bool:
+        return (comment.path, comment.range) in needed or comment.path in imported_elsewhere
+
     for checked in results:
         provisos = {one.finding: one for one in checked.provisional}
         at_calls = _first_at_calls(checked, innocent - own)
         for finding in checked.findings:
             proviso = provisos.get(finding)
-            if finding.code == UNUSED_SUPPRESSION.code and (finding.path, finding.range) in needed:
-                continue
             if proviso is not None and proviso.unless_tended in tended:
+                continue
+            if proviso is not None and proviso.unless_needed and is_needed(finding):
                 continue
             if proviso is not None and proviso.at_call is not None and _key(finding) in innocent - own:
                 if at_calls[_key(proviso.at_call)] != finding:

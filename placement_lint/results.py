@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,12 +39,14 @@ class Provisional:
 
     ``unless_tended`` is an attribute of a class: the file, the class and the name. One in a plain ``function`` of
     another file, named in the same way, is ``at_call`` instead where that function is also called without it.
+    ``unless_needed``: a suppression comment without effect, unless a file that imports this one has a finding there.
     """
 
     finding: Finding
     unless_tended: tuple[str, str, str] | None = None
     at_call: Finding | None = None
     function: tuple[str, str, str] | None = None
+    unless_needed: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,16 @@ class Run:
     results: Mapping[str, tuple[Checked, ...]] = field(default_factory=dict)
     shard: tuple[int, int] = (1, 1)
     style: Style = field(default_factory=Style)
+
+
+def only(run: Run, paths: Collection[str]) -> Run:
+    """What a run found in some of its files."""
+    wanted = frozenset(paths)
+    return replace(
+        run,
+        findings=tuple(finding for finding in run.findings if finding.path in wanted),
+        paths=tuple(path for path in run.paths if path in wanted),
+    )
 
 
 def merged(runs: Iterable[Run]) -> Run:

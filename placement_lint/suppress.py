@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from placement_lint import registry
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNKNOWN_RULE_IN_SUPPRESSION, UNUSED_SUPPRESSION
+from placement_lint.results import Provisional
 from placement_lint.rule import Rule
 from placement_lint.source.suppressions import SKIP_FILE, VERBS, Suppression, Suppressions
 from placement_lint.spelling import did_you_mean
@@ -20,15 +21,15 @@ def speaking_for(code: str, place: Range, suppressions: Suppressions) -> set[Ran
 
 def idle_comments(
     path: str, suppressions: Suppressions, used: Collection[Range], running: Collection[Rule]
-) -> Iterator[Finding]:
+) -> Iterator[Provisional]:
     """DPL002 and DPL003 for the comments of a file, given which rules ran on it."""
     for misplaced in suppressions.misplaced:
         if misplaced.verb == SKIP_FILE:
             message = "`skip-file` has no effect here: it counts only in a comment above the first statement"
-            yield _finding(UNUSED_SUPPRESSION, message, path, misplaced.range)
+            yield Provisional(_finding(UNUSED_SUPPRESSION, message, path, misplaced.range))
         else:
             message = f"`placement-lint: {misplaced.verb}` is not a directive{did_you_mean(misplaced.verb, VERBS)}"
-            yield _finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, misplaced.range)
+            yield Provisional(_finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, misplaced.range))
     for comment in suppressions.comments:
         if comment.accountable:
             yield from _idle_parts(path, comment, used, running)
@@ -36,17 +37,17 @@ def idle_comments(
 
 def _idle_parts(
     path: str, comment: Suppression, used: Collection[Range], running: Collection[Rule]
-) -> Iterator[Finding]:
+) -> Iterator[Provisional]:
     if not comment.entries and comment.range not in used and _are_running(registry.ALL, running):
-        yield _finding(UNUSED_SUPPRESSION, "nothing on this line needs suppressing", path, comment.range)
+        yield _idle("nothing on this line needs suppressing", path, comment.range)
     for entry in comment.entries:
         if not registry.is_selector(entry.selector):
             nearest = registry.nearest_selector(entry.selector)
             message = f"there is no rule `{entry.selector}`, so this suppresses nothing{nearest}"
-            yield _finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, entry.range)
+            yield Provisional(_finding(UNKNOWN_RULE_IN_SUPPRESSION, message, path, entry.range))
         elif entry.range not in used and _are_running(entry.selector, running):
             message = f"`{entry.selector}` is not reported on this line, so this suppresses nothing"
-            yield _finding(UNUSED_SUPPRESSION, message, path, entry.range)
+            yield _idle(message, path, entry.range)
 
 
 def _are_running(selector: str, running: Collection[Rule]) -> bool:
@@ -58,6 +59,10 @@ def _places_speaking_for(rule: Rule, comment: Suppression) -> Iterator[Range]:
     if not comment.entries:
         yield comment.range
     yield from (entry.range for entry in comment.entries if registry.matches(rule, entry.selector))
+
+
+def _idle(message: str, path: str, place: Range) -> Provisional:
+    return Provisional(_finding(UNUSED_SUPPRESSION, message, path, place), unless_needed=True)
 
 
 def _finding(rule: Rule, message: str, path: str, place: Range) -> Finding:

@@ -78,7 +78,7 @@ def repository(hooks: Path, tmp_path: Path) -> Path:
     revision = git(hooks, "rev-parse", "HEAD")
     (tmp_path / ".pre-commit-config.yaml").write_text(
         f"repos:\n- repo: {hooks.as_uri()}\n  rev: {revision}\n"
-        "  hooks:\n  - id: placement-lint\n  - id: placement-lint-fix\n"
+        "  hooks:\n  - id: placement-lint\n  - id: placement-lint-project\n  - id: placement-lint-fix\n"
     )
     (tmp_path / "placement-lint.toml").write_text("exclude = ['third_party']\n")
     (tmp_path / "old name.py").write_text(BUG)
@@ -116,6 +116,18 @@ def test_a_notebook_is_checked(pre_commit: Run, repository: Path) -> None:
 def test_what_is_fine_or_excluded_passes(pre_commit: Run, repository: Path, name: str) -> None:
     status, said = pre_commit(staged(repository, name, FINE if name == "train.py" else BUG))
     assert (status, "Passed" in said) == (0, True), said
+
+
+def test_the_project_hook_reports_staged_files_alone(pre_commit: Run, repository: Path) -> None:
+    net = "import torch\n\ndef add(x):\n    return x + torch.ones(2)\n"
+    (repository / "unstaged.py").write_text("import torch\nfrom net import add\nadd(torch.ones(2).cuda())\n")
+    git(repository, "add", "unstaged.py")
+    git(repository, "commit", "--message", "caller")
+    staged(repository, "net.py", net)
+    assert pre_commit(repository)[0] == 0
+    status, said = pre_commit(repository, "placement-lint-project")
+    assert (status, "net.py:4:12: " in said or "net.py:4:12\n" in said) == (1, True), said
+    assert "old name.py" not in said
 
 
 def test_the_fixing_hook_runs(pre_commit: Run, repository: Path) -> None:

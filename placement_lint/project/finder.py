@@ -215,6 +215,11 @@ class Surroundings:
                     waiting.extend((unit.path, found) for _, found in unit.imports)
         return False
 
+    def imported_by(self, path: str, text: str) -> Iterator[Unit]:
+        """The files that another one imports itself."""
+        for _, wanted in read_imports(code_of(text)):
+            yield from self._imported(wanted, path)
+
     def _imported(self, wanted: Import, importer: str) -> Iterator[Unit]:
         """The files that an import runs: those of the module that it names, and of one that it takes from there."""
         place = self.find(wanted, importer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,6 @@ def render(run: Run, stream: TextIO) -> None:
 
 def whole(files: Sequence[str]) -> Run:
     """The run that these are all the parts of."""
-    from placement_lint.engine import summarise
     from placement_lint.results import merged
 
     parts = [_read(file) for file in files]
@@ -41,9 +41,18 @@ def whole(files: Sequence[str]) -> Run:
     for part in parts:
         for project, results in part["results"].items():
             projects.setdefault(project, []).extend(results)
-    run = merged(summarise(sorted(results, key=_path), project) for project, results in projects.items())
+    run = merged(_of_project(project, sorted(results, key=_path)) for project, results in projects.items())
     seconds, cached = (sum(part[name] for part in parts) for name in ("seconds", "cached"))
     return replace(run, summary=replace(run.summary, seconds=seconds, cached=cached))
+
+
+def _of_project(project: str, results: Sequence[Checked]) -> Run:
+    from placement_lint.config_files import load_settings
+    from placement_lint.engine import ImportedElsewhere, summarise
+    from placement_lint.results import Job
+
+    job = Job(load_settings(Path(os.path.abspath(project))))
+    return summarise(results, project, ImportedElsewhere(job, [result.path for result in results]))
 
 
 def _path(result: Checked) -> str:

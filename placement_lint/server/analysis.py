@@ -103,8 +103,9 @@ def _absolute(finding: Finding) -> Finding:
 
 
 def _absolute_proviso(one: Provisional) -> Provisional:
-    return Provisional(
-        _absolute(one.finding),
+    return replace(
+        one,
+        finding=_absolute(one.finding),
         unless_tended=_absolute_name(one.unless_tended) if one.unless_tended else None,
         at_call=_absolute(one.at_call) if one.at_call else None,
         function=_absolute_name(one.function) if one.function else None,

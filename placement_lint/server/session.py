@@ -15,6 +15,7 @@ from placement_lint.config import Settings
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Verdict
 from placement_lint.project.finder import read_from_disk
+from placement_lint.project.importers import Everything
 from placement_lint.reconcile import reconciled
 from placement_lint.results import Checked, Job, Run, Summary, digest
 from placement_lint.server.analysis import Analyse, Analysis, Locate, Mend, Placed
@@ -86,6 +87,7 @@ class Session:
         self._complain = complain
         self._complaints: set[str] = set()
         self.elsewhere: dict[str, Checked] = {}
+        self._knows_workspace = False
         self._open: dict[str, Watched] = {}
 
     # --- what is open --------------------------------------------------------------------------------------------
@@ -201,12 +203,17 @@ class Session:
         known = self.elsewhere.get(path)
         return known is not None and all(self._digest(file) == content for file, content in known.contents.items())
 
+    def know_workspace(self) -> None:
+        """All files of the workspace are open or have been looked at."""
+        if not self._knows_workspace:
+            self._knows_workspace = True
+            self._settle()
+
     def found_in(self, *paths: str) -> list[list[Finding]]:
         """What all files that are known say of some, without what the projects' baselines list."""
         of_path: dict[str, list[Finding]] = {}
-        for finding in reconciled(
-            [*self.elsewhere.values(), *(each.analysis.checked for each in self if each.analysis)]
-        ):
+        results = [*self.elsewhere.values(), *(each.analysis.checked for each in self if each.analysis)]
+        for finding in reconciled(results, () if self._knows_workspace else Everything()):
             of_path.setdefault(finding.path, []).append(finding)
         return [self._unknown(of_path.get(path, []), path) for path in paths]
 

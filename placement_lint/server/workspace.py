@@ -48,6 +48,7 @@ class WorkspaceReports:
         self._forget_all_but(paths)
         for path in paths:
             await self._look_at(path)
+        self._session.know_workspace()
         for path, findings in zip(paths, self._session.found_in(*paths), strict=True):
             yield _report(uri_of(path), diagnostics.of(findings), previous.get(uri_of(path)))
         known = set(paths)

@@ -121,3 +121,13 @@ async def test_an_editor_that_asks_is_told_to_ask_again(tmp_path: Path) -> None:
         asking.replace(helper, "x.cuda()", "x")
         await asking.until(lambda: asking.client.diagnostic_refresh_count > before)
         assert (await asking.pull(train)).items == ()
+
+
+async def test_an_unused_suppression_is_one_once_the_workspace_is_known(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    idle = HELPER.replace("x.cuda()", "x.cuda()  # placement-lint: ignore[DPL501]")
+    async with editor(tmp_path, capabilities(pull=True)) as asking:
+        helper = asking.open("helper.py", idle)
+        assert (await asking.pull(helper)).items == ()
+        await asking.client.workspace_diagnostic_async(types.WorkspaceDiagnosticParams([]))
+        assert [each.code for each in (await asking.pull(helper)).items] == ["DPL002"]
