@@ -272,7 +272,8 @@ class Check:
 
         if run.texts:
             self.outputs = [output for output in self.outputs if output.file]
-        after = fix_files(run, self.job_of, self.request.unsafe_fixes, self.request.show_fixes)
+        request = self.request
+        after = fix_files(run, self.job_of, request.unsafe_fixes, request.show_fixes, request.quiet)
         return replace(self._run(), fixed=after.fixed) if after.fixed and not run.texts else after
 
     def _show_diff(self, run: Run) -> bool:

@@ -1,13 +1,14 @@
 """Fixes: applied as long as each makes its file better, and written so that a file is either old or new.
 
-A fix is taken only if the file afterwards can be read, has the finding no more and has none that it had not before.
+A fix is applied only if the file afterwards can be parsed, no longer has the finding and has no new one. If it reveals
+findings that have fixes themselves, all are applied together. For each fix that is withheld there is a reason.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,23 +21,51 @@ from placement_lint.source.edits import NotEditable, edited, overlap
 from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable, decode
 
+# How often the fixes of what the last fixes revealed are added to them.
+ROUNDS = 3
+MOST_NAMED = 3  # findings that a fix would reveal
 NO_NEWLINE = "\\ No newline at end of file"
 
 
 @dataclass(frozen=True)
+class Withheld:
+    """A finding whose fix is not applied, and why."""
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True)
 class Fixed:
-    """A file before and after, what was fixed in it and what was found afterwards."""
+    """A file before and after fixing.
+
+    ``fixed`` are findings of the file before, ``revealed`` those that only their fixes revealed and that were fixed as
+    well, ``left`` the findings afterwards, and ``withheld`` those of them with a fix that could not be applied.
+    """
 
     path: str
     before: bytes
     after: bytes
     fixed: tuple[Finding, ...]
     left: tuple[Finding, ...]
+    revealed: tuple[Finding, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
 
     @property
     def diff(self) -> str:
         before, after = (_diff_lines(data) for data in (self.before, self.after))
         return "".join(difflib.unified_diff(before, after, self.path, self.path))
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A file after the fixes of some findings and of what they revealed; with an ``objection``, it is not better."""
+
+    findings: Sequence[Finding]
+    after: bytes
+    checked: Checked
+    revealed: tuple[Finding, ...] = ()
+    objection: str = ""
 
 
 class Fixer:
@@ -51,10 +80,19 @@ class Fixer:
         """Round after round, until no fix is left that makes the file better."""
         now, checked = data, self._check(data, path)
         fixed: list[Finding] = []
-        while better := self._better(now, checked):
-            now, checked, findings = better
-            fixed.extend(findings)
-        return Fixed(path, data, now, tuple(fixed), checked.findings)
+        revealed: list[Finding] = []
+        while True:
+            withheld: list[Withheld] = []
+            for trial in self._trials(now, checked):
+                if not trial.objection:
+                    now, checked = trial.after, trial.checked
+                    fixed.extend(trial.findings)
+                    revealed.extend(trial.revealed)
+                    break
+                if len(trial.findings) == 1:
+                    withheld.append(Withheld(trial.findings[0], trial.objection))
+            else:
+                return Fixed(path, data, now, tuple(fixed), checked.findings, tuple(revealed), tuple(withheld))
 
     def _check(self, data: bytes, path: str) -> Checked:
         """What the file says of itself: other files have their own turn."""
@@ -66,26 +104,44 @@ class Fixer:
         asked = self.code in (None, finding.code)
         return asked and fix is not None and bool(fix.edits) and fix.applicability in self.wanted
 
-    def _better(self, data: bytes, checked: Checked) -> tuple[bytes, Checked, Sequence[Finding]] | None:
-        """The file after all fixes that go together, or if that is no good, after the first that is."""
-        together = _without_overlaps(finding for finding in checked.findings if self.fixable(finding))
-        for findings in (together, *([finding] for finding in together)):
+    def _trials(self, data: bytes, checked: Checked) -> Iterator[_Trial]:
+        """The file after all fixes that go together, then after each alone."""
+        fixable = list(filter(self.fixable, checked.findings))
+        together = _without_overlaps(fixable)
+        if len(together) > 1:
+            yield self._trial(data, checked, together)
+        for finding in fixable:
+            yield self._trial(data, checked, [finding])
+
+    def _trial(self, data: bytes, checked: Checked, findings: Sequence[Finding]) -> _Trial:
+        after, wanted, revealed, applied = data, findings, list[Finding](), list[Sequence[Edit]]()
+        for _ in range(ROUNDS):
+            applied.append([edit for finding in wanted for edit in _edits(finding)])
             try:
-                after = edited(data, [edit for finding in findings for edit in _edits(finding)])
+                after = edited(after, applied[-1])
             except NotEditable:
-                return None
+                return _Trial(findings, data, checked, objection="it would change more of the file than its own place")
             result = self._check(after, checked.path)
-            if findings and _is_better(checked, result, findings):
-                return after, result, findings
-        return None
+            new = _new_findings(checked, result, findings)
+            objection = _objection(result, new, findings, applied)
+            wanted = _without_overlaps(filter(self.fixable, new))
+            if not objection or not wanted or {each.code for each in wanted} & {each.code for each in findings}:
+                break
+            revealed.extend(wanted)
+        if (
+            objection
+            and new
+            and all(finding.fix and finding.fix.edits and not self.fixable(finding) for finding in new)
+        ):
+            objection += ", or apply its fix as well with --unsafe-fixes"
+        return _Trial(findings, after, result, tuple(revealed), objection)
 
 
 def fix_findings(run: Run, job_of: Callable[[str], Job], unsafe: bool) -> tuple[Run, list[Fixed]]:
-    """The run as it is after its files have been fixed in memory, and those files."""
+    """The run as it is after its files have been fixed in memory, and all files with fixes, changed or not."""
     paths = dict.fromkeys(finding.path for finding in run.findings if finding.fix)
-    tried = (Fixer(job_of(path), unsafe).fix(run.texts.get(path) or _read(path), path) for path in paths)
-    changed = [each for each in tried if each.fixed]
-    return _with_results(run, changed), changed
+    tried = [Fixer(job_of(path), unsafe).fix(run.texts.get(path) or _read(path), path) for path in paths]
+    return _with_results(run, [each for each in tried if each.fixed]), tried
 
 
 def write(fixed: Fixed) -> None:
@@ -123,13 +179,53 @@ def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
-def _is_better(before: Checked, after: Checked, fixed: Sequence[Finding]) -> bool:
-    """Whether the findings that were fixed are gone, and nothing has come in their place."""
-    if after.skipped or after.crashes:
-        return False
-    due = Counter(finding.code for finding in before.findings)
-    due.subtract(Counter(finding.code for finding in fixed))
-    return Counter(finding.code for finding in after.findings) <= due
+def _new_findings(before: Checked, after: Checked, fixed: Sequence[Finding]) -> list[Finding]:
+    """The findings afterwards that are more than those before without the fixed ones; lines may have moved."""
+    left = [finding for finding in before.findings if finding not in fixed]
+    at_same_place = Counter(finding.identity for finding in left)
+    unmatched: list[Finding] = []
+    for finding in after.findings:
+        if at_same_place[finding.identity]:
+            at_same_place[finding.identity] -= 1
+        else:
+            unmatched.append(finding)
+    moved = Counter(code for (_, code, _, _), number in at_same_place.items() for _ in range(number))
+    new: list[Finding] = []
+    for finding in unmatched:
+        if moved[finding.code]:
+            moved[finding.code] -= 1
+        else:
+            new.append(finding)
+    return new
+
+
+def _objection(
+    after: Checked, new: Sequence[Finding], fixed: Sequence[Finding], applied: Sequence[Sequence[Edit]]
+) -> str:
+    """Why a file with these new findings after these rounds of edits is not better; empty if it is."""
+    if after.crashes:
+        return "the analysis of the fixed file fails"
+    if after.skipped:
+        return "the fixed file cannot be parsed"
+    if not new:
+        return ""
+    if any((one.code, one.range.line) == (other.code, other.range.line) for one in new for other in fixed):
+        return "it would not remove the finding"
+    places = " and ".join(f"{finding.code} at {_line_before(finding, applied)}" for finding in new[:MOST_NAMED])
+    more = f" and {len(new) - MOST_NAMED} more findings" if len(new) > MOST_NAMED else ""
+    return f"it would reveal {places}{more}: fix {'that' if len(new) == 1 else 'those'} first"
+
+
+def _line_before(finding: Finding, applied: Sequence[Sequence[Edit]]) -> str:
+    """The line of a finding before these rounds of edits."""
+    line = finding.range.line
+    for edits in reversed(applied):
+        added = 0
+        for edit in sorted((edit for edit in edits if edit.cell == finding.cell), key=lambda edit: edit.range):
+            if edit.range.line + added < line:
+                added += edit.text.count("\n") - (edit.range.end_line - edit.range.line)
+        line -= added
+    return f"cell {finding.cell}, line {line}" if finding.cell else f"line {line}"
 
 
 def _edits(finding: Finding) -> Sequence[Edit]:

@@ -189,6 +189,52 @@ class TestFixing:
         assert file.read_text() == "x = 2\n"
 
 
+class TestWithheld:
+    """Fixes that reveal findings, on real rules."""
+
+    PROGRAM = """\
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.zeros(3, 2)
+{first}
+x.to(device)
+{last}
+"""
+
+    def test_a_fix_and_that_of_what_it_reveals_are_applied_together(self, write: Write, capsys: Capture) -> None:
+        file = write("a.py", self.PROGRAM.format(first="pass", last="print(x.numpy())"))
+        assert main(["check", "--diff"]) == 1
+        assert "would fix 1 of 1 findings, and 1 that only these fixes reveal\n" in capsys.readouterr().err
+        assert main(["check", "--fix", "--show-fixes"]) == 0
+        assert "x = x.to(device)\nprint(x.cpu().numpy())\n" in file.read_text()
+        said = capsys.readouterr()
+        assert "1 × DPL501 (move-result-discarded)\n    1 × DPL507 (numpy-on-cuda)" in said.err
+        assert "no findings, 1 fixed" in said.out
+
+    def test_a_fix_is_withheld_with_a_reason_and_applied_once_that_is_gone(self, write: Write, capsys: Capture) -> None:
+        program = self.PROGRAM.format(first="y = torch.zeros(3, 2)", last="z = x + y")
+        file = write("a.py", program)
+        assert main(["check", "--fix"]) == 1
+        assert file.read_text() == program
+        said = capsys.readouterr()
+        assert said.err == (
+            "placement-lint: a.py:6:1: the fix of DPL501 is not applied: it would reveal DPL503 at line 7: fix that "
+            "first, or apply its fix as well with --unsafe-fixes\n"
+        )
+        assert "fixable" not in said.out
+        assert main(["check", "--fix", "-q"]) == 1
+        assert capsys.readouterr().err == ""
+        file.write_text(program.replace("x + y", "x + y.to(device)"))
+        assert main(["check", "--fix"]) == 0
+        assert file.read_text() == program.replace("x + y", "x + y.to(device)").replace("x.to", "x = x.to", 1)
+
+    def test_unsafe_fixes_of_what_it_reveals(self, write: Write) -> None:
+        file = write("a.py", self.PROGRAM.format(first="y = torch.zeros(3, 2)", last="z = x + y"))
+        assert main(["check", "--fix", "--unsafe-fixes"]) == 0
+        assert "x = x.to(device)\nz = x + y.to(device)\n" in file.read_text()
+
+
 class Scripted:
     """A checker that knows a finding for each `!` of a text, with the fix that follows it in the script."""
 
@@ -222,6 +268,37 @@ def test_only_what_makes_a_file_better(job: Job, text: str, replacements: dict[i
     fixer.checker = Scripted(replacements)  # type: ignore[assignment]
     fixed = fixer.fix(text.encode(), "a.py")
     assert fixed.after.decode() == after
+    assert len(fixed.withheld) == len(fixed.left)
+
+
+@pytest.mark.parametrize(
+    ("text", "replacements", "reason"),
+    [
+        ("#!", {1: "broken"}, "the fixed file cannot be parsed"),
+        ("#!", {1: "!"}, "it would not remove the finding"),
+        ("#!", {1: "é"}, "it would change more of the file than its own place"),
+    ],
+)
+def test_reasons(job: Job, text: str, replacements: dict[int, str], reason: str) -> None:
+    fixer = Fixer(job, unsafe=False)
+    fixer.checker = Scripted(replacements)  # type: ignore[assignment]
+    (withheld,) = fixer.fix(f"{text}\n# coding: ascii\n".encode(), "a.py").withheld
+    assert withheld.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("edits", "line", "before"),
+    [
+        ([put(1, 1, 2, "x")], 5, 5),
+        ([put(1, 1, 2, "x\ny\nz")], 5, 3),
+        ([put(1, 1, 2, "x\ny\nz")], 1, 1),
+        ([put(3, 1, 2, "x\ny"), put(9, 1, 2, "x\ny")], 8, 7),
+        ([Edit(Range(1, 1, 3, 1), "x\n")], 5, 6),
+    ],
+)
+def test_a_revealed_finding_has_its_line_in_the_file_as_it_is(edits: list[Edit], line: int, before: int) -> None:
+    finding = Finding("DPL301", "n", Severity.ERROR, "m", "a.py", Range(line, 1, line, 2))
+    assert fixes._line_before(finding, [edits]) == f"line {before}"
 
 
 WRITER = """

@@ -47,12 +47,15 @@ def is_fixable(finding: Finding, style: Style) -> bool:
 
 
 def _fixable(run: Run) -> Iterator[str]:
+    """How many findings have fixes to apply; after ``--fix``, those that are left are withheld."""
     with_fix = [finding for finding in run.findings if is_fixable(finding, replace(run.style, unsafe=True))]
     fixable = sum(is_fixable(finding, run.style) for finding in with_fix)
     hidden = len(with_fix) - fixable
+    if run.fixed is not None:
+        fixable = 0
     option = "`--fix --unsafe-fixes`" if run.style.unsafe or not fixable else "`--fix`"
     more = f", {hidden:,} more with `--unsafe-fixes`" if hidden and fixable else ""
-    if with_fix:
+    if fixable or hidden:
         yield f"{'[*] ' if fixable else ''}{fixable or hidden:,} fixable with {option}{more}"
 
 
