@@ -70,6 +70,7 @@ class Request:
     color: str = "auto"
     show_files: bool = False
     fix: bool = False
+    add_noqa: bool = False
     exit_non_zero_on_fix: bool = False
     unsafe_fixes: bool = False
     diff: bool = False
@@ -99,8 +100,9 @@ OVERRULED: Sequence[tuple[str, str]] = (
     ("baseline", "write_baseline"),
     ("jobs", "executor"),
     *((option, "exit_zero") for option in ("fail_on", "exit_non_zero_on_fix", "strict_probes")),
-    *((option, "diff") for option in ("baseline", *_REPORTING)),
-    *((option, "show_files") for option in ("diff", *_REPORTING)),
+    ("add_noqa", "write_baseline"),
+    *((option, "diff") for option in ("baseline", "add_noqa", *_REPORTING)),
+    *((option, "show_files") for option in ("diff", "add_noqa", *_REPORTING)),
 )
 """An option, and the one with which it has no effect."""
 
@@ -113,6 +115,8 @@ def check(request: Request) -> int:
         raise UsageError("--fix changes whole files and cannot be combined with --diff-base")
     if request.whole_project and (STDIN in request.paths or request.shard[1] > 1):
         raise UsageError("--whole-project checks the files of a folder, all at once: not with `-` or --shard")
+    if request.add_noqa and STDIN in request.paths:
+        raise UsageError("--add-noqa writes into the files that are checked: not with `-`")
     if request.why_not:
         return _explain_absence(request)
     if request.trust and request.probe == "off":
@@ -191,6 +195,8 @@ class Check:
         run = self._without_known(run)
         if self._changes:
             run = self._changes.only(run)
+        if self.request.add_noqa:
+            run = self._suppressed(run)
         run = self._in_style(self._probed(run))
         for output in self.outputs:
             write_report(run, output, self.request.statistics)
@@ -275,6 +281,11 @@ class Check:
         request = self.request
         after = fix_files(run, self.job_of, request.unsafe_fixes, request.show_fixes, request.quiet)
         return replace(self._run(), fixed=after.fixed) if after.fixed and not run.texts else after
+
+    def _suppressed(self, run: Run) -> Run:
+        from placement_lint.add_noqa import add_comments
+
+        return add_comments(run, self.job_of, self.request.quiet)
 
     def _show_diff(self, run: Run) -> bool:
         from placement_lint.fixing import show_diff

@@ -163,6 +163,7 @@ class _Check(click.Command):
 @click.option("--diff", is_flag=True, help="Show what --fix would do, and do nothing.")
 @click.option("--show-fixes/--no-show-fixes", help="With --fix, list what was fixed.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="With --fix, exit with status 1 if anything was fixed.")
+@click.option("--add-noqa", is_flag=True, help="Add comments that suppress the present findings.")
 @click.option("--write-baseline", type=click.Path(dir_okay=False), help="List the present findings in this file.")
 @click.option("--diff-base", metavar="REV", help="Only findings on lines changed since this git revision.")
 @click.option("--watch", "-w", is_flag=True, help="Check again whenever a file is saved.")

@@ -140,21 +140,21 @@ class Fixer:
 def fix_findings(run: Run, job_of: Callable[[str], Job], unsafe: bool) -> tuple[Run, list[Fixed]]:
     """The run as it is after its files have been fixed in memory, and all files with fixes, changed or not."""
     paths = dict.fromkeys(finding.path for finding in run.findings if finding.fix)
-    tried = [Fixer(job_of(path), unsafe).fix(run.texts.get(path) or _read(path), path) for path in paths]
+    tried = [Fixer(job_of(path), unsafe).fix(run.texts.get(path) or read_file(path), path) for path in paths]
     return _with_results(run, [each for each in tried if each.fixed]), tried
 
 
 def write(fixed: Fixed) -> None:
     """Put the new file in the place of the old one in one step, whatever happens meanwhile."""
-    if _read(fixed.path) != fixed.before:
-        raise UsageError(f"{fixed.path} has changed while it was being fixed, and is left as it is")
+    if read_file(fixed.path) != fixed.before:
+        raise UsageError(f"{fixed.path} has changed in the meantime and was not written")
     try:
         writing.write(Path(fixed.path), fixed.after)
     except OSError as error:
         raise UsageError(f"cannot write {fixed.path}: {error.strerror or error}") from None
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -37,8 +37,9 @@ def findings(job: Job, text: str) -> list[tuple[str, int]]:
         "s = '''\n''', bad()  # noqa: DPL301",
     ],
 )
-def test_suppressed(job: Job, line: str) -> None:
-    assert findings(job, line + "\n") == []
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_suppressed(job: Job, line: str, end: str) -> None:
+    assert findings(job, line + end) == []
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,18 @@ from difflib import SequenceMatcher
 from lsprotocol import types
 
 from placement_lint.finding import Applicability, Edit, Finding, Range
-from placement_lint.registry import find_rule
+from placement_lint.registry import FAMILIES, find_rule
 from placement_lint.server.buffers import Buffer
 from placement_lint.server.diagnostics import Diagnostics, touches
 from placement_lint.server.documents import Document
 from placement_lint.server.session import Watched
-from placement_lint.server.silence import suppressing
 from placement_lint.source.notebook import read_notebook
 from placement_lint.source.scan import lines_with_ends
+from placement_lint.source.silencing import suppressing
 from placement_lint.source.text import decode
 
 FIX_ALL = "source.fixAll.placement-lint"
 PROBE, OPEN_PAGE = "placement-lint.probe", "placement-lint.openRulePage"
-OWN_FAMILY = "DPL0"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Actions:
             safe = finding.fix.applicability is Applicability.SAFE
             title = f"{finding.code}: {finding.fix.message}" + ("" if safe else " (to be reviewed)")
             yield self._fixing(title, shown, self._edits(finding.fix.edits), is_preferred=safe)
-        if not finding.code.startswith(OWN_FAMILY):
+        if not finding.code.startswith(FAMILIES["tool"]):
             silencing = suppressing(buffer.source, finding.range, finding.code, finding.name)
             if silencing:
                 title = f"{finding.code}: suppress {finding.name} on this line"

@@ -120,4 +120,6 @@ class Scan:
                 first = line = line + 1
             else:
                 line += len(NEWLINE.findall(lexeme.group()))
+        if line > first:
+            spans.update(dict.fromkeys(range(first, line + 1), (first, line)))
         return spans
