@@ -80,6 +80,7 @@ class Request:
     shard: tuple[int, int] = (1, 1)
     parts: tuple[str, ...] = ()
     why_not: str | None = None
+    timeline: str | None = None
 
     @property
     def narrows(self) -> bool:
@@ -197,6 +198,8 @@ class Check:
             run = self._changes.only(run)
         if self.request.add_noqa:
             run = self._suppressed(run)
+        if self.request.timeline:
+            self._draw(self.request.timeline)
         run = self._in_style(self._probed(run))
         for output in self.outputs:
             write_report(run, output, self.request.statistics)
@@ -281,6 +284,15 @@ class Check:
         request = self.request
         after = fix_files(run, self.job_of, request.unsafe_fixes, request.show_fixes, request.quiet)
         return replace(self._run(), fixed=after.fixed) if after.fixed and not run.texts else after
+
+    def _draw(self, file: str) -> None:
+        from placement_lint.files import displayed
+        from placement_lint.static_timeline import write_timeline
+
+        paths = [displayed(path) for path in self._selected().files]
+        write_timeline(paths, file, self._job(self.settings) if len(paths) != 1 else self.job_of(paths[0]))
+        if not self.request.quiet:
+            click.echo(f"wrote {os.path.abspath(file)}", err=True)
 
     def _suppressed(self, run: Run) -> Run:
         from placement_lint.add_noqa import add_comments

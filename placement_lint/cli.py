@@ -186,6 +186,7 @@ class _Check(click.Command):
     help="Write that part to a standalone file for each finding. Without --trust, nothing is executed.",
 )
 @click.option("--why-not", metavar="RULE", help="Explain why this rule reports nothing at a place: PATHS is FILE:LINE.")
+@click.option("--timeline", type=click.Path(dir_okay=False), help="Draw where each tensor is, as an HTML page.")
 @click.option("--strict-probes", is_flag=True, help="Fail on refuted findings as well.")
 @click.option("--verbose", "-v", is_flag=True, help="Show which settings, files and cached results are used.")
 def check(**options: Any) -> int:

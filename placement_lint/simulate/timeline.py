@@ -7,7 +7,6 @@ so steps are the time axis.
 from __future__ import annotations
 
 import collections
-import heapq
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .journal import UNSEEN, Journal, Line, Origin, describe, raised_at, user_frame
 from .names import named_in, named_in_frames
+from .page import Span, lanes, rows
 from .placement import ANYWHERE, Tensor, device_of, label_of, storage_of
 
 if TYPE_CHECKING:
@@ -193,9 +193,8 @@ class Timeline(Journal):
         return [move for move in self._all_moves if move.source in shown and move.target in shown]
 
     def devices(self) -> list[str]:
-        """The devices that have a lane: the CPU, then the GPUs by number, then the rest."""
-        lanes = ["cpu", *(f"cuda:{index}" for index in range(self.gpus))]
-        return lanes + sorted({bar.device for bar in self.bars} - set(lanes))
+        """The devices that have a lane."""
+        return lanes(self.gpus, {bar.device for bar in self.bars})
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -210,32 +209,9 @@ class Timeline(Journal):
         return self.last_step if bar.end is None else bar.end
 
     def rows(self) -> dict[Bar, int]:
-        """A row for each bar in its device's lane, such that no two overlap; bars with names come first."""
-        placed: dict[Bar, int] = {}
-        lanes = collections.defaultdict(list)
-        for bar in self.bars:
-            lanes[bar.device].append(bar)
-        for bars in lanes.values():
-            used = 0
-            for named in (True, False):
-                group = [bar for bar in bars if (bar.name is not None) == named]
-                rows = self._packed(group)
-                placed.update((bar, used + row) for bar, row in rows.items())
-                used += max(rows.values(), default=-1) + 1
-        return placed
-
-    def _packed(self, bars: Iterable[Bar]) -> dict[Bar, int]:
-        """The first row that is free at a bar's first step."""
-        rows: dict[Bar, int] = {}
-        busy: list[tuple[int, int]] = []
-        free: list[int] = []
-        for bar in bars:
-            while busy and busy[0][0] < bar.start:
-                heapq.heappush(free, heapq.heappop(busy)[1])
-            row = heapq.heappop(free) if free else len(busy)
-            heapq.heappush(busy, (self.last_of(bar), row))
-            rows[bar] = row
-        return rows
+        """A row for each bar in its device's lane."""
+        spans = [Span(bar.device, bar.start, self.last_of(bar), bar.name is not None) for bar in self.bars]
+        return dict(zip(self.bars, rows(spans), strict=True))
 
     # --- recording --------------------------------------------------------------------------------
 

@@ -1,40 +1,34 @@
-"""A timeline as one HTML page that needs nothing from elsewhere: its data as JSON in ``timeline.html``."""
+"""What the page of a timeline shows of a simulated run."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from .journal import Line
+from .page import page
 from .timeline import Bar, Failure, Move, Timeline
-
-TEMPLATE = Path(__file__).with_name("timeline.html")
-PLACE = "TIMELINE_DATA"
 
 
 def timeline_page(timeline: Timeline, program: str) -> str:
     """The HTML text of the page."""
-    data = json.dumps(page_data(timeline, program), separators=(",", ":"))
-    # In a script element "<" could begin its end tag.
-    return TEMPLATE.read_text(encoding="utf-8").replace(PLACE, data.replace("<", "\\u003c"))
+    return page(program, f"Where the tensors of {program} were", "failing operation", [view(timeline)])
 
 
-def page_data(timeline: Timeline, program: str) -> dict[str, Any]:
+def view(timeline: Timeline) -> dict[str, Any]:
     """The data that the page draws; bars are referred to by their index."""
     rows = timeline.rows()
     bars = timeline.bars
     index = {bar: number for number, bar in enumerate(bars)}
     tensors, moves = timeline.totals
     shown_moves = timeline.moves_between_bars
+    failures = [timeline.failure] if timeline.failure else []
     return {
-        "program": program,
-        "gpus": timeline.gpus,
+        "machine": f"{timeline.gpus} simulated GPU{'' if timeline.gpus == 1 else 's'}",
         "steps": timeline.last_step,
         "lanes": timeline.devices(),
         "bars": [_bar(timeline, bar, rows[bar]) for bar in bars],
         "moves": [_move(move, index) for move in shown_moves],
-        "failure": _failure(timeline.failure, index) if timeline.failure else None,
+        "failures": [_failure(failure, index) for failure in failures],
         "omitted": {"tensors": tensors - len(bars), "moves": moves - len(shown_moves)},
     }
 
@@ -60,6 +54,8 @@ def _move(move: Move, index: dict[Bar, int]) -> dict[str, Any]:
 def _failure(failure: Failure, index: dict[Bar, int]) -> dict[str, Any]:
     return {
         "step": failure.step,
+        "title": f"The program failed at {failure.line}" if failure.line else "The program failed",
+        "event": f"failed: {failure.kind}",
         "kind": failure.kind,
         "message": failure.message,
         "operands": [{"name": name, "bar": index[bar]} for name, bar in failure.operands],

@@ -19,7 +19,7 @@ from browser import CHROMIUM, Browser
 from placement_lint.cli import main
 from placement_lint.simulate.runner import run_script
 from placement_lint.simulate.timeline import Timeline
-from placement_lint.simulate.timeline_page import page_data, timeline_page
+from placement_lint.simulate.timeline_page import timeline_page, view
 from placement_lint.simulate.trace_file import trace_file
 
 Record = Callable[..., Timeline]
@@ -208,7 +208,7 @@ free()
         assert len(timeline.bars) == 8
         assert timeline.bars[0].name == "a"
         assert timeline.totals == (300, 199)
-        data = page_data(timeline, "train.py")
+        data = view(timeline)
         assert data["omitted"] == {"tensors": 292, "moves": 199 - len(data["moves"])}
         assert 0 < len(data["moves"]) <= 8
 
@@ -354,7 +354,7 @@ class TestInBrowser:
         assert browser.value("document.querySelectorAll('.bar').length") == len(timeline.bars)
         assert browser.value("document.querySelectorAll('.move').length") == 4
         assert browser.value("document.querySelectorAll('.bar.operand').length") == 2
-        assert browser.value("document.querySelector('#failure pre').textContent") == (
+        assert browser.value("document.querySelector('.failure pre').textContent") == (
             "loss = nn.functional.cross_entropy(outputs, labels)"
         )
         listed = browser.value("document.querySelector('tbody').innerText")

@@ -535,14 +535,19 @@ def placements(machine: Machine, module: Object | Symbol) -> Iterator[tuple[Obje
             yield part, placed(machine, part)
 
 
+def has_own_tensors(machine: Machine, module: Object) -> bool:
+    """Whether a module is a layer of a library, or extends one, with tensors that are where the layer is."""
+    if isinstance(module.cls, External):
+        return has_parameters(machine, module) is True and module.cls.name not in CONTAINERS
+    return extends_layer(module.cls)
+
+
 def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
     """Where the tensors are that a module itself registers."""
-    if isinstance(module.cls, External):
-        if has_parameters(machine, module) is True and module.cls.name not in CONTAINERS:
-            yield placed(machine, module)
-        return
-    if extends_layer(module.cls):
+    if has_own_tensors(machine, module):
         yield placed(machine, module)
+    if isinstance(module.cls, External):
+        return
     for _, child in children(machine, module):
         if isinstance(child, Tensor):
             yield Placed(child.place, child.history[-1] if child.history else None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import libcst as cst
 
@@ -173,7 +173,12 @@ def _of_wrapper(machine: Machine, wrapper: Object) -> list[str] | None:
 
 
 def _written(place: Value) -> list[str] | None:
-    return [str(place)] if isinstance(place, Device) and place.kind in _REAL and _is_exact(place) else None
+    return [str(place)] if is_exact_device(place) else None
+
+
+def is_exact_device(place: Value) -> TypeGuard[Device]:
+    """Whether it is a device that a reader can name."""
+    return isinstance(place, Device) and place.kind in _REAL and _is_exact(place)
 
 
 def _is_exact(place: Device) -> bool:

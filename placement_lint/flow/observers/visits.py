@@ -49,7 +49,7 @@ class VisitLog(PlacementLog):
 
     def reached(self, machine: Machine, statement: cst.CSTNode) -> None:
         if statement in self._statements:
-            names = {source_text(read): described(machine, value) for read, value in _read(machine, statement)}
+            names = {source_text(read): described(machine, value) for read, value in names_read(machine, statement)}
             visit = Visit(
                 statement,
                 words(machine.path),
@@ -61,18 +61,18 @@ class VisitLog(PlacementLog):
             self.visits[visit] = None
 
 
-def _read(machine: Machine, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Value]]:
+def names_read(machine: Machine, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Value]]:
     """The names and attributes that a statement reads by itself; not those in the blocks of a compound statement."""
     if isinstance(node, (cst.Name, cst.Attribute)) and (value := value_of(machine, node)) is not None:
         if not isinstance(value, _DEFINED):
             yield node, value
     elif isinstance(node, (cst.Arg, cst.Attribute)):
-        yield from _read(machine, node.value)
+        yield from names_read(machine, node.value)
     elif isinstance(node, cst.For):
-        yield from _read(machine, node.iter)
+        yield from names_read(machine, node.iter)
     elif not isinstance(node, cst.BaseSuite) and not _binds_name(node):
         for child in children(node):
-            yield from _read(machine, child)
+            yield from names_read(machine, child)
 
 
 def _binds_name(node: cst.CSTNode) -> bool:
