@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from placement_lint.cli import main
 from placement_lint.config import Settings
 from placement_lint.finding import Edit, Range
 from placement_lint.source.notebook import as_python
+from placement_lint.source.scan import NEWLINE
 
 Write = Callable[..., Path]
 TEXT = "# a heading"
@@ -55,7 +59,7 @@ class TestCellsAsPython:
             ("%matplotlib inline", "get_ipython()"),
             ("!pip install torch", "get_ipython()"),
             ("for i in x:\n    !echo don't (\n    y", "for i in x:\n    get_ipython()\n    y"),
-            ("!pip install \\\n  torch\nx", "get_ipython() \\\n\nx"),
+            ("!pip install \\\n  torch\nx", "get_ipython(\n)\nx"),
             ("files = !ls (\nx", "files = get_ipython()\nx"),
             ("a, b = %magic\nx", "a, b = get_ipython()\nx"),
             ("pip install -q torch\nx", "get_ipython()\nx"),
@@ -75,6 +79,26 @@ class TestCellsAsPython:
             ("%%bash\nls (\n", "\n\n"),
             ("\n%%timeit\nx.cuda()", "\n\n"),
             ("%%html\r\n<b>", "\n"),
+            ("%%time\n%%capture\nx = !ls", "get_ipython()\nget_ipython()\nx = get_ipython()"),
+            ("%%time?\nx = 1", "get_ipython()\nx = 1"),
+            ("%%!\nls (", "\n"),
+            (";f a b", "get_ipython()"),
+            (",f a", "get_ipython()"),
+            ("if x:\n    /f a", "if x:\n    get_ipython()"),
+            ("a = 1 \\\n/ 2", "a = 1 \\\n/ 2"),
+            ("x: int = !ls", "x: int = get_ipython()"),
+            ("x.y[a(1) + 2] = %magic (\nx", "x.y[a(1) + 2] = get_ipython()\nx"),
+            ("x = f(a=1) % 2", "x = f(a=1) % 2"),
+            ("x = torch.nn?", "get_ipython()"),
+            ("x == 1 != 2", "x == 1 != 2"),
+            ("    x = 1\n    if x:\n        !ls", "x = 1\nif x:\n    get_ipython()"),
+            (">>> for i in x:\n...     y = i\n>>> z", "for i in x:\n    y = i\nz"),
+            ("In [12]: x = 1\n   ...: y = 2", "x = 1\ny = 2"),
+            ("...\nx = 1", "...\nx = 1"),
+            (
+                'def f():\n    """\n    >>> f()\n    ... 1\n    """',
+                'def f():\n    """\n    >>> f()\n    ... 1\n    """',
+            ),
             ("", ""),
         ],
     )
@@ -83,8 +107,86 @@ class TestCellsAsPython:
         compile(python, "cell", "exec")
 
     def test_columns_are_kept(self) -> None:
-        line = "    %time x = bad(x)"
-        assert as_python(line).index("bad") == line.index("bad")
+        cell = "if x:\n    %time x = bad(x)"
+        assert as_python(cell).splitlines()[1].index("bad") == cell.splitlines()[1].index("bad")
+
+
+FORMS = [
+    *("x = 1", "?x", "x?", "x??", "x.y[0]?", "%time?", "?", "a = x?", "x.*?", "??x", "x ?", "print(x)?", "f(1)[0]?"),
+    *("!ls", "!!ls", "!ls {x} (", "!ls \\\n  -l", "!ls 'a", "x = !ls", "x, y = !ls (", "x[0] = !ls", "x: int = !ls"),
+    *("x = y = !ls", "x += !ls", "x = !ls \\\n -l", "x = f(a=1) % 2", "x = %time 1", "x = %sql SELECT ' FROM a"),
+    *("%matplotlib inline", "%time x = 1", "%timeit x", "%ls -l", "%", "%cd ~/a b", "% time x", "%%bash", "%l # ("),
+    *(";f a b", ",f a", "/f a", "/f 1, 2", "; f", "x = 1; y = 2", "x = 1;", "f(x)  # why?", "'a' '?'", "x = 'a?'"),
+    *("y = (1\n% 2)", "y = (\n!x\n)", "y = 'a'\\\n'!'", 'y = """\n!ls\n%x\n?\n"""', "x = 1 \\\n/ 2", "a == b != c"),
+    *("if x:\n    !ls\n    y", "for i in x:\n    %time y\nelse:\n    ?z", "if x: !ls", "@d\n!ls", "await f()"),
+    *("def f():\n    x = !ls\n    return x", "with x:\n    x.y?\n    /f a", "x = [\n  1,  # ?\n]", "x = {1: '!'}"),
+]
+FIRST = [
+    *("%%bash\nls (", "%%html\n<b>'", "%%time?", "%%!\nls '", "\n\n%%bash\nx (", "# c", "# %%bash\n", "", "\n\n"),
+    *("  x = 2", "\tx = 2", ">>> x = 1", ">>> if x:\n...     y", "In [1]: x = 1", "In [3]: if x:\n   ...:     y"),
+    *("%%timeit\nx (", "%%writefile a b\n'"),
+]
+REJECTED = {
+    "x ?",
+    "print(x)?",
+    "f(1)[0]?",
+    "x = y = !ls",
+    "x += !ls",
+    "if x: !ls",
+    "; f",
+    "@d\n!ls",
+    "/f 1, 2",
+    "y = (\n!x\n)",
+}
+
+
+class TestIPython:
+    """A cell that IPython accepts is a program."""
+
+    @pytest.fixture(scope="class")
+    def transform(self) -> Callable[[str], str]:
+        module = pytest.importorskip("IPython.core.inputtransformer2", reason="IPython is not installed")
+        transform: Callable[[str], str] = module.TransformerManager().transform_cell
+        return transform
+
+    @pytest.mark.parametrize("first", [*FIRST, *FORMS])
+    def test_accepted_cells_are_python(self, transform: Callable[[str], str], first: str) -> None:
+        indent = first[: len(first) - len(first.lstrip(" \t"))]
+        followed = [f"{first}\n{textwrap.indent(form, indent)}" for form in FORMS]
+        inside = [f"if x:\n{textwrap.indent(form, '    ')}\n{first}" for form in FORMS]
+        accepted = [cell for cell in (first, *followed, *inside) if _is_program(cell, transform)]
+        assert len(accepted) > 20 or first in REJECTED
+        for cell in accepted:
+            python = as_python(cell)
+            assert len(NEWLINE.split(python)) == len(NEWLINE.split(cell)), cell
+            assert _is_program(python), f"{cell}\n---\n{python}"
+
+    @pytest.mark.parametrize("magic", ["%%time", "%%time x", "%%capture out", "%%time\n%%capture", "%%prun"])
+    def test_what_a_cell_magic_runs_is_python(self, transform: Callable[[str], str], magic: str) -> None:
+        for body in filter(lambda form: _is_program(form, transform), FORMS):
+            assert _is_program(as_python(f"{magic}\n{body}")), body
+
+    def test_a_file_of_such_cells_has_no_syntax_error(self) -> None:
+        assert (
+            found(SETUP, *("%%time\n" + form for form in ("x = !ls", "x?", "/f a", "!ls (")), ">>> x = 1\n>>> x") == []
+        )
+
+    def test_places_are_those_of_the_cell(self) -> None:
+        result = checked(SETUP, ">>> y = 1\n>>> x.to(device)\n>>> x", "    x.to(device)\n    x")
+        assert [(finding.cell, finding.range) for finding in result.findings] == [
+            (2, Range(2, 5, 2, 17)),
+            (3, Range(1, 5, 1, 17)),
+        ]
+
+
+def _is_program(text: str, transform: Callable[[str], str] = str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(transform(text), "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        except SyntaxError:
+            return False
+    return True
 
 
 class TestFindings:

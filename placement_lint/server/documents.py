@@ -114,16 +114,11 @@ class OpenNotebook(Document):
 
     def in_program(self, uri: str, line: int, column: int) -> tuple[int, int]:
         number, _ = self.part(uri)
-        above = next((cell.line - 1 for cell in self._program.cells if cell.number == number), 0)
-        return above + line, column
+        return self._program.in_program(number or 0, line, column)
 
     def in_part(self, place: Range) -> tuple[int | None, Range]:
         program = self._program
-        if not program.cells:
-            return None, place
-        cell = program.cell_at(place.line)
-        above = cell.line - 1
-        return cell.number, Range(place.line - above, place.column, place.end_line - above, place.end_column)
+        return program.in_cell(place) if program.cells else (None, place)
 
 
 def path_of(uri: str) -> str:

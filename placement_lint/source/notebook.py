@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from placement_lint.finding import Finding, Range
-from placement_lint.source.scan import LEXEME, NEWLINE
+from placement_lint.source.scan import LEXEME, NEWLINE, lines_with_ends
 from placement_lint.source.text import Unreadable
 
 NOTEBOOK = ".ipynb"
@@ -22,19 +22,32 @@ NOTEBOOK = ".ipynb"
 OPAQUE = "get_ipython()"
 # Cell magics that run their cell in the notebook's own namespace; under any other nothing of it is Python of ours.
 RUN_AS_PYTHON = frozenset({"capture", "debug", "prun", "time"})
-CELL_MAGIC = re.compile(r"\s*%%(?P<name>\w+)")
+CELL_MAGIC = re.compile(
+    r"(?P<above>(?:[ \t]*(?:\r\n|\r|\n))*)%%(?!\w*\?)(?P<name>\w*)[^\r\n]*(?P<newline>\r\n|\r|\n|\Z)"
+)
 # `%time statement` runs the statement here. `pass;` takes as many columns, so that the rest keeps its own.
 TIMED = re.compile(r"(?P<indent>[ \t]*)%time(?=[ \t]+\S)")
-# A magic or a shell line; `pip install torch` and its like need no sign before them, and `torch?` has it behind.
+# To the end of the line, and of those that a backslash joins to it.
+_REST = r"[^\r\n\\]* (?: \\(?:\r\n|\r|\n|.) [^\r\n\\]* )*"
+# A statement that IPython does not read as Python: a magic or a shell line, a request for help, a call without brackets
+# (`/f a`, `,f a`, `;f a`), or a magic without its sign, such as `pip install torch`.
 ESCAPED = re.compile(
-    r"""
-    (?P<kept> [ \t]*
-        (?: [\w.,\ \t\[\]()'"*]+ =[ \t]* (?=[!%]) )? )   # `files = !ls` binds its names all the same
-    (?: [!%?] [^\r\n\\]* (?: \\(?:\r\n|\r|\n|.) [^\r\n\\]* )*
-      | (?: pip | conda | mamba | uv | cd ) [ \t]+ (?! (?:in|is|if|and|or|not|for) \b ) [\w.~/-][^\r\n]*
-      | [\w.*%]+ [ \t]* \?\??[ \t]* (?=[\r\n]|\Z) )
+    rf"""
+    (?P<kept> [ \t]* )
+    (?: [!%?,;/] {_REST}
+      | (?: pip | conda | mamba | uv | cd ) [ \t]+ (?! (?:in|is|if|and|or|not|for) \b ) [\w.~/-][^\r\n]* )
     """,
     re.VERBOSE,
+)
+# After the sign of an assignment: `files = !ls` and `x = %magic` bind their names.
+ASSIGNED = re.compile(rf"(?P<kept> (?: [ \t] | \\(?:\r\n|\r|\n) )* ) (?: ! | %[ \t]*[^\W\d] ) {_REST}", re.VERBOSE)
+# `torch.nn?` and `x = torch.nn??`
+HELP = re.compile(r"%{0,2}(?!\d)[\w*]+(?:\.(?!\d)[\w*]+|\[-?[0-9]+\])*\?\??[ \t]*\Z")
+LEXEMES = re.compile(rf"{LEXEME.pattern} | (?P<assign> (?<![=!<>+\-*/%&|^@:]) = (?!=) )", re.VERBOSE | re.DOTALL)
+# Text that was copied from a terminal: the prompt that it begins with, and those of its lines.
+PROMPTS = (
+    (re.compile(r"[ \t]*>>>(?=[ \t\r\n]|\Z)"), re.compile(r"[ \t]*(?:>>>|\.\.\.)(?:[ \t]|(?=[\r\n]|\Z))")),
+    (re.compile(r"In \[\d+\]: "), re.compile(r"In \[\d+\]: |[ \t]*\.{3,}: ?")),
 )
 
 
@@ -49,6 +62,11 @@ class Cell:
     number: int
     source: str
     line: int
+
+    @cached_property
+    def margins(self) -> tuple[int, ...]:
+        """How many characters IPython removes from the beginning of each line: prompts and indentation."""
+        return tuple(_margins(self.source))
 
 
 @dataclass(frozen=True)
@@ -76,10 +94,23 @@ class Notebook:
         return replace(finding, fix=fix, **self._place(finding.range))
 
     def _place(self, place: Range) -> dict[str, Any]:
+        number, there = self.in_cell(place)
+        return {"cell": number, "range": there}
+
+    def in_cell(self, place: Range) -> tuple[int, Range]:
+        """The number of the cell that a place of the program comes from, and the place there."""
         cell = self.cell_at(place.line)
-        above = cell.line - 1
-        lines = Range(place.line - above, place.column, place.end_line - above, place.end_column)
-        return {"cell": cell.number, "range": lines}
+        first, last = place.line - cell.line, place.end_line - cell.line
+        margin, end_margin = (cell.margins[line] if line < len(cell.margins) else 0 for line in (first, last))
+        return cell.number, Range(first + 1, place.column + margin, last + 1, place.end_column + end_margin)
+
+    def in_program(self, number: int, line: int, column: int) -> tuple[int, int]:
+        """The line and column of the program for those of a cell."""
+        cell = next((cell for cell in self.cells if cell.number == number), None)
+        if cell is None:
+            return line, column
+        margin = cell.margins[line - 1] if line <= len(cell.margins) else 0
+        return cell.line - 1 + line, max(1, column - margin)
 
 
 def read_notebook(data: bytes) -> Notebook:
@@ -97,38 +128,93 @@ def read_notebook(data: bytes) -> Notebook:
 
 
 def as_python(source: str) -> str:
-    """The text of a cell as Python of the same number of lines."""
+    """The text of a cell as Python of the same number of lines, without what IPython removes in front of them."""
+    lines = zip(lines_with_ends(source), _margins(source), strict=True)
+    return _translated("".join(line[margin:] for line, margin in lines))
+
+
+def _margins(source: str) -> Iterator[int]:
+    """For each line the length of its prompt, if it has one, and of the first line's indentation."""
+    lines = lines_with_ends(source)
+    code = dict(_lines_outside_strings(lines, source)) if any(sign in source for sign in (">>>", "In [")) else {}
+    prompts = [every for begin, every in PROMPTS if any(map(begin.match, code.values()))]
+    removed = [
+        next((found.end() for every in prompts if number in code and (found := every.match(line))), 0)
+        for number, line in enumerate(lines)
+    ]
+    shown = [line[length:] for line, length in zip(lines, removed, strict=True)]
+    text = next((line for line in shown if line.strip()), "")
+    indent = text[: len(text) - len(text.lstrip(" \t"))]
+    for line, length in zip(shown, removed, strict=True):
+        yield length + (len(indent) if line.startswith(indent) else 0)
+
+
+def _lines_outside_strings(lines: Sequence[str], source: str) -> Iterator[tuple[int, str]]:
+    """The lines that do not begin inside a string, by their index."""
+    inside: set[int] = set()
+    number = 0
+    for lexeme in LEXEME.finditer(source):
+        breaks = len(NEWLINE.findall(lexeme.group()))
+        if lexeme.lastgroup == "string":
+            inside.update(range(number + 1, number + 1 + breaks))
+        number += breaks
+    return ((number, line) for number, line in enumerate(lines) if number not in inside)
+
+
+def _translated(source: str) -> str:
+    """Statement by statement; a cell magic runs what is below it, or that is no Python of the notebook's."""
     magic = CELL_MAGIC.match(source)
     if magic and magic["name"] not in RUN_AS_PYTHON:
         return "\n".join("" for _ in NEWLINE.split(source))
+    if magic:
+        return f"{magic['above']}{OPAQUE}{magic['newline']}{_translated(source[magic.end() :])}"
     parts, position = [], 0
     while position < len(source):
-        end, text = _statement(source, position)
+        position, text = _statement(source, position)
         parts.append(text)
-        position = end
     return "".join(parts)
 
 
 def _statement(source: str, start: int) -> tuple[int, str]:
     """Where the statement that begins at ``start`` ends, and the Python for it."""
     if timed := TIMED.match(source, start):
-        end, rest = _python(source, timed.end())
+        end, rest = _statement(source, timed.end())
         return end, f"{timed['indent']}pass;{rest}"
     if escaped := ESCAPED.match(source, start):
-        breaks = "".join(f"\\{newline}" for newline in NEWLINE.findall(escaped.group()))
-        return escaped.end(), f"{escaped['kept']}{OPAQUE} {breaks}".rstrip(" ")
+        return escaped.end(), f"{escaped['kept']}{_opaque(escaped.group())}"
     return _python(source, start)
 
 
 def _python(source: str, start: int) -> tuple[int, str]:
     """The text up to the end of the line on which no bracket or string is open."""
-    depth = 0
-    for lexeme in LEXEME.finditer(source, start):
+    depth, assigns, code_end = 0, 0, start
+    for lexeme in LEXEMES.finditer(source, start):
         kind = lexeme.lastgroup
         depth = max(0, depth + (kind == "open") - (kind == "close"))
+        if kind == "assign" and not depth:
+            assigns += 1
+            if assigns == 1 and (assigned := ASSIGNED.match(source, lexeme.end())):
+                kept = source[start : lexeme.end()] + assigned["kept"]
+                return assigned.end(), kept + _opaque(source[assigned.end("kept") : assigned.end()])
+        if kind == "comment":
+            code_end = lexeme.end()
         if kind == "newline" and not depth:
-            return lexeme.end(), source[start : lexeme.end()]
-    return len(source), source[start:]
+            return lexeme.end(), _unless_help(source[start : lexeme.start()], code_end - start) + lexeme.group()
+    return len(source), _unless_help(source[start:], code_end - start)
+
+
+def _unless_help(statement: str, comment_end: int) -> str:
+    """A statement that does not ask for help; ``comment_end`` is where its last comment ends."""
+    found = HELP.search(statement)
+    if found is None or found.start() < comment_end:
+        return statement
+    indent = statement[: len(statement) - len(statement.lstrip(" \t"))]
+    return f"{indent}{_opaque(statement)}"
+
+
+def _opaque(statement: str) -> str:
+    """A call of which nothing is known, with as many lines as a statement has."""
+    return f"{OPAQUE[:-1]}{''.join(NEWLINE.findall(statement))}{OPAQUE[-1:]}"
 
 
 def _content(data: bytes) -> dict[str, Any]:
