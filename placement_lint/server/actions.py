@@ -21,6 +21,7 @@ from placement_lint.source.text import decode
 
 FIX_ALL = "source.fixAll.placement-lint"
 PROBE, OPEN_PAGE = "placement-lint.probe", "placement-lint.openRulePage"
+TIMELINE = "placement-lint.timeline"
 
 
 @dataclass(frozen=True)

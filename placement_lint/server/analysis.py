@@ -75,13 +75,22 @@ class Mend:
 
 
 @dataclass(frozen=True)
+class Draw:
+    """Draw where the tensors of a text are; UsageError if that is not possible."""
+
+    path: str
+    data: bytes
+    job: Job
+
+
+@dataclass(frozen=True)
 class Close:
     """A file is open no more: what is on the disk counts again."""
 
     path: str
 
 
-Request = Analyse | Locate | Mend | Close
+Request = Analyse | Locate | Mend | Draw | Close
 
 
 def absolute(checked: Checked) -> Checked:

@@ -8,7 +8,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from placement_lint.server.analysis import Analyse, Analysis, Close, Locate, Mend, Placed, Request
+from placement_lint.server.analysis import Analyse, Analysis, Close, Draw, Locate, Mend, Placed, Request
 from placement_lint.server.frames import packed, read
 from placement_lint.server.launch import Process, launch
 
@@ -56,6 +56,10 @@ class Analyst:
     async def mend(self, request: Mend) -> bytes:
         data: bytes = await self._ask(request, URGENT)
         return data
+
+    async def draw(self, request: Draw) -> str:
+        page: str = await self._ask(request, URGENT)
+        return page
 
     async def close(self, path: str) -> None:
         await self._ask(Close(path), URGENT)

@@ -16,8 +16,9 @@ from placement_lint.finding import Finding, Range, Verdict
 from placement_lint.pages import as_markdown
 from placement_lint.registry import find_rule
 from placement_lint.report.json import verdict_as_object
-from placement_lint.server import rule_pages
-from placement_lint.server.actions import FIX_ALL, OPEN_PAGE, PROBE, Asked
+from placement_lint.server import rule_pages, timeline_files
+from placement_lint.server.actions import FIX_ALL, OPEN_PAGE, PROBE, TIMELINE, Asked
+from placement_lint.server.analyst import Lost
 from placement_lint.server.app import WATCHED, Server, section_of
 from placement_lint.server.buffers import Buffers
 from placement_lint.server.diagnostics import result_id
@@ -233,6 +234,26 @@ async def open_rule_page(server: Server, argument: Any) -> str:
     return as_markdown(rule)
 
 
+async def timeline(server: Server, argument: Any) -> str | None:
+    """Write the page that shows where the tensors of ``uri`` are, and return its path.
+
+    The browser shows it, unless ``show`` is false because the client does so itself.
+    """
+    uri = str(argument["uri"])
+    watched = server.session.watched(uri)
+    if watched is None:
+        server.say(types.MessageType.Info, "there is no open Python file to draw")
+        return None
+    try:
+        file = timeline_files.write(watched.document.path, await server.session.drawn(watched))
+    except (UsageError, Lost, OSError) as error:
+        server.say(types.MessageType.Error, str(error))
+        return None
+    if argument.get("show", True) and server.can("window", "show_document", "support"):
+        await server.window_show_document_async(types.ShowDocumentParams(file.as_uri(), external=True))
+    return str(file)
+
+
 async def probe(server: Server, argument: Any) -> dict[str, Any] | None:
     """Probe the finding ``code`` at ``range`` in ``uri``; show its verdict, keep it with the finding and return it."""
     uri, code = str(argument["uri"]), str(argument["code"])
@@ -309,7 +330,11 @@ OPTIONS: Mapping[str, object] = {
         code_action_kinds=[types.CodeActionKind.QuickFix, FIX_ALL], resolve_provider=True
     ),
 }
-COMMANDS: Mapping[str, Callable[..., Any]] = {PROBE: probe, OPEN_PAGE: open_rule_page}
+COMMANDS: Mapping[str, Callable[..., Any]] = {
+    PROBE: probe,
+    OPEN_PAGE: open_rule_page,
+    TIMELINE: timeline,
+}
 
 
 def serve(worker: Process | None = None) -> int:

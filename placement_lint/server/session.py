@@ -18,7 +18,7 @@ from placement_lint.project.finder import read_from_disk
 from placement_lint.project.importers import Everything
 from placement_lint.reconcile import reconciled
 from placement_lint.results import Checked, Job, Run, Summary, digest
-from placement_lint.server.analysis import Analyse, Analysis, Locate, Mend, Placed
+from placement_lint.server.analysis import Analyse, Analysis, Draw, Locate, Mend, Placed
 from placement_lint.server.analyst import PATIENT, URGENT, Analyst, Lost
 from placement_lint.server.documents import Document
 from placement_lint.server.launch import Process
@@ -186,6 +186,11 @@ class Session:
         except Lost as error:
             logger.error("%s: %s", document.path, error)
             return document.data()
+
+    async def drawn(self, watched: Watched) -> str:
+        """The page that shows where the document's tensors are; raises UsageError or Lost."""
+        document = watched.document
+        return await self.analyst.draw(Draw(document.path, document.data(), self.job(document.path)))
 
     async def look_at(self, path: str) -> None:
         """A file that is not open, as it is on the disk."""

@@ -21,9 +21,10 @@ from placement_lint.files import displayed
 from placement_lint.fixes import Fixer
 from placement_lint.results import digest
 from placement_lint.server import rule_pages
-from placement_lint.server.analysis import Analyse, Analysis, Close, Locate, Mend, Request, absolute
+from placement_lint.server.analysis import Analyse, Analysis, Close, Draw, Locate, Mend, Request, absolute
 from placement_lint.server.frames import packed, read
 from placement_lint.server.reading import AmongOpenTexts, Draft, LiveReading, OpenTexts
+from placement_lint.static_timeline import timeline_page
 
 # The collector's generations; all that is kept is looked through once in so many answers.
 YOUNG, OLD = 1, 2
@@ -53,6 +54,8 @@ class Worker:
         with suppress(OSError):
             os.chdir(request.job.settings.root)
         request = replace(request, job=replace(request.job, folder=os.getcwd()))
+        if isinstance(request, Draw):
+            return timeline_page(displayed(Path(request.path)), request.job, request.data)
         return self._analysis(request) if isinstance(request, Analyse) else self._mended(request)
 
     def _analysis(self, request: Analyse) -> Analysis:

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TWO = "import torch\n\nx = torch.zeros(3)\ny = torch.zeros(3)\nx.to('cuda')\ny.to('cuda')\nprint(x, y)\n"
 FIX_ALL = "source.fixAll.placement-lint"
+TIMELINE = "placement-lint.timeline"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -150,3 +151,28 @@ async def test_a_probe_of_what_is_gone(vi: Editor) -> None:
     assert action.command is not None
     assert await vi.run(action.command) is None
     assert any("DPL205 is no longer reported here" in message for message in vi.messages())
+
+
+async def test_a_timeline(vi: Editor) -> None:
+    uri = vi.open("timeline.py", "import torch\n\nx = torch.zeros(3)\ny = x.to('cuda')\n")
+    file = await vi.run(types.Command("", TIMELINE, arguments=[{"uri": uri}]))
+    page = Path(file).read_text(encoding="utf-8")
+    assert '"label":"y"' in page
+    count, shown = len(vi.client.shown_documents), vi.client.shown_documents[-1]
+    assert (shown.uri, shown.external) == (Path(file).as_uri(), True)
+    assert await vi.run(types.Command("", TIMELINE, arguments=[{"uri": uri, "show": False}])) == file
+    assert len(vi.client.shown_documents) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("broken.py", "x = (\n", "there is nothing to draw: "),
+        ("plain.py", "x = 1\n", "nothing in it uses PyTorch"),
+        (None, "", "there is no open Python file to draw"),
+    ],
+)
+async def test_a_timeline_of_what_cannot_be_drawn(vi: Editor, name: str | None, text: str, message: str) -> None:
+    uri = vi.open(name, text) if name else "file:///nowhere.py"
+    assert await vi.run(types.Command("", TIMELINE, arguments=[{"uri": uri}])) is None
+    await vi.until(lambda: any(message in said for said in vi.messages()))

@@ -68,6 +68,11 @@ def test_settings_are_described_as_in_the_reference() -> None:
     assert table == [(f"{SECTION}.{name}", text) for name, text in described.items()]
 
 
+def test_every_command_of_the_manifest_is_registered() -> None:
+    source = (EXTENSION / "src" / "extension.ts").read_text(encoding="utf-8")
+    assert all(f'"{each["command"]}": () =>' in source for each in MANIFEST["contributes"]["commands"])
+
+
 def test_the_extension_is_of_the_same_version_and_licence() -> None:
     lock = (EXTENSION / "package-lock.json").read_text(encoding="utf-8")
     assert MANIFEST["version"] == json.loads(lock)["version"] == __version__
@@ -125,5 +130,5 @@ def test_the_extension_is_typed_and_bundled(built: Path) -> None:
 def test_under_node(built: Path) -> None:
     """Finds interpreters with a stub of the module ``vscode``, and talks to the server as the extension starts it."""
     said = npm(built, "test")
-    for name in ("the active environment of the Python extension comes first", "a finding and its fix"):
+    for name in ("the active environment of the Python extension comes first", "a finding and its fix", "the timeline"):
         assert name in said

@@ -1,3 +1,6 @@
+import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
+
 import * as vscode from "vscode";
 import {
   type Executable,
@@ -20,7 +23,8 @@ import {
 } from "./interpreter";
 
 const NAME = "placement-lint";
-const PROBE = "placement-lint.probe"; // a command of the server
+const PROBE = "placement-lint.probe"; // commands of the server
+const TIMELINE = "placement-lint.timeline";
 const SELECTOR = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ language: "python", scheme }));
 const STATES = new Map([
   [State.Starting, "starting"],
@@ -160,6 +164,27 @@ async function probeFinding(server: Server): Promise<void> {
   }
 }
 
+/** Show where the tensors of the script in the editor are, beside it. */
+async function showTimeline(server: Server): Promise<void> {
+  const document = vscode.window.activeTextEditor?.document;
+  const client = server.running;
+  if (document === undefined || client === undefined) {
+    void vscode.window.showInformationMessage(`${NAME}: ${client ? "no editor is open" : "the server is not running"}`);
+    return;
+  }
+  const uri = client.code2ProtocolConverter.asUri(document.uri);
+  const file: unknown = await client.sendRequest(ExecuteCommandRequest.type, {
+    command: TIMELINE,
+    arguments: [{ uri, show: false }],
+  });
+  if (typeof file !== "string") {
+    return; // the server has said why
+  }
+  const title = `Timeline of ${basename(document.uri.fsPath)}`;
+  const panel = vscode.window.createWebviewPanel(TIMELINE, title, vscode.ViewColumn.Beside, { enableScripts: true });
+  panel.webview.html = await readFile(file, "utf8");
+}
+
 function codeOf({ code }: vscode.Diagnostic): string {
   return String(typeof code === "object" ? code.value : code);
 }
@@ -180,6 +205,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     "placement-lint.restart": () => started.restart(),
     "placement-lint.showOutput": () => log.show(),
     "placement-lint.probeFinding": () => probeFinding(started),
+    "placement-lint.showTimeline": () => showTimeline(started),
   };
   context.subscriptions.push(
     log,
@@ -191,11 +217,12 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
       }
     }),
   );
-  await started.restart();
+  // Before the server starts: the environment may change while it does.
   const environments = await pythonEnvironments().catch(() => undefined);
   if (environments) {
     context.subscriptions.push(environments.onDidChangeActiveEnvironmentPath(() => started.restart()));
   }
+  await started.restart();
 }
 
 export async function deactivate(): Promise<void> {

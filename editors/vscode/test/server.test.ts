@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -14,6 +14,7 @@ import {
   DidOpenTextDocumentNotification,
   type DocumentDiagnosticReport,
   DocumentDiagnosticRequest,
+  ExecuteCommandRequest,
   ExitNotification,
   InitializeRequest,
   InitializedNotification,
@@ -139,6 +140,15 @@ test("the cells of a notebook", async () => {
     return items(report).map((each) => each.code);
   });
   assert.deepEqual(await Promise.all(codes), [[], ["DPL501"]]);
+});
+
+test("the timeline of a script", async () => {
+  const draw = { command: "placement-lint.timeline", arguments: [{ uri: uriOf("train.py"), show: false }] };
+  const file: unknown = await connection.sendRequest(ExecuteCommandRequest.type, draw);
+  assert.equal(typeof file, "string");
+  const page = readFileSync(String(file), "utf8");
+  assert.ok(page.includes("<title>Timeline</title>") && page.includes('"label":"x"'));
+  assert.ok(page.includes("DPL501"));
 });
 
 test("the settings of the extension are accepted", () => {

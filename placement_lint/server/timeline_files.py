@@ -1,0 +1,19 @@
+"""Timelines as files in the user's cache folder, one for each source file: what a browser opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from placement_lint import writing
+from placement_lint.results import digest
+
+
+def write(path: str, page: str) -> Path:
+    """The file of the page that is drawn of the source file at ``path``; raises OSError."""
+    folder = user_cache_path("placement-lint") / "timelines"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{Path(path).stem}-{digest(path.encode())[:8]}.html"
+    writing.write(file, page.encode(), durable=False)
+    return file
