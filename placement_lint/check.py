@@ -220,7 +220,7 @@ class Check:
         return CLEAN
 
     def _say(self, text: str) -> None:
-        """Tell whoever wants to know more."""
+        """Print a line of ``--verbose``."""
         if self.request.verbose:
             click.echo(f"placement-lint: {text}", err=True)
 

@@ -1,4 +1,4 @@
-"""The vocabulary that every other room shares: findings and what they are made of.
+"""Findings and their parts, which all other modules share.
 
 Nothing here knows libcst, torch or a terminal, so that reports, the language server and a cache can
 read findings without importing the analysis.

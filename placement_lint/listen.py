@@ -236,8 +236,7 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | N
     if not _can_be_said(decisions) or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
         return None
     decisions = sorted(decisions, key=lambda answer: answer.question.number)
-    words = [f"`{answer.question.text}` is {'true' if answer.given else 'false'}" for answer in decisions]
-    return f"when {' and '.join(words)}"
+    return f"when {' and '.join(answer.words for answer in decisions)}"
 
 
 # Each kind of machine by itself.

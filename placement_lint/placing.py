@@ -120,7 +120,7 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
         code=rule.code,
         name=rule.name,
         severity=problem.severity or rule.severity,
-        message=problem.message,
+        message=_on_one_line(problem.message),
         path=spot.path,
         range=spot.range,
         trace=tuple(_steps(problem, spots)),
@@ -155,7 +155,12 @@ def _in_plain_function(finding: Finding, function: Named, problem: Problem, spot
 def _steps(problem: Problem, spots: Spots) -> Iterator[Step]:
     for note in problem.trace:
         if (spot := spots.get(note.node)) is not None:
-            yield Step(spot.path, spot.range, note.message)
+            yield Step(spot.path, spot.range, _on_one_line(note.message))
+
+
+def _on_one_line(message: str) -> str:
+    """A message that quotes code of several lines, without the line breaks."""
+    return " ".join(line.strip() for line in message.splitlines())
 
 
 def _fix(problem: Problem, spot: Spot, spots: Spots) -> Fix | None:

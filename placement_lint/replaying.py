@@ -1,4 +1,4 @@
-"""How rules make a silent fault loud, and repair what no fix mends, where a slice of the program is replayed."""
+"""Lines for replays: they make a silent fault raise, and repair programs whose finding has no fix."""
 
 from __future__ import annotations
 

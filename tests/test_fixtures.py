@@ -6,12 +6,14 @@ asks for one that shows wherever its line runs.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from test_pages import ODD_WORDS
 
 from placement_lint.checker import Checker, Job
 from placement_lint.config import Settings
@@ -24,6 +26,9 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 WANT = re.compile(r"# want: (?P<findings>.*)")
 # A condition may quote the program, with brackets of its own, in backquotes.
 ONE = re.compile(r"(?P<rule>[\w-]+)(?: \[(?P<condition>(?:`[^`]*`|[^]`])+)\])?(?:, |$)")
+
+QUOTE = re.compile(r"`([^`]*)`")
+PROSE = re.compile(r"[\w.,()']+(?: [\w.,()']+)+")
 
 Due = Counter[tuple[int, str, str]]
 
@@ -59,12 +64,23 @@ def condition(finding: Finding) -> str:
     return finding.when.words if finding.when is not None else ""
 
 
+def is_prose(quote: str) -> bool:
+    """Whether text in backquotes is several words rather than code."""
+    try:
+        ast.parse(quote.strip())
+    except SyntaxError:
+        return PROSE.fullmatch(quote) is not None
+    return False
+
+
 def compare(path: Path, findings: Collection[Finding]) -> None:
     """Findings of one file with what its comments ask for."""
     found = Counter((finding.range.line, finding.name, condition(finding)) for finding in findings)
     said = {(finding.range.line, finding.name): finding.message for finding in findings}
     due = wanted(path.read_text(encoding="utf-8"))
-    assert not [message for message in said.values() if "`the " in message], "prose is not code"
+    texts = [text for finding in findings for text in (finding.message, *(step.message for step in finding.trace))]
+    assert not [text for text in texts if ODD_WORDS.search(text) or "\n" in text]
+    assert not [quote for text in texts for quote in QUOTE.findall(text) if is_prose(quote)], "prose is not code"
     missing, extra = due - found, found - due
     assert not missing, f"missing findings:\n{listed(missing, path, said)}"
     assert not extra, f"findings that nothing asks for:\n{listed(extra, path, said)}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from email.message import Message
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +69,7 @@ def test_a_narrow_terminal_breaks_no_word(rule: Rule) -> None:
         assert word in prose, word
 
 
+ROOT = Path(__file__).parent.parent
 ODD_WORDS = re.compile(
     r"\b(?:anew|mend|mends|mended|wherein|so many|of which|come upon|goes round|go round|look(?:s|ed)? after"
     r"|hears? nothing of|go(?:es)? on with|leaves? (?:it|them|these|this)? ?out|left out|make good|cries wolf"
@@ -79,6 +82,17 @@ def test_pages_and_messages_use_plain_words(rule: Rule) -> None:
     prose = [" ".join(str(getattr(rule.page, field)).split()) for _, field in SECTIONS if field not in CODE_SECTIONS]
     claim = rule.experiment.claim if rule.experiment else ""
     assert [text for text in (*prose, *found(rule.page.example, rule), claim) if ODD_WORDS.search(text)] == []
+
+
+@pytest.mark.parametrize("folder", ["rules", "placement_lint/server", "placement_lint/report"])
+def test_docstrings_use_plain_words(folder: str) -> None:
+    docstrings = {
+        f"{path.name}:{getattr(node, 'lineno', 1)}": ast.get_docstring(node) or ""
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    assert [place for place, text in docstrings.items() if ODD_WORDS.search(text)] == []
 
 
 @by_name

@@ -600,7 +600,7 @@ def _admit(conversation: socket.socket, outer: int, identity: _Identity) -> int 
 
 
 def _heard(reading: int, limit: float) -> Answer | None:
-    """The answer, None if there is none in time. Nobody waits for it any more once standard input is closed."""
+    """The answer, None if there is none in time. After standard input is closed, the answer is not awaited."""
     end = time.monotonic() + limit
     said = b""
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""What the lines of rules may call by name: how a silent fault is seen in a program, and how a program is mended.
+"""Functions that rules' lines call by name: they detect silent faults in a program and repair them.
 
 The source of a function goes into the slice that calls it, without its types, so that a slice runs by itself: it may
 use other functions of this module, ``torch``, and what it imports itself.
@@ -27,7 +27,7 @@ def adopt(optimizer: Any, part: Any) -> None:
 
 
 def follow(scheduler: Any, optimizer: Any) -> None:
-    """Let a scheduler go on with another optimizer."""
+    """Attach a scheduler to another optimizer."""
     for group in optimizer.param_groups:
         group.setdefault("initial_lr", group["lr"])
     scheduler.optimizer = optimizer
@@ -88,7 +88,7 @@ def home_of(module: Any) -> torch.device:
 
 
 def stored(path: Any, content: Any, device: str) -> None:
-    """Make a file with this content, as if saved by somebody whose tensors were on that device."""
+    """Write a file with this content, as if a program had saved it from tensors on that device."""
     import os
     from unittest.mock import patch
 

@@ -45,7 +45,7 @@ class Prober:
         return known
 
     def trial(self, experiment: Experiment, facts: Facts) -> Trial:
-        """The same carried out anew, with what was seen of each arm."""
+        """The same without the cache, with the observation of each arm."""
         ground = self._ground(experiment, facts)
         return ground if isinstance(ground, Trial) else self._carried_out(experiment, ground)
 

@@ -1,4 +1,4 @@
-"""A slice as text: what is left out, replaced, added and marked."""
+"""A slice as text: what is removed, replaced, added and marked."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Edits = Mapping[cst.CSTNode, str]
 
 @dataclass
 class Additions:
-    """Lines around units, by unit, and what is said of a unit at the end of its line."""
+    """Lines to add around units, by unit, and the comments that mark units at the ends of their lines."""
 
     before: dict[Unit, list[Line]] = field(default_factory=lambda: defaultdict(list))
     after: dict[Unit, list[Line]] = field(default_factory=lambda: defaultdict(list))
@@ -372,7 +372,7 @@ def _is_empty_else(node: cst.CSTNode) -> bool:
 
 
 def _commented(node, mark: str):  # type: ignore[no-untyped-def]
-    """A unit with what is said of it in place of its own comments."""
+    """A unit with its mark in place of its own comments."""
     comment = cst.Comment(f"{MARK}{' '.join(mark.split())}") if mark else None  # code in a message may take lines
     space = cst.SimpleWhitespace("  " if mark else "")
     if isinstance(node, cst.SimpleStatementLine):

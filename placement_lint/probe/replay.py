@@ -84,7 +84,7 @@ class Scripted:
 
     @property
     def bare(self) -> str:
-        """The text without what is said of its lines."""
+        """The text without the comments that mark its lines."""
         return "\n".join(line.partition(MARK)[0].rstrip() for line in self.text.splitlines())
 
     @property
@@ -106,8 +106,8 @@ class Scripted:
 class Piece:
     """A slice and what stands in for the world around it.
 
-    If it is ``mended``, all other problems are repaired as far as that is possible. One that is ``decisive`` is the
-    program under the circumstances of the finding, with nothing in it that could change what reaches the finding.
+    ``mended``: all other problems are repaired as far as possible. ``decisive``: the program runs under the conditions
+    of the finding, and nothing in it can change the values that reach the finding.
     """
 
     name: str
@@ -238,7 +238,7 @@ class Case:
                 yield Piece(name, units, supply.edits, supply.lines, entry, mended=not verbatim)
 
     def wholes(self) -> Iterator[Piece]:
-        """As it is, then with what the finding's circumstances and the world outside ask for, then mended."""
+        """The program as it is, then adapted to the finding's conditions and to missing files, then also repaired."""
         whole = Slice.whole(self.program, self._criteria, verbatim=True)
         answers = self.circumstances.answers
         if self.replay.crew == ALONE:  # which rank a process is, its launcher may tell it by an option
@@ -342,7 +342,7 @@ class Case:
     def _laid_out(self, piece: Piece, edits: Mapping[cst.CSTNode, str], mending: list[Line]) -> Scripted:
         units = self.program.unit_of
         additions = Additions(marks=self._marks())
-        # What is mended before a statement is so when the claims are made; what claims watch is there to be mended.
+        # A repair before a statement precedes the claims about it, and one after it follows them.
         for lines, place in ((mending, True), (self._claims, True), (self._claims, False), (mending, False)):
             for line in lines:
                 if line.before is place and line.node in units and filled(line, self.program, edits):

@@ -676,7 +676,7 @@ def finding(plain: Any) -> Any:
 
 
 def checkpoint(device: str) -> Any:
-    """A file of somebody whose tensors were on that device."""
+    """A file that a program with tensors on that device saved."""
     file = io.BytesIO()
     with patch("torch.serialization.location_tag", lambda storage: device):
         torch.save(torch.zeros(1), file)

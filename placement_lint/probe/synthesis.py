@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import Answer
+from placement_lint.flow.domain.path_condition import ELSEWHERE, Answer
 from placement_lint.probe.checkpoints import Checkpoints
 from placement_lint.probe.rendering import TRAINING
 from placement_lint.probe.units import Program, Unit, called
@@ -61,17 +61,17 @@ def supplies(program: Program, answers: frozenset[Answer], replay: Replay) -> It
 
 # --- the command line ------------------------------------------------------------------------------------------
 
-ELSEWHERE, NOT_GIVEN = " names another device", " is None"
+NOT_GIVEN = " is None"
 VALUES = {"int": "1", "float": "1.0"}  # of arguments, by their type
 LAUNCHED = ("local_rank", "rank")  # what a launcher tells each process; "--rank", "--local_rank" is the local one
 
 
 def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
-    """A command line that nobody types: an option may have to name another device, or to be given at all."""
+    """Values for options of the command line: one may have to name another device, or to be given at all."""
     elsewhere = {
-        answer.question.text.removesuffix(ELSEWHERE).rpartition(".")[2]
+        answer.question.text.rpartition(".")[2]
         for answer in answers
-        if answer.given and answer.question.text.endswith(ELSEWHERE)
+        if answer.given and answer.question.predicate is ELSEWHERE
     }
     given = {
         answer.question.text.removesuffix(NOT_GIVEN).rpartition(".")[2]
@@ -224,6 +224,8 @@ def _decisions(program: Program, answers: frozenset[Answer]) -> Edits:
     """The program's own questions, answered as they are where the finding shows."""
     known: dict[str, bool] = {}
     for answer in answers:
+        if answer.question.predicate is ELSEWHERE:
+            continue
         text = answer.question.text
         known[text] = answer.given
         known[text.replace(" is None", " is not None").replace(" == ", " != ")] = answer.given is not (

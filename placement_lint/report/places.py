@@ -29,6 +29,6 @@ def message_in_file(thing: Finding | Step) -> str:
 
 
 def with_verdict(finding: Finding) -> str:
-    """The message, and what a probe said of it."""
+    """The message, and the verdict of a probe."""
     verdict = finding.verdict
     return f"{finding.message} [{verdict.words} on {verdict.device}]" if verdict else finding.message

@@ -18,7 +18,7 @@ class Style:
     unsafe: bool = False
 
     def colors(self, stream: TextIO) -> bool:
-        """Whether to write colours: where nobody says, on a terminal, as NO_COLOR and FORCE_COLOR ask."""
+        """Whether to write colours: by default on a terminal, unless NO_COLOR or FORCE_COLOR decides."""
         if self.color != "auto":
             return self.color == "always"
         return not os.environ.get("NO_COLOR") and (bool(os.environ.get("FORCE_COLOR")) or stream.isatty())

@@ -1,4 +1,4 @@
-"""What can be done about what is reported at a place: mended, suppressed, read about, proved."""
+"""Code actions for a finding: fix it, suppress it, open its rule's page, probe it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Actions:
             yield self._mending("Apply all safe fixes of placement-lint", FIX_ALL, None)
 
     def mended(self, data: bytes) -> types.WorkspaceEdit:
-        """The edit that makes the document what ``data`` says."""
+        """The edit that turns the document into ``data``, its fixed content."""
         texts = _texts(self._watched.document, data)
         parts = self._watched.document.parts
         return self.edit(
@@ -111,7 +111,7 @@ class Actions:
         )
 
     def _mending(self, title: str, kind: str, code: str | None) -> types.CodeAction:
-        """``data`` is what :meth:`mended` is to be asked with, once it is wanted."""
+        """An action whose edit is resolved later, from its ``data``."""
         return types.CodeAction(title, kind=kind, data={"uri": self._watched.document.uri, "code": code})
 
     def _edits(self, edits: Iterable[Edit]) -> dict[Buffer, list[types.TextEdit]]:

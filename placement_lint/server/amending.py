@@ -69,14 +69,14 @@ def amended(module: cst.Module, before: str, after: str) -> cst.Module | None:
             statement = _within(module.body[0], old, new, old.cells[0], new.cells[0], module.default_indent)
             return module.with_changes(body=[statement]) if statement is not None else None
     except (SyntaxError, ValueError, RecursionError, MemoryError, Unreadable):
-        pass  # whoever parses it as a whole says what is wrong
+        pass  # parsing the whole text reports the error
     return None
 
 
 def _within(
     statement: cst.CSTNode, old: _Block, new: _Block, before: _Cell, after: _Cell, indent: str
 ) -> cst.CSTNode | None:
-    """A statement with that block of it made new outside of which nothing changed."""
+    """A statement with a new block, if nothing outside the block changed."""
     chains = list(_chains(statement))
     blocks = list(zip(old.inside(before), new.inside(after), strict=False))
     if len(chains) != len(blocks):

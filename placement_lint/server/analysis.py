@@ -41,7 +41,7 @@ class Analysis:
 
     @property
     def readable(self) -> bool:
-        """Whether the text could be parsed, so that something can be said of placements."""
+        """Whether the text could be parsed, so that placements are known."""
         return all(finding.code != registry.UNREADABLE for finding in self.checked.findings)
 
 

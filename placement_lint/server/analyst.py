@@ -71,7 +71,7 @@ class Analyst:
         self._kill()
 
     async def _ask(self, request: Request, urgency: int) -> Any:
-        """What nobody waits for any more when its turn comes is passed over."""
+        """The answer to a request; a request that was cancelled before its turn is skipped."""
         turn = _Turn(urgency, next(self._numbers), request, asyncio.get_running_loop().create_future())
         self._turns.put_nowait(turn)
         return await turn.answer

@@ -1,4 +1,4 @@
-"""The server itself: what the protocol asks, handed to the rooms that know."""
+"""The server: receives the messages of the protocol and passes them to the modules that answer them."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class Server(LanguageServer):
         return [path_of(uri) for uri in uris]
 
     async def configure(self, pushed: object = None) -> None:
-        """Read all settings anew: the editor's, asked for or ``pushed`` by it, and on their base the projects'."""
+        """Read all settings again: those of the editor, requested or ``pushed``, and those of the projects."""
         sections = await self._sections(pushed)
         try:
             editor = {folder: EditorSettings.of(section) for folder, section in sections.items()}

@@ -1,4 +1,4 @@
-"""The messages that are understood, each answered in a few lines from the rooms that know."""
+"""The messages that the server understands, with a handler for each."""
 
 from __future__ import annotations
 

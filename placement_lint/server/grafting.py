@@ -26,7 +26,7 @@ _AROUND = (
 
 
 def graft(old: cst.CSTNode, new: cst.CSTNode) -> None:
-    """Put all of the old node that is in the new one as well into that, which nobody has seen yet."""
+    """Replace the parts of a new, unshared node that are equal in the old one by the old parts."""
     for name in _fields(type(new)):
         before, after = getattr(old, name), getattr(new, name)
         if isinstance(after, cst.CSTNode):

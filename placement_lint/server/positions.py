@@ -20,7 +20,7 @@ class Units:
         return len(text) if text.isascii() else int(self._codec.client_num_units(text))
 
     def column(self, line: str, units: int) -> int:
-        """How many characters of a line make up so many units; within a character, it is counted. From 0."""
+        """The number of characters that ``units`` units of a line cover, a partly covered one included. From 0."""
         if line.isascii():
             return min(units, len(line))
         for index, character in enumerate(line):

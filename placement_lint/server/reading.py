@@ -72,7 +72,7 @@ class Draft:
     outcomes: Outcomes = field(default_factory=Outcomes)
 
     def tidy(self) -> None:
-        """Begin anew where most of what is kept is of texts that are no more."""
+        """Discard the results if most of them are of earlier texts."""
         if self.outcomes.conditions.is_full:
             self.outcomes = Outcomes()
 

@@ -1,4 +1,4 @@
-"""What is open, what is known of it, and that whoever watches hears of it: analyses start here and end here."""
+"""The open documents and their analyses: starts an analysis after an edit and publishes its result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from placement_lint.server.settings import Configurations
 
 logger = logging.getLogger(__name__)
 
-# One edit is often several messages; whoever types on makes an analysis of the text in between worthless.
+# One edit is often several messages, and further typing makes an analysis of the text in between worthless.
 PAUSE = 0.005  # seconds
 # What reads a file that is being edited is looked at once the edits rest, or the file is saved.
 QUIET = 0.5
@@ -37,7 +37,7 @@ Probed = tuple[str, tuple[tuple[str, object], ...]]
 
 @dataclass
 class Legible:
-    """A text that could be parsed, and where things are in it, once somebody wanted to know."""
+    """A text that could be parsed, and its placements, once they were requested."""
 
     digest: str
     lines: list[str]
@@ -48,8 +48,8 @@ class Legible:
 class Watched:
     """An open document, the analysis of its present text, and the last of its texts that could be parsed.
 
-    ``located`` is the last of which it is known where things are. ``found`` is what all files that are known say of it
-    together.
+    ``located`` is the last text whose placements are known. ``found`` are its findings, from the analyses of all
+    files.
     """
 
     document: Document

@@ -68,7 +68,7 @@ class EditorSettings:
 
 
 class Configurations:
-    """The settings of every file, for the folders that are open; made anew whenever something of it changes.
+    """The settings of every file, for the folders that are open; replaced when any setting changes.
 
     ``UsageError`` of a broken configuration comes when a file's settings are asked for.
     """
@@ -93,7 +93,7 @@ class Configurations:
         return Job(settings, settings.select, settings.ignored, settings.extend_select, roots=roots)
 
     def excludes(self, path: str) -> bool:
-        """Whether the project wants to hear nothing of a file."""
+        """Whether the project excludes a file."""
         return Excludes(self._patterns_at, forced=True).refuse(Path(path))
 
     def files(self, folder: str) -> list[str]:

@@ -38,7 +38,7 @@ class Part:
     _places: dict[cst.CSTNode, Range] = field(default_factory=dict)
 
     def place(self, nodes: Collection[cst.CSTNode], above: int) -> dict[cst.CSTNode, Range]:
-        """The places of those of the nodes that are in it, under so many lines."""
+        """The places of those nodes that are in it, if ``above`` lines precede it."""
         inside = self.nodes.intersection(nodes)
         if new := inside - self._places.keys():
             self._places |= positions(self.module, list(new))

@@ -26,13 +26,13 @@ from placement_lint.server.frames import packed, read
 from placement_lint.server.reading import AmongOpenTexts, Draft, LiveReading, OpenTexts
 from placement_lint.static_timeline import timeline_page
 
-# The collector's generations; all that is kept is looked through once in so many answers.
+# The collector's generations; the old one is collected after every ``SELDOM`` answers.
 YOUNG, OLD = 1, 2
 SELDOM = 50
 
 
 class Worker:
-    """Answers requests; what it keeps between them only saves time, but for the texts that are open."""
+    """Answers requests. Apart from the texts that are open, its state only saves time."""
 
     def __init__(self) -> None:
         self._texts = OpenTexts()
@@ -50,7 +50,7 @@ class Worker:
         if isinstance(request, Locate):
             known, reading = self._legible.get(request.path, ("", None))
             return reading.placed() if reading is not None and known == request.digest else None
-        # What is said of other files names them as one would from there.
+        # Findings name other files relative to the working directory.
         with suppress(OSError):
             os.chdir(request.job.settings.root)
         request = replace(request, job=replace(request.job, folder=os.getcwd()))
@@ -89,7 +89,7 @@ def main() -> None:
     worker = Worker()
     registry.all_rules()
     gc.freeze()  # what is there now, stays: the collector need not look at it again and again
-    gc.disable()  # it works while nobody waits for an answer
+    gc.disable()  # it runs between requests
     answers.write(packed(None))
     answers.flush()
     for number in itertools.count(1):

@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 def page(program: str, heading: str, red: str, views: Sequence[dict[str, Any]]) -> str:
-    """The HTML text of a page with these views, of which the last is shown first; ``red`` names what is in red."""
+    """The HTML text of a page with these views; it shows the last one first, and ``red`` names what is in red."""
     data = json.dumps({"program": program, "heading": heading, "red": red, "views": views}, separators=(",", ":"))
     # In a script element "<" could begin its end tag.
     return TEMPLATE.read_text(encoding="utf-8").replace(PLACE, data.replace("<", "\\u003c"))

@@ -213,7 +213,7 @@ def _unless_help(statement: str, comment_end: int) -> str:
 
 
 def _opaque(statement: str) -> str:
-    """A call of which nothing is known, with as many lines as a statement has."""
+    """A call with an unknown result, of as many lines as a statement."""
     return f"{OPAQUE[:-1]}{''.join(NEWLINE.findall(statement))}{OPAQUE[-1:]}"
 
 

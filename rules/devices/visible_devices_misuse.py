@@ -58,7 +58,7 @@ There is no automatic fix. Set the variable before CUDA is initialised, best out
 
 
 _LISTED = '__import__("os").environ["CUDA_VISIBLE_DEVICES"]'
-MANY = 4  # GPUs, of which fewer are asked for
+MANY = 4  # GPUs, more than the program uses
 
 
 def check_late(event: VisibleDevicesLate) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced
 from placement_lint.probe.experiment import Experiment, Facts, Raises
 from placement_lint.replaying import callee, given_keyword
 from placement_lint.rule import Line, Note, Page, Problem, Replay, Rule
+from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
@@ -79,13 +80,13 @@ def check_worker(event: CudaInWorker) -> Iterator[Problem]:
     used = "the parent has initialised CUDA" if event.initialised else "a fork after CUDA is initialised"
     yield Problem(
         event.node,
-        f"`{event.how}` uses CUDA in a forked DataLoader worker"
+        f"{quoted(event.how)} uses CUDA in a forked DataLoader worker"
         + (f", and {used}: raises RuntimeError" if event.initialised else f": {used} raises RuntimeError"),
         (event.loader, *event.trace),
         advice="return CPU tensors and move the batch in the loop",
         severity=None if event.initialised else Severity.WARNING,
         facts={"fault": "worker"},
-        replay=_replay(event.loader, ("num_workers", "0"), at_once=event.how == "a dataset on the GPU"),
+        replay=_replay(event.loader, ("num_workers", "0"), at_once=event.how == "the dataset on the GPU"),
     )
 
 

@@ -83,7 +83,7 @@ def check(event: MoveDiscarded) -> Iterator[Problem]:
 
 
 def _source(event: MoveDiscarded) -> str:
-    """Where the tensor is; where nobody knows, on the other kind of device than it is moved to."""
+    """The place of the tensor; if it is unknown, the kind of device that it is not moved to."""
     if isinstance(event.tensor.place, Device):
         return place_fact(event.tensor.place)
     return "cuda" if place_fact(event.target) == "cpu" else "cpu"

@@ -1,4 +1,4 @@
-"""Host memory is asked of a CUDA tensor."""
+"""A CUDA tensor is read as host memory."""
 
 from __future__ import annotations
 

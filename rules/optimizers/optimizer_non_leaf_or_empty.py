@@ -63,7 +63,8 @@ def check_leaf(event: NonLeafOptimized) -> Iterator[Problem]:
     how = f"`{event.how}`" if event.how.startswith(".") else event.how
     yield Problem(
         event.node,
-        f"the optimizer gets a tensor that {how} computed from the leaf and raises `can't optimize a non-leaf Tensor`",
+        f"the optimizer gets a tensor that {how} computed from the leaf and raises ValueError "
+        "(can't optimize a non-leaf Tensor)",
         (Note(event.made, "from here on it is not a leaf"),),
         advice="call `requires_grad_()` after it",
         facts={"how": event.how},

@@ -1,4 +1,4 @@
-"""An optimizer goes on with parameters that were replaced."""
+"""An optimizer keeps parameters that were replaced."""
 
 from __future__ import annotations
 

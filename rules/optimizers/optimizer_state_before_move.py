@@ -95,7 +95,7 @@ def check(event: OptimizerStateStranded) -> Iterator[Problem]:
 
 
 def _cast(event: OptimizerStateStranded) -> tuple[Line, ...]:
-    """After the move, the second step of the trace, the state is loaded anew and so cast to where the model is."""
+    """After the move, the second step of the trace, the state is loaded again, which moves it to the model."""
     if not is_name(event.optimizer):
         return ()
     return (Line(event.trace[1].node, f"{event.optimizer}.load_state_dict({event.optimizer}.state_dict())"),)

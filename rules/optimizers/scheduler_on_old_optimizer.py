@@ -1,4 +1,4 @@
-"""A scheduler goes on with an optimizer whose place another one took."""
+"""A scheduler keeps an optimizer that was replaced by another."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def control(facts: Facts) -> str:
 
 
 def _called(facts: Facts, count: int | None) -> str:
-    """What becomes of a batch, and of an argument with so many rows, beside it; None for a 0-dim one."""
+    """How many rows of an argument a replica gets; ``count`` is None for a 0-dim argument."""
     import torch
 
     from placement_lint.probe.bench import Model, parallel, rows

@@ -83,11 +83,12 @@ def check(event: ReplicaLossUsed) -> Iterator[Problem]:
         if event.tensor.per_replica
         else "is an output that DataParallel gathers, with at least one element for each replica"
     )
+    advice = f", `{event.label} = {event.label}.mean()`" if is_path(event.source) else " with `.mean()`"
     yield Problem(
         event.node,
         f"`{event.label}` {why}: {event.how} raises",
         event.tensor.history,
-        advice=f"reduce it first, `{event.label} = {event.label}.mean()`",
+        advice=f"reduce it first{advice}",
         rewrite=safe(f"reduce it with `.{reduced}`", appended(event.source, reduced)) if fixable else None,
         facts={"use": event.use},
         replay=Replay(),

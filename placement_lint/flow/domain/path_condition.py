@@ -62,6 +62,11 @@ class Range(NamedTuple):
         return self.subject == other.subject and (self.above >= other.below or other.above >= self.below)
 
 
+# How messages say that the answer to a question is yes, or no.
+IS_TRUE = ("is true", "is false")
+ELSEWHERE = ("names another device", "names the same device")
+
+
 class Asked(NamedTuple):
     """What a question asks: the same for two questions only if they are the same."""
 
@@ -106,6 +111,7 @@ class Question:
         self.by_name = False
         # the answers without which the program raises, each with the condition under which it does
         self.required: tuple[tuple[bool, Condition], ...] = ()
+        self.predicate = IS_TRUE
         # the answer that makes the program choose the CPU, once a device was seen to depend on it
         self.chooses_cpu: bool | None = None
         self.no.range = self.yes.range = None
@@ -113,7 +119,7 @@ class Question:
             self.answers.compete(self.yes)
 
     def say(self, **known: object) -> None:
-        """Say of the question what is known only now: ``passing``, ``by_name`` or ``chooses_cpu``.
+        """Say of the question what is known only now: ``passing``, ``by_name``, ``predicate`` or ``chooses_cpu``.
 
         Whoever repeats it says it too: what said it first may be gone in the next text.
         """
@@ -157,6 +163,12 @@ class Answer:
     given: bool
     bit: int
     range: Range | None = None
+
+    @property
+    def words(self) -> str:
+        """The answer as messages say it: ``args.cuda`` is true."""
+        yes, no = self.question.predicate
+        return f"`{self.question.text}` {yes if self.given else no}"
 
     def __hash__(self) -> int:
         """The same in every run, and of a question's two answers the lower where it is no."""

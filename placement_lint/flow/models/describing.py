@@ -67,7 +67,8 @@ def _case(cube: Cube, machines: int) -> str:
     where = [] if met in (machines, ANY_MACHINE) else [MACHINES[met]] if met else []
     answers = sorted(cube.answers, key=lambda answer: answer.question.number)
     asked = [
-        f"`{answer.question.text or 'an unknown test'}` is {'true' if answer.given else 'false'}" for answer in answers
+        answer.words if answer.question.text else f"an unknown test is {'true' if answer.given else 'false'}"
+        for answer in answers
     ]
     return ", ".join([*where, *([f"when {' and '.join(asked)}"] if asked else [])])
 

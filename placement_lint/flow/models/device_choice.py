@@ -14,6 +14,7 @@ import libcst as cst
 from placement_lint.flow.domain.path_condition import (
     ALWAYS,
     ANY_MACHINE,
+    ELSEWHERE,
     MANY_GPUS,
     NEVER,
     NO_GPU,
@@ -71,7 +72,8 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     if on_cpu and len(places) > 1:
         machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0])))
     for option in options:
-        elsewhere = machine.question(("elsewhere", option), text=f"{option.text or text} names another device")
+        elsewhere = machine.question(("elsewhere", option), text=option.text or text)
+        elsewhere.say(predicate=ELSEWHERE)
         machine.chosen.append(Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option))
 
 
@@ -247,7 +249,8 @@ _OF_ELSE = re.compile(r"None|\.(?:size|shape)\b|(?:> *1|>= *2)$")
 def _is_flag(question: Question) -> bool:
     """Whether it says if CUDA is used at all."""
     text = _without_arguments(question.text)
-    about_cuda = _OF_ELSE.search(text) is None and any(word in text.lower() for word in _WORDS_FOR_CUDA)
+    named = question.predicate is ELSEWHERE or any(word in text.lower() for word in _WORDS_FOR_CUDA)
+    about_cuda = named and _OF_ELSE.search(text) is None
     return about_cuda and not _asks_where_something_is(question)
 
 
@@ -331,9 +334,12 @@ def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
 
 def asks_about_devices(reach: Condition) -> bool:
     """Whether the program tests anything to do with GPUs before it gets here."""
-    texts = [answer.question.text.lower() for cube in reach.cubes for answer in cube.answers]
+    questions = [answer.question for cube in reach.cubes for answer in cube.answers]
     excludes_machines = all(cube.machines != ANY_MACHINE for cube in reach.cubes)
-    return excludes_machines or any(word in text for text in texts for word in ("gpu", "cuda", "device"))
+    return excludes_machines or any(
+        question.predicate is ELSEWHERE or any(word in question.text.lower() for word in ("gpu", "cuda", "device"))
+        for question in questions
+    )
 
 
 def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:

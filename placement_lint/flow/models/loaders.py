@@ -303,7 +303,7 @@ def _on_cuda(tensor: Tensor) -> bool:
 def _report_resident(machine: Machine, tensor: Tensor, node: cst.Call) -> None:
     if _on_cuda(tensor):
         loader = Note(node, "the DataLoader forks its workers here")
-        machine.emit(CudaInWorker(node, machine.scene, "a dataset on the GPU", loader, trace=tensor.history[:1]))
+        machine.emit(CudaInWorker(node, machine.scene, "the dataset on the GPU", loader, trace=tensor.history[:1]))
 
 
 def _report_pinned(machine: Machine, tensor: Tensor, node: cst.Call) -> None:
