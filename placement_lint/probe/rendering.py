@@ -301,7 +301,8 @@ class _Renderer(cst.CSTTransformer):
             return cst.RemoveFromParent()
         if not self.piece.verbatim:
             if isinstance(updated, (cst.Try, cst.TryStar)) and self._is_unwrapped(unit):
-                return cst.FlattenSentinel(updated.body.body)
+                parts = (updated.body, getattr(updated.orelse, "body", None), getattr(updated.finalbody, "body", None))
+                return cst.FlattenSentinel([line for part in parts if part is not None for line in part.body])
             if unit in self.cut:
                 updated = _cut(updated, _rounds(self.piece, unit))
             if isinstance(updated, cst.FunctionDef):
