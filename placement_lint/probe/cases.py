@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from placement_lint.checker import Checker, Reading
 from placement_lint.finding import Finding, Range
+from placement_lint.flow.events.schema import Scene
 from placement_lint.probe.replay import Case, Entry
 from placement_lint.probe.units import Program
 from placement_lint.results import Job
-from placement_lint.rule import Problem, Rule
+from placement_lint.rule import Line, Note, Problem, Replay, Rewrite, Rule
 from placement_lint.source.notebook import NOTEBOOK, read_notebook
 from placement_lint.source.parsing import parse
+from placement_lint.source.positions import positions
 from placement_lint.source.text import decode
 
 if TYPE_CHECKING:
@@ -24,13 +27,18 @@ if TYPE_CHECKING:
     from placement_lint.project.finder import Surroundings
 
 
+Spot = tuple[str, Range]
+"""Where a node stands: in which file, by its absolute path, and where in it."""
+
+
 class _Recording(Reading):
-    """Keeps the tree that was listened to, what was heard, and where its nodes are."""
+    """Keeps the tree that was listened to, what was heard, and where its nodes are; of problems also elsewhere."""
 
     def __init__(self) -> None:
         self.program: cst.Module | None = None
         self.problems: list[tuple[Rule, Problem]] = []
         self.places: dict[cst.CSTNode, Range] = {}
+        self.elsewhere: dict[cst.CSTNode, Spot] = {}
 
     def read(self, text: str) -> cst.Module:
         """With all its layout: what is replayed is cut out of it."""
@@ -39,6 +47,13 @@ class _Recording(Reading):
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
         hearing = super().hear(program, rules, surroundings)
         self.program, self.problems = program, hearing.problems
+        nodes = {node for _, problem in hearing.problems for node in nodes_of(problem)}
+        for statement in surroundings.statements:
+            inside = [node for node in nodes if node in statement.owners]
+            above = surroundings.first_line(statement) - 1 if inside else 0
+            for node, place in positions(statement.tree, inside, roughly=True).items():
+                lines = replace(place, line=place.line + above, end_line=place.end_line + above)
+                self.elsewhere[node] = (statement.unit.path, lines)
         return hearing
 
     def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
@@ -53,17 +68,12 @@ def cases(
     job: Job,
     findings: Iterable[Finding],
     importers: Sequence[tuple[str, bytes]] = (),
-    elsewhere: bool = False,
 ) -> dict[Finding, Case]:
     """The case of each finding of a file that the same job finds in it again; ``importers`` are files that import it.
 
-    What is found in a file only because of another one that imports it has none, unless that one is given and the
-    findings are said to be ``elsewhere``: then the case is about the call that leads there.
+    What is found in a file only because of another one that imports it has none: see ``led_cases``.
     """
-    recording = _Recording()
-    # The program's other problems stand in the way of this one even if nobody asked for them.
-    everything = replace(job, select=(), ignore=(), extend_select=(*job.extend_select, *job.select))
-    Checker(everything, recording).check_bytes(data, path)
+    recording = _recorded(path, data, job)
     if recording.program is None:
         return {}
     program = Program(recording.program)
@@ -74,7 +84,7 @@ def cases(
         for importer, content in importers
     )
     for rule, problem in problems:
-        here = _led_to(program, problem) if elsewhere else _in(program, problem)
+        here = _in(program, problem)
         if rule.experiment is not None and here is not None:
             others = tuple(other for _, other in problems if other is not problem)
             waiting[rule.code, problem.message].append(Case(job.absolute(path), program, rule, here, others, entries))
@@ -86,6 +96,91 @@ def cases(
     return found
 
 
+def led_cases(importer: str, data: bytes, job: Job, findings: Iterable[Finding]) -> dict[Finding, Case]:
+    """Cases of findings whose problems stand in files that a program imports, ``importer``, and that it leads to.
+
+    Each is one of the file in which it stands, and is shown by running the importer.
+    """
+    recording = _recorded(importer, data, job)
+    if recording.program is None or importer.endswith(NOTEBOOK):
+        return {}
+    program = Program(recording.program)
+    twins: dict[str, _Twin] = {}
+    found = {}
+    for finding in findings:
+        message = finding.message.partition(LED)[0]
+        for rule, problem in recording.problems:
+            if (rule.code, problem.message) != (finding.code, message) or rule.experiment is None:
+                continue
+            if problem.node not in recording.elsewhere or not _is_at(finding, problem, recording, importer, job):
+                continue
+            path, _ = recording.elsewhere[problem.node]
+            if path not in twins:
+                twins[path] = _Twin(path, recording)
+            own = [other for _, other in recording.problems if other.node in program.unit_of]
+            entry = Entry(job.absolute(importer), path, program, tuple(own))
+            others = [other for _, other in recording.problems if other is not problem and other not in own]
+            twin = twins[path]
+            found[finding] = Case(
+                path, twin.program, rule, twin.of(problem), tuple(map(twin.of, others)), (entry,), is_led=True
+            )
+            break
+    return found
+
+
+def _recorded(path: str, data: bytes, job: Job) -> _Recording:
+    recording = _Recording()
+    # The program's other problems stand in the way of this one even if nobody asked for them.
+    everything = replace(job, select=(), ignore=(), extend_select=(*job.extend_select, *job.select))
+    Checker(everything, recording).check_bytes(data, path)
+    return recording
+
+
+def _is_at(finding: Finding, problem: Problem, recording: _Recording, importer: str, job: Job) -> bool:
+    """Whether a finding is reported at the node of a problem, or at a call that leads there."""
+    path = job.absolute(finding.path)
+    if path == job.absolute(importer):
+        return any(recording.places.get(site) == finding.range for site in problem.sites)
+    return any(recording.elsewhere.get(node) == (path, finding.range) for node in (problem.node, *problem.sites))
+
+
+class _Twin:
+    """A file that another one imports, parsed as a whole, with the nodes that stand where the analysis had others."""
+
+    def __init__(self, path: str, recording: _Recording) -> None:
+        self.program = Program(parse(_text(path, Path(path).read_bytes())))
+        self._spots = {node: place for node, (file, place) in recording.elsewhere.items() if file == path}
+        nodes = list(self.program.unit_of)
+        self._nodes = {
+            (type(node).__name__, place): node for node, place in positions(self.program.module, nodes).items()
+        }
+
+    def of(self, value: Any) -> Any:
+        """The same with nodes of this file; nodes of other files stay."""
+        if isinstance(value, cst.CSTNode):
+            place = self._spots.get(value)
+            return value if place is None else self._nodes.get((type(value).__name__, place), value)
+        if isinstance(value, tuple):
+            return tuple(map(self.of, value))
+        if isinstance(value, PARTS):
+            return replace(value, **{part.name: self.of(getattr(value, part.name)) for part in fields(value)})
+        return value
+
+
+PLACED = (cst.BaseExpression, cst.BaseSmallStatement, cst.BaseCompoundStatement, cst.SimpleStatementLine, cst.Arg)
+PARTS = (Problem, Note, Line, Replay, Rewrite, Scene)
+
+
+def nodes_of(value: object) -> Iterator[cst.CSTNode]:
+    """The expressions and statements of which a problem speaks."""
+    if isinstance(value, PLACED):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (node for one in value for node in nodes_of(one))
+    elif isinstance(value, PARTS):
+        yield from (node for part in fields(value) for node in nodes_of(getattr(value, part.name)))
+
+
 def _text(path: str, content: bytes) -> str:
     return read_notebook(content).program if path.endswith(NOTEBOOK) else decode(content)
 
@@ -95,15 +190,6 @@ def _in(program: Program, problem: Problem) -> Problem | None:
     if problem.node in program.unit_of:
         return problem
     site = next((node for node in problem.sites if node in program.unit_of), None)
-    return replace(problem, node=site, rewrite=None) if site is not None else None
-
-
-def _led_to(program: Program, problem: Problem) -> Problem | None:
-    """A problem of another file as one of this file, at the call through which this one comes there."""
-    if problem.node in program.unit_of:
-        return None
-    calls = (*problem.sites, *(problem.scene.calls if problem.scene is not None else ()))
-    site = next((node for node in calls if node in program.unit_of), None)
     return replace(problem, node=site, rewrite=None) if site is not None else None
 
 

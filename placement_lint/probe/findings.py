@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from placement_lint.finding import Finding, Outcome, Saved, Verdict
-from placement_lint.probe.cases import cases
+from placement_lint.probe.cases import LED, cases, led_cases
 from placement_lint.probe.memory import Memory
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Replayer, Scripted
@@ -46,15 +46,17 @@ def probed(run: Run, wanted: Wanted, job_of: Callable[[str], Job], advance: Call
     """The run with a verdict on each finding whose rule has an experiment; ``advance`` is called after each."""
     memory = Memory.of_user()
     importers = _importers(run)
-    known = dict(_cases(run, job_of, importers)) if wanted.trust or wanted.folder else {}
-    led = dict(_led_cases(run, job_of, importers, known)) if wanted.folder else {}
+    known: dict[Finding, Case] = {}
+    if wanted.trust or wanted.folder:
+        known.update(_cases(run, job_of, importers))
+        known.update(_led_cases(run, job_of, importers, known))
     try:
         with ExitStack() as stack:
             prober = None
             if wanted.mode is not None:
                 prober = Prober(wanted.mode, stack.enter_context(Sandbox(confining=wanted.confining)), memory)
             saving = _saving(wanted, prober, job_of)
-            probing = _Probing(prober, known, led, wanted.trust, saving)
+            probing = _Probing(prober, known, wanted.trust, saving)
             findings = tuple(probing.probed(finding, advance) for finding in run.findings)
     finally:
         memory.save()
@@ -75,11 +77,8 @@ def _saving(wanted: Wanted, prober: Prober | None, job_of: Callable[[str], Job])
 
 @dataclass
 class _Probing:
-    """``led`` are cases of files that import the finding's own."""
-
     prober: Prober | None
     cases: Mapping[Finding, Case]
-    led: Mapping[Finding, Case]
     trust: bool
     saver: Saver | None
     replayers: dict[str, Replayer] = field(default_factory=dict)  # by path: what is the same for a file is played once
@@ -109,7 +108,7 @@ class _Probing:
         """Nothing where nothing is to be saved."""
         if self.saver is None:
             return None
-        case = self.cases.get(finding) or self.led.get(finding)
+        case = self.cases.get(finding)
         if case is None:
             return Saved(reason=NO_EXPERIMENT if find_rule(finding.code).experiment is None else NOT_FROM_HERE)
         if script is None and verdict is not None and verdict.outcome is Outcome.REFUTED:
@@ -128,14 +127,18 @@ def _cases(run: Run, job_of: Callable[[str], Job], importers: Importers) -> Iter
 def _led_cases(
     run: Run, job_of: Callable[[str], Job], importers: Importers, known: Mapping[Finding, Case]
 ) -> Iterator[tuple[Finding, Case]]:
-    """Cases of the findings that are found only from a file that imports theirs, as cases of that file."""
+    """Cases of what is found only from a file that imports the one in which it happens."""
     led: dict[str, list[Finding]] = defaultdict(list)
     for finding in run.findings:
-        if finding not in known:
+        if LED in finding.message:
+            led[finding.path].append(finding)
+        elif finding not in known:
             for importer in _importing(importers, finding.path):
                 led[importer].append(finding)
+    found: dict[Finding, Case] = {}
     for importer, findings in led.items():
-        yield from cases(importer, _content(run, importer), job_of(importer), findings, elsewhere=True).items()
+        found = {**led_cases(importer, _content(run, importer), job_of(importer), findings), **found}
+    yield from found.items()
 
 
 def _content(run: Run, path: str) -> bytes:

@@ -112,7 +112,7 @@ def played(
     texts = [text for text in (script.text, script.entry) if text]
     missing = (name for text in texts for name in missing_packages(text, script.roots))
     lack = replace(lack, packages=lack.packages.union(missing))
-    if not lack.packages:
+    if not lack.packages and not lack.everything:
         answer = play(script)
         if suffices(answer):
             return answer, None
@@ -129,6 +129,9 @@ def played(
     return answer, lack
 
 
+COUNTED = ("reached", "times", "left", "stood_in")  # what an answer says of how far it came
+
+
 def _played_with(play: Callable[[Script], Answer], script: Script, before: str) -> Answer:
     """The answer, with the lines of the script as they are without the prelude."""
     whole = script.entry or script.text
@@ -138,18 +141,24 @@ def _played_with(play: Callable[[Script], Answer], script: Script, before: str) 
     def later(line: int) -> int:
         return line + length if line > start else line
 
+    def earlier(line: int) -> int:
+        return line - length if line > start else line
+
     text = with_prelude(whole, before)
     if script.entry:
         answer = dict(play(replace(script, entry=text)))
         came = answer.get("entered", ())
     else:
-        answer = dict(play(replace(script, text=text, lines=tuple(map(later, script.lines)))))
+        lines, kept = (tuple(map(later, some)) for some in (script.lines, script.kept))
+        answer = dict(play(replace(script, text=text, lines=lines, kept=kept)))
         came = answer.get("lines", ())
-        for key in ("lines", "reached", "again"):
-            moved = [line if line <= start else line - length for line in answer.get(key, ()) if line not in inside]
-            answer[key] = moved
+        for key in ("lines", "reached"):
+            answer[key] = [earlier(line) for line in answer.get(key, ()) if line not in inside]
+        for key in ("times", "left"):
+            answer[key] = [(earlier(line), times) for line, times in answer.get(key, ()) if line not in inside]
     if came and came[-1] in inside and came[-1] - start not in plain_lines():
-        return {"unable": f"a stand-in raises {answer['raised'][0]}: {answer['message']}"}
+        reason = f"a stand-in raises {answer['raised'][0]}: {answer['message']}"
+        answer = {key: answer[key] for key in COUNTED if key in answer} | {"unable": reason}
     return answer
 
 

@@ -60,7 +60,8 @@ class Scripted:
     ``trail`` are the lines of the statements that lead to the finding, ``seen`` all of which it is asked whether they
     are reached; ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for
     what a replay brings that mean something else in this program; ``names`` says what tensors stand in for.
-    ``packages`` have stand-ins whether they are installed or not.
+    ``packages`` have stand-ins whether they are installed or not. One that is ``lenient`` passes over what fails on
+    its way for a reason of its own.
     """
 
     text: str
@@ -81,6 +82,7 @@ class Scripted:
     workers: bool = False
     saved_on: str = "cpu"
     packages: frozenset[str] = frozenset()
+    lenient: bool = False
 
     @property
     def bare(self) -> str:
@@ -90,6 +92,16 @@ class Scripted:
     @property
     def length(self) -> int:
         return len(self.text.splitlines())
+
+    @property
+    def steps(self) -> list[int]:
+        """The first lines of the statements that lead to the finding, and those of its claims."""
+        return sorted(self.trail | self.claims | {self.line})
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """The lines that are never passed over."""
+        return self.places | self.observers | self.seen
 
     def suffices(self, answer: Mapping[str, Any]) -> bool:
         """Whether an answer says all that can be known, so that stand-ins would change nothing."""
@@ -107,7 +119,8 @@ class Piece:
     """A slice and what stands in for the world around it.
 
     ``mended``: all other problems are repaired as far as possible. ``decisive``: the program runs under the conditions
-    of the finding, and nothing in it can change the values that reach the finding.
+    of the finding, and nothing in it can change the values that reach the finding. ``lenient``: it passes over
+    statements that fail for a reason of their own.
     """
 
     name: str
@@ -118,6 +131,7 @@ class Piece:
     mended: bool = True
     decisive: bool = False
     names: Mapping[cst.CSTNode, str] = field(default_factory=dict)
+    lenient: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -127,32 +141,45 @@ class Piece:
 
 @dataclass(frozen=True)
 class Entry:
-    """A program that imports the file of a case, ``home``."""
+    """A program that imports the file of a case, ``home``, with the ``problems`` that it has itself.
+
+    ``answers`` are the circumstances of the case.
+    """
 
     path: str
     home: str
     program: Program
+    problems: tuple[Problem, ...] = field(default=(), compare=False)
+    answers: frozenset[Answer] = frozenset()
 
     @cached_property
     def text(self) -> str:
-        """With its loops cut."""
-        return rendered(Slice.whole(self.program, ()), *self._supply).text
+        """With its loops cut, and its own problems repaired as far as that is possible."""
+        edits, additions = self._supply(mended=True)
+        return rendered(Slice.whole(self.program, ()), edits, additions).text
 
     @cached_property
     def uncut(self) -> str:
-        return rendered(Slice.whole(self.program, (), verbatim=True), *self._supply).text
+        return rendered(Slice.whole(self.program, (), verbatim=True), *self._supply()).text
 
     @property
     def shadowed(self) -> set[str]:
-        return shadowed(self.program, *self._supply)
+        return shadowed(self.program, *self._supply(mended=True))
 
-    @cached_property
-    def _supply(self) -> tuple[Mapping[cst.CSTNode, str], Additions]:
-        supply = next(iter(synthesis.supplies(self.program, frozenset(), Replay())))
+    def _supply(self, mended: bool = False) -> tuple[Mapping[cst.CSTNode, str], Additions]:
+        supply = next(iter(synthesis.supplies(self.program, self.answers, Replay())))
+        edits, lines = dict(supply.edits), list(supply.lines)
+        for problem in self.problems if mended else ():
+            way = next(iter(_repairs(problem)), None)
+            if way is not None and way.is_independent:
+                edits |= way.edits
+                lines += way.lines
         additions = Additions()
-        for line in supply.lines:
-            additions.before[self.program.unit_of[line.node]].append(line)
-        return supply.edits, additions
+        for line in lines:
+            if line.node in self.program.unit_of and filled(line, self.program, edits):
+                place = additions.before if line.before else additions.after
+                place[self.program.unit_of[line.node]].append(line)
+        return edits, additions
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -165,7 +192,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem of a program, the problems that it has besides, and programs that import it. ``path`` is absolute."""
+    """A problem of a program, the problems that it has besides, and programs that import it. ``path`` is absolute.
+
+    If it ``is_led`` to by one of those programs, only they can show it.
+    """
 
     path: str
     program: Program
@@ -173,6 +203,7 @@ class Case:
     problem: Problem
     others: tuple[Problem, ...] = ()
     entries: tuple[Entry, ...] = ()
+    is_led: bool = False
 
     @property
     def experiment(self) -> Experiment:
@@ -224,14 +255,15 @@ class Case:
     # --- slices ------------------------------------------------------------------------------------------------
 
     def parts(self) -> Iterator[Piece]:
-        """Slices of the program, and the programs that import it."""
-        yield from self.slices()
-        yield from self.imported()
+        """Slices of the program, and the programs that import it; then those that pass over what fails on the way."""
+        pieces = [*(() if self.is_led else self.slices()), *self.imported()]
+        yield from pieces
+        yield from (replace(piece, lenient=True) for piece in pieces if not piece.units.verbatim)
 
     def imported(self) -> Iterator[Piece]:
         """The whole program as each of those gets it that import it."""
         supply = self._supply(self.circumstances.answers)
-        for entry in self.entries:
+        for entry in (replace(entry, answers=self.circumstances.answers) for entry in self.entries):
             name = f"program, imported by {Path(entry.path).name},"
             for verbatim in (True, False):
                 units = Slice.whole(self.program, self._criteria, verbatim)
@@ -239,6 +271,8 @@ class Case:
 
     def wholes(self) -> Iterator[Piece]:
         """The program as it is, then adapted to the finding's conditions and to missing files, then also repaired."""
+        if self.is_led:
+            return
         whole = Slice.whole(self.program, self._criteria, verbatim=True)
         answers = self.circumstances.answers
         if self.replay.crew == ALONE:  # which rank a process is, its launcher may tell it by an option
@@ -360,6 +394,7 @@ class Case:
             workers=self.replay.workers,
             saved_on=self.replay.saved_on,
             names=frozenset(name for node, name in piece.names.items() if units[node] in piece.units.kept),
+            lenient=piece.lenient,
         )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
@@ -455,9 +490,9 @@ def _within(node: cst.CSTNode, outer: cst.CSTNode) -> bool:
 class Played:
     """What was seen of a script on a ground.
 
-    ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached, ``repeated``
-    those that were so more than once; ``is_late`` if it was ended at its limit. Where it had stand-ins, they were for
-    its ``lack``, and ``stood_in`` names what of them was used.
+    ``lines`` are its own that an exception came through, ``passed`` those that matter and were reached, with how many
+    ``times``; ``left`` says how often the program went on from them. ``is_late`` if it was ended at its limit. Where it
+    had stand-ins, they were for its ``lack``, and ``stood_in`` names what of them was used.
     """
 
     script: Scripted
@@ -465,7 +500,8 @@ class Played:
     sight: Sight
     lines: tuple[int, ...] = ()
     passed: frozenset[int] = frozenset()
-    repeated: frozenset[int] = frozenset()
+    times: Mapping[int, int] = field(default_factory=dict)
+    left: Mapping[int, int] = field(default_factory=dict)
     is_late: bool = False
     lack: preludes.Lack | None = None
     stood_in: tuple[str, ...] = ()
@@ -501,17 +537,28 @@ class Played:
         """Of one that came by the finding, what came of it then."""
         if self.is_clean:
             return str(self.sight)
-        return f"no error there, {f'and {self.sight.unable}' if self.is_late else f'but later {self.sight}'}"
+        return f"no error there, {f'and later {self.sight.unable}' if self.sight.unable else f'but later {self.sight}'}"
 
     @property
     def went_on(self) -> bool:
-        """Whether it came by the finding and its claims, and nothing was raised there; elsewhere it may be.
+        """Whether it came by the finding and its claims, and nothing was raised there; elsewhere it may be."""
+        if self.sight.unable:
+            return all(self.rounds(line) for line in (self.script.line, *self.script.claims))
+        return self.reached and self.script.claims <= self.passed and not self.is_in_place
 
-        Of one that was ended at its limit, this is known of what it came by more than once.
-        """
-        if self.is_late:
-            return {self.script.line, *self.script.claims} <= self.repeated
-        return self.reached and self.script.claims <= self.passed and not self.is_in_place and not self.sight.unable
+    def rounds(self, line: int) -> int:
+        """How often it went on from a line."""
+        # One that is reached once more was left before, also where nothing notes that.
+        return max(self.left.get(line, 0), self.times.get(line, 0) - 1)
+
+    def goes_on_after(self, failed: Played) -> bool:
+        """Whether it went on from what the other arm failed at, in the same round."""
+        lines, others = self.script.steps, failed.script.steps
+        last = next((line for line in reversed(failed.lines) if line in failed.script.places), 0)
+        before = [line for line in others if line <= last]
+        if not before or len(lines) != len(others):
+            return False
+        return self.rounds(lines[len(before) - 1]) >= max(1, failed.times.get(before[-1], 0))
 
     @property
     def came_by_notes(self) -> bool:
@@ -607,7 +654,7 @@ class Replayer:
             # What lacks a package in a part lacks it in the whole, whatever stands in for data.
             lacks = piece.name == "slice" and "ModuleNotFoundError" in played.sight.kinds
             # No part of the program can show what the whole of it does not.
-            if piece.decisive and played.went_on and not (played.is_late or played.stood_in or case.is_guarded):
+            if piece.decisive and played.went_on and not (played.sight.unable or played.stood_in or case.is_guarded):
                 went_on.add(ground)
             enough = enough or lacks or tried == MOST_TRIES
 
@@ -633,7 +680,7 @@ class Replayer:
         """The control: the same repaired, in a single process, or on fewer GPUs."""
         others = []
         for words, played in self._controls(case, piece, flagged):
-            if played.is_clean or (flagged.is_in_place and played.went_on):
+            if played.is_clean or (flagged.is_in_place and _went_on(case, flagged, played)):
                 return Outcome.CONFIRMED, f"{flagged.sight}; {words}: {played.what_came}"
             others.append(f"{words}: {played.sight}")
         return Outcome.INCONCLUSIVE, "; ".join([str(flagged.sight), *others])
@@ -655,8 +702,9 @@ class Replayer:
                 script, ground, Sight.of({"unable": f"{names} would have to be the replay's, not the program's"})
             )
         entry = script.entry and script.entry.path
-        lack = preludes.Lack(script.packages, workers=script.workers, saved_on=script.saved_on)
-        key = (script.bare, script.seen, script.crew, entry, script.limit, lack, ground)
+        lack = preludes.Lack(script.packages, script.lenient, script.workers, script.saved_on)
+        passing = (script.kept, script.symptoms) if script.lenient else ()
+        key = (script.bare, script.seen, script.crew, entry, script.limit, passing, lack, ground)
         if key not in self._known:
             began = time.monotonic()
             self._known[key] = (self._answer(script, lack, ground), time.monotonic() - began)
@@ -667,7 +715,8 @@ class Replayer:
             Sight.of(answer),
             tuple(answer.get("lines", ())),
             frozenset(answer.get("reached", ())),
-            frozenset(answer.get("again", ())),
+            dict(answer.get("times", ())),
+            dict(answer.get("left", ())),
             "late" in answer or ("unable" in answer and seconds >= script.limit),
             found,
             tuple(answer.get("stood_in", ())),
@@ -679,6 +728,9 @@ class Replayer:
         crew, entry = script.crew, script.entry
         lines = tuple(sorted(script.seen))
         played = Script(script.text, lines, self.roots, script.limit, ranks=crew.ranks, nodes=crew.nodes)
+        if script.lenient:
+            symptoms = tuple((one.kind, one.words) for one in script.symptoms)
+            played = replace(played, lenient=True, kept=tuple(sorted(script.kept)), symptoms=symptoms)
         if entry is not None:
             roots = (*entry.roots, *self.roots)
             played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
@@ -700,6 +752,8 @@ def _asks_for(case: Case, piece: Piece, last: Played) -> bool:
         return False
     if last.is_clean and last.reached:
         return (bool(case.circumstances.answers) or bool(last.stood_in)) and not piece.mended
+    if piece.mended and not last.reached and last.script.seen.isdisjoint(last.lines):
+        return False  # it is no other finding that is in the way
     return piece.mended or not _shows(case, last)
 
 
@@ -713,6 +767,13 @@ def _shows(case: Case, played: Played) -> bool:
     if not seen or (seen == [FAILED_CLAIM] and claimed.isdisjoint(played.lines)):
         return False
     return played.is_in_place or (played.reached and bool(case.repairs()))
+
+
+def _went_on(case: Case, flagged: Played, control: Played) -> bool:
+    """Whether the control came by what the flagged arm fails at; if it could go no further, in the same round."""
+    if control.goes_on_after(flagged):
+        return not (control.is_in_place and any(map(control.sight.shows, case.symptoms)))
+    return control.went_on and not control.sight.unable
 
 
 def _failure(case: Case, played: Played) -> str:

@@ -58,7 +58,8 @@ class Script:
     """A program of the user's to be played, and the lines of it of which to say whether they were reached.
 
     ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
-    With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``.
+    With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``. If it is
+    ``lenient``, statements that fail are passed over, but for the ``kept`` lines and for ``symptoms`` (leniency.py).
     """
 
     text: str
@@ -69,6 +70,9 @@ class Script:
     nodes: int = 1
     entry: str = ""
     home: str = ""
+    lenient: bool = False
+    kept: tuple[int, ...] = ()
+    symptoms: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

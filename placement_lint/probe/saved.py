@@ -101,7 +101,7 @@ class Saver:
         if needed:
             raise NotSaved(f"it imports {_listed(needed)}, and a saved slice runs with PyTorch alone")
         moved = _moved(script, found, case.path if entry is None else entry.home)
-        return replace(moved, packages=found.packages), found
+        return replace(moved, packages=found.packages, lenient=False), found
 
 
 def _scripts(case: Case, shown: Scripted | None) -> Iterator[Scripted]:
@@ -109,7 +109,7 @@ def _scripts(case: Case, shown: Scripted | None) -> Iterator[Scripted]:
     if shown is not None and not shown.verbatim:
         yield shown
         return
-    if case.problem.scene is None or not case.problem.scene.standalone:
+    if not case.is_led and (case.problem.scene is None or not case.problem.scene.standalone):
         yield case.smallest
     if shown is not None:
         yield shown

@@ -32,12 +32,14 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from placement_lint.probe.leniency import Leniency
 
 LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
 SCRIPT, ENTRY = "slice.py", "entry.py"
@@ -194,7 +196,8 @@ class Play:
     """What is run: the script, or the program ``entry`` that gets the script when it imports the file ``home``.
 
     ``lines`` are those of the script of which the answer says whether they were reached. ``roots`` are the folders
-    from which they may import, ``folder`` one of its own.
+    from which they may import, ``folder`` one of its own. One that is ``lenient`` passes over what fails for a reason
+    of its own, but at the lines that are ``kept``, and never a symptom.
     """
 
     text: str
@@ -204,26 +207,35 @@ class Play:
     confined: bool
     entry: str = ""
     home: str = ""
+    lenient: bool = False
+    kept: list[int] = field(default_factory=list)
+    symptoms: list[tuple[str, str]] = field(default_factory=list)
 
 
 def played(play: Play, part: Part) -> Answer:
     """Run a script as ``__main__`` in the present folder: what it raised and where, or that it came to its end."""
     roots = play.roots
-    reached = Counter[int]()
+    reached, left = Counter[int](), Counter[int]()
     script = types.ModuleType("__main__")
     # Beside the file of the user's are the files that it reads by way of its name.
     beside = roots[0] if play.confined and roots else play.folder
     script.__dict__.update(__file__=os.path.join(beside, SCRIPT))
     builtins.__dict__["__reached__"] = lambda line: reached.update((line,))
+    builtins.__dict__["__left__"] = lambda line: left.update((line,))
     sys.modules["__main__"] = script
     sys.argv = [SCRIPT]
     sys.path[:] = [*roots, *sys.path]
     _join_package(script, play.entry or play.text, roots)
     linecache.cache[SCRIPT] = (len(play.text), None, play.text.splitlines(keepends=True), SCRIPT)  # for TorchScript
-    code = compile(_noting(ast.parse(play.text), play.lines), SCRIPT, "exec")
+    tree, entry = _noting(ast.parse(play.text), play.lines), ast.parse(play.entry)
+    leniency = Leniency(tuple(roots), LIBRARIES, tuple((kind, words) for kind, words in play.symptoms))
+    if play.lenient:
+        leniency.install()
+        tree, entry = leniency.lenient(tree, play.kept), leniency.lenient(entry)
+    code = compile(tree, SCRIPT, "exec")
     if play.entry:
         _lend(code, play.home)
-        code = compile(play.entry, ENTRY, "exec")
+        code = compile(entry, ENTRY, "exec")
     _seed(part.rank)
     os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)  # with it, to ask for GPUs would not start CUDA
     doors = _Doors() if play.confined else _Guard(play.folder, roots)
@@ -257,8 +269,9 @@ def played(play: Play, part: Part) -> Answer:
     return {
         **answer,
         "reached": sorted(reached),
-        "again": [line for line, times in reached.items() if times > 1],
-        "stood_in": sorted(script.__dict__.get("stood_in", ())),
+        "times": list(reached.items()),
+        "left": list(left.items()),
+        "stood_in": sorted({*script.__dict__.get("stood_in", ()), *leniency.passed}),
     }
 
 
@@ -404,21 +417,29 @@ def _play_started(local: int, doors: _Doors, starts_ranks: bool) -> None:
 
 
 def _noting(tree: ast.Module, lines: list[int]) -> ast.Module:
-    """The program with a note before each statement of these lines."""
+    """The program with a note before each statement of these lines, and one after those that it goes on from."""
 
     class Noter(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> Any:
             node = self.generic_visit(node)
-            if isinstance(node, ast.stmt) and node.lineno in lines:
-                note = ast.parse(f"__reached__({node.lineno})").body[0]
-                for part in ast.walk(note):
-                    if hasattr(part, "lineno"):
-                        part.lineno = part.end_lineno = node.lineno  # type: ignore[attr-defined]
-                return [note, node]
-            return node
+            if not isinstance(node, ast.stmt) or node.lineno not in lines:
+                return node
+            before, after = (_note(name, node.lineno) for name in ("__reached__", "__left__"))
+            return [before, node, after] if isinstance(node, GOING_ON) else [before, node]
 
     noted: ast.Module = ast.fix_missing_locations(Noter().visit(tree))
     return noted
+
+
+GOING_ON = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Import)
+
+
+def _note(name: str, line: int) -> ast.stmt:
+    note = ast.parse(f"{name}({line})").body[0]
+    for part in ast.walk(note):
+        if hasattr(part, "lineno"):
+            part.lineno = part.end_lineno = line  # type: ignore[attr-defined]
+    return note
 
 
 def _entered(error: BaseException) -> list[int]:

@@ -9,6 +9,7 @@ module it is a layer with parameters. Shapes are fitted to the layers and losses
 from __future__ import annotations
 
 import argparse
+import ast
 import builtins
 import collections.abc
 import dis
@@ -18,6 +19,7 @@ import importlib.machinery
 import inspect
 import io
 import json
+import linecache
 import operator
 import os
 import pickle
@@ -505,6 +507,13 @@ def shaped(x: Any, shape: Any) -> Any:
     return sized(x.flatten(), 0, max(1, torch.Size(shape).numel())).reshape(shape)
 
 
+def covering(x: Any, kernel: Any) -> Any:
+    """The tensor with at least the size of a kernel in its last dimensions."""
+    for i, size in enumerate(kernel, start=-len(kernel)):
+        x = sized(x, i, max(x.shape[i], size))
+    return x
+
+
 def for_linear(x: Any, weight: Any, *rest: Any) -> Any:
     if x.shape[-1] != weight.shape[-1]:
         x = sized(x.flatten(1) if x.dim() > 3 else x, -1, weight.shape[-1])
@@ -515,8 +524,16 @@ def for_convolution(x: Any, weight: Any, *rest: Any, groups: int = 1, **named: A
     groups = rest[4] if len(rest) > 4 else groups
     if x.dim() not in (weight.dim(), weight.dim() - 1):
         x = dimensional(x, weight.dim())
-    x = sized(x, 1 if x.dim() == weight.dim() else 0, weight.shape[1] * groups)
+    x = covering(sized(x, 1 if x.dim() == weight.dim() else 0, weight.shape[1] * groups), weight.shape[2:])
     return (x if x.is_floating_point() else x.to(weight.dtype), weight, *rest)
+
+
+def for_pooling(dims: int) -> Callable[..., Any]:
+    def fit(x: Any, kernel: Any, *rest: Any) -> Any:
+        kernel = (kernel,) * dims if isinstance(kernel, int) else kernel
+        return (covering(x, kernel), kernel, *rest)
+
+    return fit
 
 
 def for_transposed(x: Any, weight: Any, *rest: Any) -> Any:
@@ -591,6 +608,9 @@ FITTED: tuple[tuple[Any, tuple[str, ...], Callable[..., Any]], ...] = (
     (F, ("linear",), for_linear),
     (F, ("conv1d", "conv2d", "conv3d"), for_convolution),
     (F, ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), for_transposed),
+    (F, ("avg_pool1d", "max_pool1d"), for_pooling(1)),
+    (F, ("avg_pool2d", "max_pool2d"), for_pooling(2)),
+    (F, ("avg_pool3d", "max_pool3d"), for_pooling(3)),
     (F, ("batch_norm", "instance_norm"), for_norm),
     (F, ("layer_norm",), for_layer_norm),
     (F, ("embedding",), for_embedding),
@@ -666,6 +686,8 @@ def finding(plain: Any) -> Any:
     def found(path: Any) -> bool:
         if plain(path):
             return True
+        if ends_program(sys._getframe(1)):
+            return False
         asked = absent(path, sys._getframe(1))
         if asked and not isinstance(path, StandIn) and not os.path.isabs(path) and not os.path.splitext(path)[1]:
             os.makedirs(path, exist_ok=True)
@@ -673,6 +695,21 @@ def finding(plain: Any) -> Any:
         return asked
 
     return found
+
+
+def ends_program(asking: Any) -> bool:
+    """Whether the statement that asks raises an exception or exits where the answer is yes."""
+    text = "".join(linecache.getlines(asking.f_code.co_filename))
+    try:
+        tests = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If)]
+    except SyntaxError:
+        return False
+    here = [node for node in tests if node.lineno <= asking.f_lineno <= (node.test.end_lineno or 0)]
+    return any(isinstance(part, ast.Raise) for node in here for part in node.body if is_positive(node.test))
+
+
+def is_positive(test: Any) -> bool:
+    return not any(isinstance(part, ast.Not) for part in ast.walk(test))
 
 
 def checkpoint(device: str) -> Any:
@@ -740,6 +777,18 @@ def tensors_from(plain: Any) -> Any:
         if isinstance(data, StandIn):
             data = data.__array__("float32")
         return torch.as_tensor(data) if plain is torch.from_numpy else plain(data, *given, **named)
+
+    return made
+
+
+def counting(plain: Any) -> Any:
+    """A function that makes tensors of a size, part of which may be a stand-in."""
+
+    @functools.wraps(plain)
+    def made(*given: Any, **named: Any) -> Any:
+        if any(isinstance(one, StandIn) for one in given):
+            given = tuple(COUNT if isinstance(one, StandIn) else one for one in given)
+        return plain(*given, **named)
 
     return made
 
@@ -862,6 +911,7 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
     If ``everything`` is there, so are options and files that a program can do without. Loaders start no ``workers``
     unless these matter. Checkpoints that are not there have been ``saved_on`` a device.
     """
+    builtins.__dict__["__stand_in__"] = StandIn
     finder: Any = Finder(packages)
     sys.meta_path.insert(0, finder)
     for package in packages:
@@ -899,6 +949,8 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
     glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
     makers: Any = torch
+    for name in FACTORIES:
+        setattr(makers, name, counting(getattr(makers, name)))
     for name in ("tensor", "as_tensor", "from_numpy"):
         setattr(makers, name, tensors_from(getattr(makers, name)))
     shell: Any = os

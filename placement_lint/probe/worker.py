@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
 from importlib import import_module
 from typing import Any, TextIO
@@ -88,7 +89,7 @@ def _play(request: dict[str, Any]) -> dict[str, Any]:
             return stage.played(script_played, part)
 
     with _own_folder() as folder:
-        told = {name: script[name] for name in ("text", "lines", "roots", "entry", "home")}
+        told = {field.name: script[field.name] for field in fields(stage.Play) if field.name in script}
         played = stage.Play(**told, folder=folder, confined=request["confined"])
         plays = [partial(play, played, stage.Part(rank, ranks, nodes)) for rank in range(ranks)]
         if not played.confined:

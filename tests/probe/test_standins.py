@@ -356,6 +356,10 @@ def test_what_is_asked_for_is_a_folder_or_a_file(tmp_path: Path) -> None:
     program = """
     import os
     print([os.path.exists(path) for path in ("gone/rows", "gone/images")])
+    if os.path.exists("gone/results"):
+        raise ValueError("results of an earlier run")
+    if not os.path.exists("gone/images"):
+        raise ValueError("no images")
     print(len(open("gone/rows").readlines()), len(os.listdir("gone/images")))
     os.mkdir("runs/first")
     with open("runs/first/log", "w") as file:
