@@ -13,7 +13,7 @@ import libcst as cst
 from placement_lint.checker import Checker, Reading
 from placement_lint.finding import Finding, Range
 from placement_lint.flow.events.schema import Scene
-from placement_lint.probe.replay import Case, Entry
+from placement_lint.probe.replay import Case, Entry, mended
 from placement_lint.probe.units import Program
 from placement_lint.results import Job
 from placement_lint.rule import Line, Note, Problem, Replay, Rewrite, Rule
@@ -83,11 +83,13 @@ def cases(
         Entry(job.absolute(importer), job.absolute(path), Program(parse(_text(importer, content))))
         for importer, content in importers
     )
+    lent = _mended_files(recording, {})
     for rule, problem in problems:
         here = _in(program, problem)
         if rule.experiment is not None and here is not None:
             others = tuple(other for _, other in problems if other is not problem)
-            waiting[rule.code, problem.message].append(Case(job.absolute(path), program, rule, here, others, entries))
+            case = Case(job.absolute(path), program, rule, here, others, entries, lent=lent)
+            waiting[rule.code, problem.message].append(case)
     found = {}
     # In a notebook lines are counted by cell; the order is that of the text all the same.
     for finding in sorted(findings, key=lambda finding: (finding.cell or 0, finding.range)):
@@ -121,11 +123,26 @@ def led_cases(importer: str, data: bytes, job: Job, findings: Iterable[Finding])
             entry = Entry(job.absolute(importer), path, program, tuple(own))
             others = [other for _, other in recording.problems if other is not problem and other not in own]
             twin = twins[path]
+            lent = tuple((other, text) for other, text in _mended_files(recording, twins) if other != path)
             found[finding] = Case(
-                path, twin.program, rule, twin.of(problem), tuple(map(twin.of, others)), (entry,), is_led=True
+                path, twin.program, rule, twin.of(problem), tuple(map(twin.of, others)), (entry,), True, lent
             )
             break
     return found
+
+
+def _mended_files(recording: _Recording, twins: dict[str, _Twin]) -> tuple[tuple[str, str], ...]:
+    """The other files in which a program has problems, without these as far as that is possible, by their paths."""
+    problems: dict[str, list[Problem]] = defaultdict(list)
+    for _, problem in recording.problems:
+        if problem.node in recording.elsewhere:
+            problems[recording.elsewhere[problem.node][0]].append(problem)
+    found = []
+    for path, some in problems.items():
+        if path not in twins:
+            twins[path] = _Twin(path, recording)
+        found.append((path, mended(twins[path].program, map(twins[path].of, some))))
+    return tuple(found)
 
 
 def _recorded(path: str, data: bytes, job: Job) -> _Recording:

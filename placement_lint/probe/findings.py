@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from placement_lint.finding import Finding, Outcome, Saved, Verdict
@@ -146,7 +148,24 @@ def _content(run: Run, path: str) -> bytes:
 
 
 def _importing(importers: Importers, path: str) -> list[str]:
-    return importers.get(os.path.realpath(path), [])[:MOST_IMPORTERS]
+    """Files that import another, those first that do more than to define something."""
+    return sorted(importers.get(os.path.realpath(path), []), key=lambda one: not _acts(one))[:MOST_IMPORTERS]
+
+
+@lru_cache(maxsize=256)
+def _acts(path: str) -> bool:
+    """Whether a file is a program: it calls something or asks for its own name at its top level."""
+    try:
+        body = ast.parse(Path(path).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return False
+    named = (node.test for node in body if isinstance(node, ast.If))
+    is_main = any(isinstance(part, ast.Name) and part.id == "__name__" for test in named for part in ast.walk(test))
+    return is_main or any(isinstance(node, (ast.For, ast.While, ast.With)) or _calls(node) for node in body)
+
+
+def _calls(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
 
 
 def _importers(run: Run) -> Importers:

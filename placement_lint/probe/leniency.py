@@ -180,11 +180,16 @@ class Leniency:
         elif isinstance(value, (list, tuple, set, frozenset)):
             inside = list(value)
         else:
-            inside = list(getattr(value, "__dict__", {}).values())
+            inside = [] if isinstance(value, type) else list(getattr(value, "__dict__", {}).values())
         acting = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
-        if not self._is_neutral(*self._definitions_of(acting)):
+        if not self._is_foreign(acting) and not self._is_neutral(*self._definitions_of(acting)):
             return True
         return any(self._is_of_interest(one, depth - 1) for one in inside[:WIDTH])
+
+    def _is_foreign(self, acting: Any) -> bool:
+        """Whether a function or a class is Python's or a library's."""
+        module = sys.modules.get(getattr(acting, "__module__", None) or "builtins")
+        return module is None or module is builtins or str(getattr(module, "__file__", "")).startswith(self.libraries)
 
     def _definitions_of(self, acting: Any) -> list[ast.AST]:
         """Those of a function or a class of the program; of a class, those of the methods that Python calls."""
@@ -239,8 +244,10 @@ def _defined(node: ast.AST) -> Iterator[str]:
     """The names that a definition or an import gives a meaning."""
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (alias.asname or alias.name for alias in node.names)
+    elif isinstance(node, ast.Import):
+        yield from (alias.asname for alias in node.names if alias.asname)
 
 
 def _read(statement: ast.AST, frame: Any) -> Iterator[Any]:

@@ -7,11 +7,12 @@ show otherwise; where it cannot be run, slices of it are tried, which can show t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import libcst as cst
@@ -35,6 +36,7 @@ STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 MOST_TRIES = 12  # stand-ins for data that are tried
 MOST_SECONDS = 60.0  # after which nothing more is tried for a finding
 WHOLE_LIMIT = 10.0  # seconds that a whole program may take
+NO_EDITS: Mapping[cst.CSTNode, str] = MappingProxyType({})
 MOST_NAMES = 6  # of stand-ins in a verdict
 
 
@@ -61,7 +63,7 @@ class Scripted:
     are reached; ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for
     what a replay brings that mean something else in this program; ``names`` says what tensors stand in for.
     ``packages`` have stand-ins whether they are installed or not. One that is ``lenient`` passes over what fails on
-    its way for a reason of its own.
+    its way for a reason of its own. ``lent`` are other texts for files that it imports, by their paths.
     """
 
     text: str
@@ -83,6 +85,7 @@ class Scripted:
     saved_on: str = "cpu"
     packages: frozenset[str] = frozenset()
     lenient: bool = False
+    lent: tuple[tuple[str, str], ...] = ()
 
     @property
     def bare(self) -> str:
@@ -168,18 +171,7 @@ class Entry:
 
     def _supply(self, mended: bool = False) -> tuple[Mapping[cst.CSTNode, str], Additions]:
         supply = next(iter(synthesis.supplies(self.program, self.answers, Replay())))
-        edits, lines = dict(supply.edits), list(supply.lines)
-        for problem in self.problems if mended else ():
-            way = next(iter(_repairs(problem)), None)
-            if way is not None and way.is_independent:
-                edits |= way.edits
-                lines += way.lines
-        additions = Additions()
-        for line in lines:
-            if line.node in self.program.unit_of and filled(line, self.program, edits):
-                place = additions.before if line.before else additions.after
-                place[self.program.unit_of[line.node]].append(line)
-        return edits, additions
+        return _mending(self.program, self.problems if mended else (), supply.edits, supply.lines)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -194,7 +186,8 @@ class Entry:
 class Case:
     """A problem of a program, the problems that it has besides, and programs that import it. ``path`` is absolute.
 
-    If it ``is_led`` to by one of those programs, only they can show it.
+    If it ``is_led`` to by one of those programs, only they can show it. ``lent`` are other files, by their paths, in
+    which the program has problems, with these repaired.
     """
 
     path: str
@@ -204,6 +197,7 @@ class Case:
     others: tuple[Problem, ...] = ()
     entries: tuple[Entry, ...] = ()
     is_led: bool = False
+    lent: tuple[tuple[str, str], ...] = ()
 
     @property
     def experiment(self) -> Experiment:
@@ -395,6 +389,7 @@ class Case:
             saved_on=self.replay.saved_on,
             names=frozenset(name for node, name in piece.names.items() if units[node] in piece.units.kept),
             lenient=piece.lenient,
+            lent=self.lent if piece.mended else (),
         )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
@@ -437,6 +432,32 @@ class Case:
         units = self.program.unit_of
         marks = {units[note.node]: note.message for note in self.problem.trace if note.node in units}
         return {**marks, units[self.problem.node]: self.label}
+
+
+def mended(program: Program, problems: Iterable[Problem]) -> str:
+    """The text of a program without those of its problems that can be repaired."""
+    return rendered(Slice.whole(program, (), verbatim=True), *_mending(program, problems)).text
+
+
+def _mending(
+    program: Program,
+    problems: Iterable[Problem],
+    edits: Mapping[cst.CSTNode, str] = NO_EDITS,
+    lines: Iterable[Line] = (),
+) -> tuple[Mapping[cst.CSTNode, str], Additions]:
+    """What is to be written in a program so that problems are repaired, besides other edits and lines."""
+    all_edits, all_lines = dict(edits), [*lines]
+    for problem in problems:
+        way = next(iter(_repairs(problem)), None)
+        if way is not None and way.is_independent:
+            all_edits |= way.edits
+            all_lines += way.lines
+    additions = Additions()
+    for line in all_lines:
+        if line.node in program.unit_of and filled(line, program, all_edits):
+            place = additions.before if line.before else additions.after
+            place[program.unit_of[line.node]].append(line)
+    return all_edits, additions
 
 
 def _repairs(problem: Problem) -> list[Repair]:
@@ -704,7 +725,7 @@ class Replayer:
         entry = script.entry and script.entry.path
         lack = preludes.Lack(script.packages, script.lenient, script.workers, script.saved_on)
         passing = (script.kept, script.symptoms) if script.lenient else ()
-        key = (script.bare, script.seen, script.crew, entry, script.limit, passing, lack, ground)
+        key = (script.bare, script.lent, script.seen, script.crew, entry, script.limit, passing, lack, ground)
         if key not in self._known:
             began = time.monotonic()
             self._known[key] = (self._answer(script, lack, ground), time.monotonic() - began)
@@ -728,6 +749,7 @@ class Replayer:
         crew, entry = script.crew, script.entry
         lines = tuple(sorted(script.seen))
         played = Script(script.text, lines, self.roots, script.limit, ranks=crew.ranks, nodes=crew.nodes)
+        played = replace(played, lent=script.lent)
         if script.lenient:
             symptoms = tuple((one.kind, one.words) for one in script.symptoms)
             played = replace(played, lenient=True, kept=tuple(sorted(script.kept)), symptoms=symptoms)

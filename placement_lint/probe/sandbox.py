@@ -60,6 +60,7 @@ class Script:
     ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
     With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``. If it is
     ``lenient``, statements that fail are passed over, but for the ``kept`` lines and for ``symptoms`` (leniency.py).
+    ``lent`` are texts that it gets when it imports other files.
     """
 
     text: str
@@ -73,6 +74,7 @@ class Script:
     lenient: bool = False
     kept: tuple[int, ...] = ()
     symptoms: tuple[tuple[str, str], ...] = ()
+    lent: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ class Play:
 
     ``lines`` are those of the script of which the answer says whether they were reached. ``roots`` are the folders
     from which they may import, ``folder`` one of its own. One that is ``lenient`` passes over what fails for a reason
-    of its own, but at the lines that are ``kept``, and never a symptom.
+    of its own, but at the lines that are ``kept``, and never a symptom. ``lent`` are texts of other files.
     """
 
     text: str
@@ -210,6 +210,7 @@ class Play:
     lenient: bool = False
     kept: list[int] = field(default_factory=list)
     symptoms: list[tuple[str, str]] = field(default_factory=list)
+    lent: list[tuple[str, str]] = field(default_factory=list)
 
 
 def played(play: Play, part: Part) -> Answer:
@@ -232,6 +233,9 @@ def played(play: Play, part: Part) -> Answer:
     if play.lenient:
         leniency.install()
         tree, entry = leniency.lenient(tree, play.kept), leniency.lenient(entry)
+    for path, text in play.lent:
+        other = ast.parse(text)
+        _lend(compile(leniency.lenient(other) if play.lenient else other, path, "exec"), path)
     code = compile(tree, SCRIPT, "exec")
     if play.entry:
         _lend(code, play.home)

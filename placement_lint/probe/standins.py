@@ -120,6 +120,8 @@ class StandIn(torch.nn.Module):
             return (result,) * count if count else result
         whole = tuple(one for one in given if isinstance(one, (torch.nn.Module, torch.optim.Optimizer)))
         whole = tuple(one for one in whole if not isinstance(one, StandIn))
+        if whole and unpacked(sys._getframe(1)) == len(given):
+            return given  # as many as are asked for, whatever they are
         if whole:
             return whole[0] if len(whole) == 1 else whole
         made = StandIn(f"{self._path}()", given, named)
@@ -181,6 +183,15 @@ class StandIn(torch.nn.Module):
 
     def load_state_dict(self, *given: Any, **named: Any) -> Any:
         return None
+
+    def to(self, *given: Any, **named: Any) -> Any:
+        """Of data, a tensor there."""
+        whole: Any = super()
+        return self._tensor(self._rows).to(*given, **named) if self._rows else whole.to(*given, **named)
+
+    def cuda(self, *given: Any, **named: Any) -> Any:
+        whole: Any = super()
+        return self._tensor(self._rows).cuda(*given, **named) if self._rows else whole.cuda(*given, **named)
 
     def pin_memory(self, *given: Any) -> Any:
         return self
@@ -781,6 +792,21 @@ def tensors_from(plain: Any) -> Any:
     return made
 
 
+def variable(plain: Any) -> Any:
+    """``Variable``, which takes stand-ins for data as well."""
+
+    class Kind(type):
+        def __call__(cls, data: Any, *given: Any, **named: Any) -> Any:
+            if isinstance(data, StandIn):
+                data = data._tensor(data._rows or COUNT)
+            return plain(data, *given, **named)
+
+        def __instancecheck__(cls, thing: Any) -> bool:
+            return isinstance(thing, torch.Tensor)
+
+    return Kind("Variable", (), {})
+
+
 def counting(plain: Any) -> Any:
     """A function that makes tensors of a size, part of which may be a stand-in."""
 
@@ -949,6 +975,7 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
     glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
     makers: Any = torch
+    makers.autograd.Variable = variable(makers.autograd.Variable)
     for name in FACTORIES:
         setattr(makers, name, counting(getattr(makers, name)))
     for name in ("tensor", "as_tensor", "from_numpy"):

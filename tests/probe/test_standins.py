@@ -205,6 +205,9 @@ def test_what_a_layer_gives_is_unpacked(tmp_path: Path) -> None:
     net = absent.models.Net()
     out, (hidden, cell), _ = net(torch.ones(2, 16)), net(torch.ones(2, 16)), absent.draw(torch.ones(1))
     one, two, three = absent.split(torch.ones(3))
+    layer = torch.nn.Linear(2, 2)
+    same, rows, rate = absent.prepare(layer, [1, 2], 0.1)
+    assert same is layer and rows == [1, 2] and absent.prepare(layer, 0.1) is layer
     print(out.requires_grad, hidden.shape == cell.shape, three.shape)
     """
     assert ran(program, tmp_path) == "True True torch.Size([3])"
