@@ -278,13 +278,13 @@ class Case:
 
     def slices(self) -> Iterator[Piece]:
         """From the smallest to the whole program."""
-        for supply in synthesis.supplies(self.program, self.circumstances.answers, self.replay):
+        for supply in synthesis.supplies(self.program, self.circumstances.answers, self.replay, self.problem.node):
             whole = Slice.whole(self.program, self._criteria)
             for name, units in (("slice", self._slice(supply)), ("program", whole)):
                 yield Piece(name, units, supply.edits, supply.lines, names=supply.names)
 
     def _supply(self, answers: frozenset[Answer]) -> synthesis.Supply:
-        return next(iter(synthesis.supplies(self.program, answers, self.replay)))
+        return next(iter(synthesis.supplies(self.program, answers, self.replay, self.problem.node)))
 
     def _is_given(self, answer: Answer) -> bool:
         """Whether the program can be made to answer a question like this: by an option, or where it asks."""

@@ -16,6 +16,7 @@ import dis
 import functools
 import glob
 import importlib.machinery
+import importlib.util
 import inspect
 import io
 import json
@@ -923,6 +924,33 @@ def parsing(plain: Any, everything: bool) -> Any:
     return parsed
 
 
+def demanding(plain: Any) -> Any:
+    """The same for what click asks of the command line."""
+
+    @functools.wraps(plain)
+    def made(parameter: Any, *given: Any, **named: Any) -> None:
+        plain(parameter, *given, **named)
+        if not parameter.required:
+            return
+        used.add(f"the option {parameter.opts[0]}")
+        kind, click = parameter.type, sys.modules["click"]
+        if isinstance(kind, click.Choice):
+            value: Any = kind.choices[0]
+        else:
+            value = CLICKED.get(kind.name, Word(NAME))
+        if isinstance(kind, (click.File, click.Path)):
+            value = TextFile(TEXT) if isinstance(kind, click.File) else NAME
+            parameter.type = click.UNPROCESSED
+        count = max(parameter.nargs, 1)
+        parameter.default = value if count == 1 and not getattr(parameter, "multiple", False) else (value,) * count
+        parameter.required = False
+
+    return made
+
+
+CLICKED = {"integer": 1, "float": 1.0, "boolean": True}
+
+
 def some_value(action: Any) -> Any:
     value = next(iter(action.choices)) if action.choices else {int: 1, float: 1.0}.get(action.type, Word(NAME))
     return [value] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else value
@@ -985,6 +1013,9 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
     stateful: tuple[Any, ...] = (torch.nn.Module, torch.optim.Optimizer)
     for kind in stateful:
         kind.load_state_dict = restoring(kind.load_state_dict)
+    if importlib.util.find_spec("click") and "click" not in packages:
+        parameter: Any = importlib.import_module("click").Parameter
+        parameter.__init__ = demanding(parameter.__init__)
     parser: Any = argparse.ArgumentParser
     parser.parse_known_args = parsing(parser.parse_known_args, everything)
     for name in ("exists", "isfile", "isdir") if everything else ():

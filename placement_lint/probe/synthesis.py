@@ -38,13 +38,16 @@ class Supply:
     names: Mapping[cst.CSTNode, str] = field(default_factory=dict)
 
 
-def supplies(program: Program, answers: frozenset[Answer], replay: Replay) -> Iterator[Supply]:
-    """What could stand in for the outside, the likeliest first."""
+def supplies(
+    program: Program, answers: frozenset[Answer], replay: Replay, about: cst.CSTNode | None = None
+) -> Iterator[Supply]:
+    """What could stand in for the outside, the likeliest first. ``about`` is a node that should be reached."""
     bars = _progress_bars(program)
     checkpoints = Checkpoints(program, replay.saved_on)
     fixed: Edits = _calmed(program, replay.workers) | _arguments(program, answers) | _decisions(program, answers)
     fixed |= {bar: f"({source_text(bar.args[0].value)})" for bar in bars}  # which may take more than one line
     fixed |= dict.fromkeys(checkpoints.tests, "True")
+    fixed |= _command(program, about) if about is not None else {}
     readers = _Readers(program)
     lines, needed = tuple(checkpoints.lines), frozenset(checkpoints.needed)
     rest = frozenset(call.func for call in bars)
@@ -98,6 +101,24 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
         elif option.is_switch and option.name in switched_on:
             edits |= option.given("True")
     return edits
+
+
+def _command(program: Program, about: cst.CSTNode) -> Edits:
+    """Where a function is a command of a group of click's, the group gets its name in the place of a command line."""
+    unit = program.unit_of.get(about)
+    if unit is None:
+        return {}
+    for function in unit.above:
+        for decorator in function.node.decorators if isinstance(function.node, cst.FunctionDef) else ():
+            call = decorator.decorator
+            if not (isinstance(call, cst.Call) and called(call) == "command" and isinstance(call.func, cst.Attribute)):
+                continue
+            group = source_text(call.func.value)
+            named = call.args[0].value if call.args and call.args[0].keyword is None else None
+            name = named.evaluated_value if isinstance(named, cst.SimpleString) else function.name.replace("_", "-")
+            starts = [start for _, start in program.callers.get(group, ()) if not start.args]
+            return {start: f"{group}([{str(name)!r}])" for start in starts}
+    return {}
 
 
 def _key(program: Program, argument: cst.Subscript) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from replaying import case_of
+from replaying import accused, case_of
 
 from placement_lint.finding import Outcome, Verdict
 from placement_lint.probe import preludes
@@ -370,3 +370,44 @@ def test_what_is_asked_for_is_a_folder_or_a_file(tmp_path: Path) -> None:
     print(open("runs/first/log").read())
     """
     assert ran(program, tmp_path, everything=True).splitlines() == ["[True, True]", "8 8", "mine"]
+
+
+COMMANDS = """
+import click
+import torch
+
+
+@click.group()
+@click.pass_context
+def main(context):
+    print(context.info_name)
+
+
+@main.command()
+@click.option("--rows", type=int, required=True)
+def other(rows):
+    raise ValueError(rows)
+
+
+@main.command(help="train")
+@click.option("--config", type=click.File(), required=True)
+@click.option("--kind", type=click.Choice(["one", "two"]), required=True)
+@click.option("--rows", type=int, required=True)
+@click.argument("folder", type=click.Path(exists=True))
+def train(config, kind, rows, folder):
+    assert kind == "one" and len(config.read()) and folder
+    net = torch.nn.Linear(4, 2).cuda()
+    net(torch.ones(rows, 4){moved})
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(("moved", "outcome"), [("", Outcome.CONFIRMED), (".cuda()", Outcome.INCONCLUSIVE)])
+def test_the_command_of_a_finding_is_run(moved: str, outcome: Outcome, prober: Prober) -> None:
+    text = COMMANDS.format(moved=moved)
+    case = accused(text, f"net(torch.ones(rows, 4){moved})", "net(torch.ones(rows, 4).cuda())")
+    verdict, _ = Replayer(prober).replayed(case)
+    assert verdict.outcome is outcome, verdict.observed
