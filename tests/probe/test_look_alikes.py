@@ -251,6 +251,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "nothing_to_move": {"parameters": False},
         "single_id": {"device_ids": [0]},
         "use_cuda": {"place": "cuda:0"},
+        "seen_on_gpu": "where the module is on the CPU, nothing wraps it",
         "put_into_unknown": {"place": "cuda:0"},
         "by_number": {"place": "cuda:0"},
     },

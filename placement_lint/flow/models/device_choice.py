@@ -268,9 +268,18 @@ def _without_arguments(text: str) -> str:
 
 
 def _asks_where_something_is(question: Question) -> bool:
-    """Whether it is ``x.is_cuda`` of anything but the command line: that follows what was chosen elsewhere."""
-    symbol = question.subject
-    return isinstance(symbol, Symbol) and symbol.text.endswith("is_cuda") and not is_option(symbol)
+    """Whether it is ``x.is_cuda`` of anything but the command line: that follows what was chosen elsewhere.
+
+    ``isinstance(x, torch.cuda.FloatTensor)`` is the same.
+    """
+    subject = question.subject
+    if isinstance(subject, tuple):
+        return any(isinstance(one, External) and one.name.startswith(_CUDA_TYPES) for one in subject)
+    return isinstance(subject, Symbol) and subject.text.endswith("is_cuda") and not is_option(subject)
+
+
+# Of this module programs test for the types of tensors only.
+_CUDA_TYPES = "torch.cuda."
 
 
 def _chooses(question: Question) -> bool:
@@ -362,6 +371,14 @@ def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
 def _finds_cuda(reach: Condition) -> bool:
     """Whether a statement is reached only where something, whatever it is, turned out to be on a GPU."""
     return all(any(answer.given and _sees_cuda(answer.question) for answer in cube.answers) for cube in reach.cubes)
+
+
+def finds_tensor_on_gpu(reach: Condition) -> bool:
+    """Whether a statement is reached only where the program saw that a tensor is on a GPU, as it moved it there."""
+    return all(
+        any(answer.given and _asks_where_something_is(answer.question) for answer in cube.answers)
+        for cube in reach.cubes
+    )
 
 
 def _is_asked_for(reach: Condition, chosen: Chosen) -> bool:

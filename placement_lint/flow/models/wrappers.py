@@ -38,7 +38,16 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import FirstDeviceMissed, StateLoaded, WrappedTwice, WrapperAttributeRead
-from placement_lint.flow.models import checkpoints, ddp, device_arguments, hooks, modules, processes, scatter
+from placement_lint.flow.models import (
+    checkpoints,
+    ddp,
+    device_arguments,
+    device_choice,
+    hooks,
+    modules,
+    processes,
+    scatter,
+)
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.machine import Machine
@@ -340,7 +349,9 @@ def _first_device_missed(
     placed: Value,
     node: cst.Call,
 ) -> Value:
-    if isinstance(placed, Placed) and modules.provably_off(placed.place, first):
+    if not isinstance(placed, Placed) or not modules.provably_off(placed.place, first):
+        return NONE
+    if placed.place != CPU or not device_choice.finds_tensor_on_gpu(machine.path):
         inner = machine.read(wrapper.id, modules.INNER)
         name = machine.label(inner) if inner is not None else ""
         label = f"`{name}`" if name else "the module"
