@@ -586,6 +586,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "taken_along": "the module takes the tensor along itself",
     },
     "state-rebound-in-replica": {
+        "none_stays_none": "each replica assigns what its module holds",
         "buffer_in_place": {"buffer": True, "in_place": True},
         "never_wrapped": {"wrapper": ""},
         "moved_each_time": "what is assigned is what the module has",
@@ -614,6 +615,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "single_id": {"device_ids": [0]},
     },
     "unreduced-replica-loss": {
+        "each_entry_averaged": REPAIRED,
         "asked_for_its_shape": REPAIRED,
         "gradient_argument": {"use": "backward(gradient)"},
         "loss_outside": {"reduced": True},
@@ -627,6 +629,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_class_measured": {"reduced": True},
     },
     "unregistered-container": {
+        "parts_registered": "the items hold nothing that is not registered under names of its own",
         "aliases": {"registered_too": True},
         "functions": "it holds neither modules nor Parameters",
         "module_list": {"container": "ModuleList"},
@@ -681,6 +684,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "exactly_one_device": {"wrapper": ""},
         "accelerate_prepare": REPAIRED,
         "asks_for_its_class": {"wrapper": ""},
         "class_from_elsewhere": REPAIRED,

@@ -132,7 +132,7 @@ class Question:
             self.required = (*self.required, (given, under))
             said.append(partial(self.require, given, under))
 
-    def word(self, source: cst.CSTNode) -> None:
+    def word(self, source: str | cst.CSTNode) -> None:
         """Word a question that has no wording yet."""
         self.source = self.source or source
         said.append(partial(self.word, source))
@@ -145,6 +145,13 @@ class Question:
             self.no.range = Range(subject, _NO_BEGINNING, above)
             self.answers.compete(self.no)
         said.append(partial(self.measure, subject, above, below))
+
+    def is_number(self, subject: Hashable) -> None:
+        """It asks whether a number is true, so that no says that the number is 0."""
+        if self.no.range is None:
+            self.no.range = Range(subject, (0, 0), (0, 1))
+            self.answers.compete(self.no)
+            said.append(partial(self.is_number, subject))
 
     @property
     def text(self) -> str:

@@ -195,8 +195,10 @@ def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], el
     """Whether what happens only follows from something that is reported by itself.
 
     Tensors meet because one of them ignored the choice of device, or is shared by replicas; a rank's module is not on
-    the first of all GPUs.
+    the first of all GPUs. What was seen on a GPU is not there where the program chose the CPU.
     """
+    if isinstance(event, (FirstDeviceMissed, DevicesMixed)) and device_choice.contradicts(machine, event.scene.when):
+        return True
     if isinstance(event, FirstDeviceMissed):
         return event.node in elsewhere
     if isinstance(event, DeviceNeverEqual):

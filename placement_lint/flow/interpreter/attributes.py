@@ -514,7 +514,7 @@ def _write_of_module(
         wrapper_attributes.written_inside(machine, owner, name)
     modules.tended(machine, owner, name)
     if machine.in_forward:
-        if machine.replica and owner.id in machine.replicated and not replicas.is_memory_of(value, owner, name):
+        if machine.replica and owner.id in machine.replicated and not replicas.keeps(machine, owner, name, value):
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
             machine.rebinds.append(
                 (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), class_id(owner))

@@ -530,7 +530,7 @@ def library_forward(machine: Machine, module: Object | Symbol, arguments: Argume
 
 def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
     if module.id in machine.unregistered and modules.has_parameters(machine, module) is True:
-        modules.report_unregistered(machine, module.id, node)
+        modules.report_unregistered(machine, module.id, node, module if isinstance(module, Object) else None)
 
 
 def _library_class(module: Object | Symbol) -> str:

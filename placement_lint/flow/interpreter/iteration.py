@@ -9,6 +9,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
     Bound,
+    Choice,
     Class,
     Const,
     Device,
@@ -26,6 +27,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
     describe,
 )
 from placement_lint.flow.interpreter import calls
@@ -97,6 +99,11 @@ def each(machine: Machine, iterable: Value) -> tuple[Value, ...] | None:
 
 
 def items_of(machine: Machine, iterable: Value) -> Sequence | None:
+    if isinstance(iterable, Choice):
+        # Several dicts with the same keys, as a forward returns them on one GPU and DataParallel on two.
+        first, *others = [items_of(machine, option) for _, option in alternatives(machine.restrict(iterable))]
+        if first is not None and all(other == first for other in others):
+            return first
     if isinstance(iterable, Object) and iterable.kind is Kind.DICT:
         mapping = machine.read(iterable.id, "#map")
         if isinstance(mapping, Mapping):

@@ -87,7 +87,9 @@ def truth(
     if isinstance(value, Object) and value.kind not in (Kind.LIST, Kind.DICT):
         return ALWAYS
     if isinstance(value, Symbol):
-        return answered(machine.question(value, text=value.source or node), True)
+        question = machine.question(value)
+        question.word(value.source or node)
+        return answered(question, True)
     if isinstance(value, Bound):
         # An unknown value's ``cuda`` may be a method, but here it is a flag.
         return answered(machine.question(value, text=node), True)
@@ -234,7 +236,7 @@ def _flipped(value: Value) -> Value:
 def _as_flag(machine: Machine, left: Value, right: Value, operator: type) -> Question | None:
     """``args.cuda > 0`` and ``args.cuda == True`` ask what ``if args.cuda`` asks."""
     positive = operator is cst.GreaterThan and right == Const(0)
-    true = operator in (cst.Equal, cst.Is) and right in (TRUE, Const(1))
+    true = operator in (cst.Equal, cst.Is) and isinstance(right, Const) and right.value is True
     return machine.question(left, text="") if isinstance(left, (Symbol, Bound)) and (positive or true) else None
 
 
@@ -259,6 +261,8 @@ def _question(machine: Machine, left: Value, right: Value, operator: type, node:
         question = machine.question(subject, text=text)
     if isinstance(right, Const) and isinstance(right.value, (int, float)) and not isinstance(right.value, bool):
         _measure(question, left, right.value, operator)
+        if flag is None and isinstance(left, Symbol):
+            machine.question(left, text="").is_number(left)
     return question
 
 

@@ -55,20 +55,20 @@ from placement_lint.source.wording import source_text
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:
     """Something is moved to ``target``: if that is the CPU on some machines, the program chooses."""
-    if machine.standalone:
-        return
     # Where another tensor is says nothing of what the program would choose.
     named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
     places = [(guard, as_place(option)) for guard, option in named]
     on_cpu = [guard for guard, place in places if place == CPU]
+    for cube in on_cpu[0].cubes if on_cpu else ():
+        for answer in cube.answers if cube.machines != NO_GPU else ():
+            answer.question.say(chooses_cpu=answer.given)
+    if machine.standalone:
+        return
     options = [option for _, place in places if (option := _option(place)) is not None and not _is_item(option)]
     if not options and not (on_cpu and len(places) > 1):
         return
     text = machine.text(node.args[0].value) if node.args else "the device"
     note = Note(node, f"`{text}` is used here")
-    for cube in on_cpu[0].cubes if on_cpu else ():
-        for answer in cube.answers if cube.machines != NO_GPU else ():
-            answer.question.say(chooses_cpu=answer.given)
     if on_cpu and len(places) > 1:
         machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0])))
     for option in options:
@@ -379,6 +379,16 @@ def finds_tensor_on_gpu(reach: Condition) -> bool:
         any(answer.given and _asks_where_something_is(answer.question) for answer in cube.answers)
         for cube in reach.cubes
     )
+
+
+def contradicts(machine: Machine, when: Condition) -> bool:
+    """Whether something happens only where the program chose the CPU and then saw a tensor on a GPU."""
+    on_gpu = finds_tensor_on_gpu(when) or when.implies(answered(machine.own_on_gpu, True))
+    return on_gpu and all(any(_chooses_cpu(answer) for answer in cube.answers) for cube in when.cubes)
+
+
+def _chooses_cpu(answer: Answer) -> bool:
+    return answer.question.chooses_cpu is answer.given
 
 
 def _is_asked_for(reach: Condition, chosen: Chosen) -> bool:

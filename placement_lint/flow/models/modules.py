@@ -655,7 +655,7 @@ def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst
     return Operand(callee, tensor, whole=True, layer=layer, unregistered=module.id in machine.unregistered)
 
 
-def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> None:
+def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode, module: Object | None = None) -> None:
     """A module or Parameter takes part in a forward: is a plain list or dict all that holds it?"""
     holder = machine.unregistered.get(identity)
     if holder is None or holder.owner not in machine.in_forward or _cared_for(machine, identity, holder):
@@ -663,7 +663,8 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
     if holder.content == "parameter" and identity in machine.ever_held:
         # Somebody has given it to an optimizer by itself.
         return
-    if not any(identity in registered_below(machine, module) for module in _around(machine)):
+    needed = frozenset({identity}) if module is None else _needed(machine, module)
+    if not any(needed <= registered_below(machine, around) for around in _around(machine)):
         machine.emit(
             UnregisteredUsed(
                 holder.node,
@@ -678,6 +679,13 @@ def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode) -> N
                 holder,
             )
         )
+
+
+def _needed(machine: Machine, module: Object) -> frozenset[int]:
+    """What has to be registered for a module to be moved, trained and saved: itself, or all parts of a container."""
+    parts = registered_below(machine, module) - {module.id}
+    contained = isinstance(module.cls, External) and module.cls.name in CONTAINERS
+    return parts if contained and parts else frozenset({module.id})
 
 
 def _around(machine: Machine) -> Iterator[Object]:

@@ -574,6 +574,11 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         return Const(kind == DEVICE_FLAGS[name])
     if name == "is_cuda" and (away := device_choice.named_away(machine, tensor.place)).possible:
         return machine.either(((away, TRUE), (away.negation, FALSE)))
+    if name == "is_cuda" and isinstance(tensor.place, Symbol):
+        # A device that nobody knows is the same each time, and without a GPU it is none.
+        asked = machine.question(machine.part(tensor.place.id, name, name, type="bool"), text=node)
+        on_gpu = answered(asked, True) & machines(ONE_GPU | MANY_GPUS)
+        return machine.either(((on_gpu, TRUE), (on_gpu.negation, FALSE)))
     if name in HOST_VALUE_ATTRIBUTES:
         if name in _MEASURES:
             replica_losses.measured(machine, tensor)

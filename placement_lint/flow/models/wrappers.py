@@ -31,6 +31,7 @@ from placement_lint.flow.domain.values import (
     Place,
     Placed,
     Role,
+    Sequence,
     StateDict,
     Symbol,
     Tensor,
@@ -469,11 +470,13 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool, node
 
 
 def thawed(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
-    """Containers that forward built, built again outside it."""
+    """Dicts that forward built, built again outside it, also where they are parts of a tuple."""
 
     def thaw(option: Value) -> Value:
         if isinstance(option, Mapping):
             return machine.new_dict(option, node)
+        if isinstance(option, Sequence):
+            return replace(option, items=tuple(thawed(machine, item, node) for item in option.items))
         return option
 
     return machine.lift(thaw, value)

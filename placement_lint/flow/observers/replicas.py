@@ -13,6 +13,7 @@ import libcst as cst
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import (
     CPU,
+    NONE,
     REPLICA,
     Device,
     Holder,
@@ -96,8 +97,20 @@ def accumulates(machine: Machine, holder: Holder | None) -> bool:
     return holder is not None and (class_id(holder.owner), holder.name) in machine.accumulating
 
 
-def is_memory_of(value: Value, owner: Object, name: str) -> bool:
-    """``self.x = self.x.add_(1)`` assigns what is there; ``self.x = self.x.to(y.device)`` too, each time anew."""
+def keeps(machine: Machine, owner: Object, name: str, value: Value) -> bool:
+    """Whether ``self.name = value`` assigns what is there, so that nothing is lost with a replica.
+
+    ``self.x = self.x.add_(1)`` does, and so does ``self.x = self.x.to(y.device)``, each time anew; that of an
+    attribute which is None is None.
+    """
+    before = machine.read(owner.id, name)
+    may_be_none = before is not None and any(option == NONE for _, option in alternatives(before))
+    return all(
+        (may_be_none and option == NONE) or _is_memory_of(option, owner, name) for _, option in alternatives(value)
+    )
+
+
+def _is_memory_of(value: Value, owner: Object, name: str) -> bool:
     memory = value.memory or value.copied_in_replica if isinstance(value, Tensor) else None
     return memory is not None and memory.owner == owner and memory.name == name
 
