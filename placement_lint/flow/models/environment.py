@@ -42,6 +42,7 @@ def write(machine: Machine, key: Value, value: Value, node: cst.CSTNode) -> None
 
 def contains(machine: Machine, key: Const, asked: Value) -> Value:
     """``"RANK" in os.environ``: surely where the program wrote it, else what nobody knows."""
+    ranks.notice_name(machine, key.value)
     written = machine.store.read(machine.module_frame, _cell(key))
     if written is None:
         return asked
