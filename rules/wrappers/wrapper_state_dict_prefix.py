@@ -15,13 +15,15 @@ from placement_lint.source.wording import source_text
 PAGE = Page(
     what="""\
 Reports a `load_state_dict` of a wrapper's state dict into an unwrapped module, or the reverse, directly or through
-a file that the same program saves and loads.
+a file that the same program saves and loads. Also reports keys that the program renames although they have no prefix,
+such as `key[7:]` for those of `model.module.state_dict()`.
 """,
     why="""\
 The wrapper holds the model as its child `module` (torch/nn/parallel/data_parallel.py, `DataParallel.__init__`), so
 every key of its `state_dict()` starts with `module.`. No key fits an unwrapped model, with any number of GPUs:
 `RuntimeError: Error(s) in loading state_dict for Linear:` with `Missing key(s) in state_dict: "weight", "bias".`.
 With `strict=False` nothing is loaded, nothing raises, and the model keeps its initial weights.
+The same happens if `key[7:]` or `key.split(".", 1)[1]` shortens a key without the prefix.
 """,
     example="""\
 import torch
@@ -45,9 +47,9 @@ net.load_state_dict(torch.load("net.pt", map_location="cpu"))
 """,
     silent="""\
 - Both sides are wrapped, or neither is; wrapping again after loading is correct.
-- The keys are renamed between the two, by a loop or by
+- The keys are renamed correctly between the two, by a loop or by
   `torch.nn.modules.utils.consume_prefix_in_state_dict_if_present`.
-- The program reads or changes the keys before it loads, or a handler catches the exception.
+- The program tests the keys before it loads, changes them in an unknown way, or a handler catches the exception.
 - This program does not save the file, or some path saves it with matching keys.
 """,
     fix="""\
@@ -60,6 +62,11 @@ writes them.
 
 def check(event: StateLoaded) -> Iterator[Problem]:
     had, lacks = ("with", "without") if event.state.prefixed else ("without", "with")
+    mismatch = (
+        f"is loaded into a module {lacks} it"
+        if event.shortened is None
+        else "its keys, as they are renamed, do not fit"
+    )
     effect = (
         "`load_state_dict` raises because keys are missing"
         if event.strict
@@ -67,13 +74,17 @@ def check(event: StateLoaded) -> Iterator[Problem]:
     )
     yield Problem(
         event.node,
-        (
-            f"the state dict was saved {had} the `module.` prefix of a wrapper and is loaded into a module "
-            f"{lacks} it: {effect}"
-        ),
+        f"the state dict was saved {had} the `module.` prefix of a wrapper and {mismatch}: {effect}",
         event.trace,
-        advice="save and load `.module.state_dict()`",
-        facts={"prefixed": event.state.prefixed, "into_wrapper": event.into_wrapper, "strict": event.strict},
+        advice="save and load `.module.state_dict()`"
+        if event.shortened is None
+        else "rename only keys with the prefix",
+        facts={
+            "prefixed": event.state.prefixed,
+            "into_wrapper": event.into_wrapper,
+            "strict": event.strict,
+            "shortened": event.shortened or 0,
+        },
         replay=Replay(watch=() if event.strict else (_watch(event),), repairs=(_renamed(event),)),
     )
 
@@ -88,19 +99,22 @@ def _renamed(event: StateLoaded) -> Replacements:
     state = first_argument(event.node)
     if state is None:
         return ()
+    if event.shortened is not None:
+        # Several keys may have become one.
+        return ((state, f"{source_text(receiver(event.node))}.state_dict()"),)
     name = 'name.removeprefix("module.")' if event.state.prefixed else 'f"module.{name}"'
     return ((state, f"{{{name}: value for name, value in {source_text(state)}.items()}}"),)
 
 
 def flagged(facts: Facts) -> str:
-    return _loaded(facts, facts["prefixed"], facts["into_wrapper"])
+    return _loaded(facts, facts["prefixed"], facts["into_wrapper"], facts["shortened"])
 
 
 def control(facts: Facts) -> str:
-    return _loaded(facts, prefixed=False, into_wrapper=False)
+    return _loaded(facts, prefixed=False, into_wrapper=False, shortened=0)
 
 
-def _loaded(facts: Facts, prefixed: bool, into_wrapper: bool) -> str:
+def _loaded(facts: Facts, prefixed: bool, into_wrapper: bool, shortened: int) -> str:
     import torch
     from torch import nn
 
@@ -109,7 +123,9 @@ def _loaded(facts: Facts, prefixed: bool, into_wrapper: bool) -> str:
         return nn.DataParallel(layer) if wrapped else layer
 
     saved, target = model(prefixed), model(into_wrapper)
-    target.load_state_dict(saved.state_dict(), strict=facts["strict"])
+    added = "module." if shortened < 0 else ""
+    state = {added + key[max(0, shortened) :]: value for key, value in saved.state_dict().items()}
+    target.load_state_dict(state, strict=facts["strict"])
     pairs = zip(saved.parameters(), target.parameters(), strict=True)
     return "everything is loaded" if all(torch.equal(one, other) for one, other in pairs) else "nothing is loaded"
 
@@ -119,7 +135,7 @@ EXPERIMENT = Experiment(
     flagged=flagged,
     control=control,
     symptoms=(Raises("RuntimeError", "Missing key(s) in state_dict"), Sees("nothing is loaded")),
-    facts={"prefixed": True, "into_wrapper": False, "strict": True},
+    facts={"prefixed": True, "into_wrapper": False, "strict": True, "shortened": 0},
 )
 
 

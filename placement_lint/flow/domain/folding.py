@@ -2,8 +2,8 @@
 
 The one place where a value of the program is handed to Python's own operators and methods. Each function returns the
 result, or None where Python would raise, or where the result would be too large or is not computed here. Only values
-of Python's plain types come in. No attribute or item of a value is ever read, and no size is taken from the program
-unchecked.
+of Python's plain types come in. No attribute of a value is ever read, no item but of a string or tuple, and no size
+is taken from the program unchecked.
 """
 
 from __future__ import annotations
@@ -121,6 +121,22 @@ def split(text: str, separator: object) -> Sequence[Const] | None:
     if not (separator is None or (isinstance(separator, str) and separator)) or not _is_small(text):
         return None
     return [Const(part) for part in text.split(separator if isinstance(separator, str) else None)]
+
+
+_SPLITTING = frozenset({"split", "rsplit", "partition", "rpartition"})
+
+
+def split_by_method(text: str, name: str, arguments: Sequence[object]) -> Const | None:
+    """``"a.b.c".split(".", 1)``, ``"a.b".partition(".")``: the parts as a tuple."""
+    if name not in _SPLITTING or not _is_small(text):
+        return None
+    return _computed(lambda *given: tuple(getattr(text, name)(*given)), *arguments)
+
+
+def item(value: object, place: object) -> Const | None:
+    """``"module.weight"[7:]``, ``("module", "weight")[-1]``"""
+    readable = isinstance(value, (str, tuple)) and isinstance(place, (int, slice))
+    return _computed(operator.getitem, value, place) if readable else None
 
 
 def joined(parts: Sequence[str]) -> Const | None:

@@ -401,6 +401,8 @@ class Mapping:
 
     items: tuple[tuple[object, Value], ...]
     rest: Value | None = None
+    # of a dict that has each entry of a state dict, and nothing else: the key under which it has it
+    renamed: StateKey | None = None
 
     def get(self, key: object) -> Value | None:
         return next((value for name, value in self.items if name == key), self.rest)
@@ -496,6 +498,8 @@ class StateDict:
     owner: Object | Symbol
     prefixed: bool
     node: cst.CSTNode = field(compare=False)
+    # the path on which it was taken
+    path: Condition = field(default=ALWAYS, compare=False)
 
 
 @record(frozen=True)
@@ -527,8 +531,21 @@ class Loaded:
 
     file: str
     entries: tuple[object, ...] = ()
-    # the call that read the file
+    # the call that read the file, and its path
     node: cst.Call | None = field(default=None, compare=False)
+    path: Condition = field(default=ALWAYS, compare=False)
+
+
+@record(frozen=True)
+class StateKey:
+    """A key of a state dict, or what the program computes from one.
+
+    ``samples`` are the values for some keys: each as it is in the state dict of a bare module, and with the prefix of a
+    wrapper.
+    """
+
+    state: Loaded | StateDict
+    samples: tuple[tuple[object, object], ...]
 
 
 @record(frozen=True)
@@ -544,7 +561,7 @@ class Casting:
 Value: TypeAlias = (
     "Const | Symbol | AtLeast | Device | Tensor | Object | External | Imported | Pending | Sequence | Mapping"
     " | Function | Class | Bound | Partial | Super | Parameters | StateDict | Choice | Placed | Fact | Loaded"
-    " | Casting"
+    " | StateKey | Casting"
 )
 
 # What a cell holds on a path where it was never written, once paths are joined.

@@ -267,6 +267,8 @@ class StateLoaded(Event):
     into_wrapper: bool
     strict: bool
     trace: tuple[Note, ...]
+    # by how many characters the program shortened the keys before; None where it did not rename them
+    shortened: int | None = None
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ from placement_lint.flow.models import (
     optimizers,
     ranks,
     schedulers,
+    state_keys,
     tensors,
     trainable,
     wrapper_attributes,
@@ -894,6 +895,9 @@ def _write_item(
 def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> Mapping:
     if isinstance(key, (Const, Device)):
         return mapping.with_item(_entry(key), value)
+    entry = state_keys.put(machine, mapping, key, value)
+    if entry is not None:
+        return entry
     return Mapping(tuple((name, perhaps_replaced(machine, item)) for name, item in mapping.items), value)
 
 

@@ -28,13 +28,14 @@ from placement_lint.flow.domain.values import (
     Parameters,
     Role,
     Sequence,
+    StateKey,
     Symbol,
     Tensor,
     Value,
     alternatives,
 )
 from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators
-from placement_lint.flow.models import gradients, lengths, optimizers, replica_losses, schedulers
+from placement_lint.flow.models import gradients, lengths, optimizers, replica_losses, schedulers, state_keys
 from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import extent, imports
 from placement_lint.flow.state.containers import content
@@ -96,6 +97,8 @@ def _formatted_string(machine: Machine, node: cst.FormattedString | cst.Concaten
         values.append(value)
     if not values:
         return Const(prefix)
+    if len(values) == 1 and isinstance(values[0], StateKey) and constant:
+        return state_keys.prefixed(machine, prefix, values[0])
     if len(values) == 1 and isinstance(values[0], Const) and constant:
         made = folding.field(values[0].value)
         return (folding.joined((prefix, made)) if made is not None else None) or machine.fresh("text", "str")
@@ -274,13 +277,17 @@ def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst
 
 def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
     def pair() -> Value:
-        return Sequence((evaluate(machine, node.key), evaluate(machine, node.value)))
+        key = evaluate(machine, node.key)
+        if isinstance(key, StateKey) and not state_keys.is_for_all(machine, key):
+            key = machine.fresh(node.key)
+        return Sequence((key, evaluate(machine, node.value)))
 
     pairs, _, iterable = _comprehended(machine, node.for_in, pair)
     gradients.consume(machine, iterable, node)
     known = [(item.items[0], item.items[1]) for item in pairs if isinstance(item, Sequence)]
     gradient_flow.collected(machine, *(value for _, value in known))
-    return new_dict(machine, _with_pairs(Mapping(()), known), node)
+    renamed = state_keys.put(machine, Mapping(()), *known[0]) if len(known) == 1 else None
+    return new_dict(machine, renamed or _with_pairs(Mapping(()), known), node)
 
 
 # --- calls, items, and the rest ----------------------------------------------------------------------------------
@@ -315,7 +322,23 @@ def _call(machine: Machine, node: cst.Call) -> Value:
 
 def _subscript(machine: Machine, node: cst.Subscript) -> Value:
     owner = evaluate(machine, node.value)
+    if isinstance(owner, StateKey):
+        return state_keys.item(machine, owner, _place(machine, node))
     return attributes.item(machine, owner, key_of(machine, node), node)
+
+
+def _place(machine: Machine, node: cst.Subscript) -> int | slice | None:
+    """The number between the brackets, or the slice from one to another; None where they are not known."""
+    index = node.slice[0].slice
+    bounds = (index.lower, index.upper, index.step) if isinstance(index, cst.Slice) else ()
+    written = (index.value,) if isinstance(index, cst.Index) else bounds
+    values = [evaluate(machine, bound) if bound is not None else NONE for bound in written]
+    numbers = [value.value for value in values if isinstance(value, Const)]
+    if len(numbers) < len(values) or len(node.slice) > 1:
+        return None
+    if isinstance(index, cst.Slice):
+        return slice(*numbers)
+    return numbers[0] if isinstance(numbers[0], int) else None
 
 
 def key_of(machine: Machine, node: cst.Subscript) -> Value:

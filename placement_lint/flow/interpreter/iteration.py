@@ -31,7 +31,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import loaders, modules, schedulers, tensors, wrappers
+from placement_lint.flow.models import loaders, modules, schedulers, state_keys, tensors, wrappers
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
@@ -58,6 +58,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
         return schedulers.group(machine, iterable)
     if isinstance(iterable, (Loaded, StateDict)):
         wrappers.keys_used(machine, iterable)
+        return state_keys.key_of(machine, iterable)
     if isinstance(iterable, Tensor):
         return replace(tensors.derive(iterable, "indexing", node), loaded=iterable.loaded)
     items = items_of(machine, iterable)

@@ -437,7 +437,7 @@ def call_module_method(
     elif name in ("train", "eval"):
         modules.set_mode(machine, module, name == "train", arguments)
     elif name == "state_dict":
-        return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node)
+        return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node, machine.path)
     elif name == "load_state_dict":
         if arguments.get(2, "assign") == Const(True):
             ddp.renewed(machine, module, "assigned", node)

@@ -18,6 +18,7 @@ from placement_lint.flow.domain.values import (
     Object,
     Sequence,
     StateDict,
+    StateKey,
     Symbol,
     Value,
     alternatives,
@@ -30,6 +31,7 @@ from placement_lint.flow.models import (
     non_movable,
     optimizers,
     schedulers,
+    state_keys,
     visible_devices,
     wrappers,
 )
@@ -100,8 +102,14 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         if receiver.kind is Kind.INSTANCE and name in non_movable.MOVES:
             # Its class inherits that from who knows where: with it go the modules in it, if it is one.
             modules.forget_places(machine, receiver)
+    if isinstance(receiver, StateKey):
+        return state_keys.call_method(machine, receiver, name, arguments.positional)
+    if isinstance(receiver, Const) and name == "join" and isinstance(key := arguments.get(0), StateKey):
+        return state_keys.join(machine, receiver.value, key)
     if isinstance(receiver, (Loaded, StateDict)) and name in _USES_KEYS:
         wrappers.keys_used(machine, receiver)
+    if isinstance(receiver, StateDict):
+        return _state_method(machine, receiver, name, node)
     if isinstance(receiver, Loaded):
         return _loaded_method(machine, receiver, name, arguments, node)
     if isinstance(receiver, Mapping):
@@ -229,9 +237,21 @@ def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Argum
         return entry
     if name in ("items", "values"):
         entry = replace(loaded, entries=(*loaded.entries, None))
-        return Sequence((Sequence((machine.fresh("key"), entry)) if name == "items" else entry,), exact=False)
+        key = state_keys.key_of(machine, loaded)
+        return Sequence((Sequence((key, entry)) if name == "items" else entry,), exact=False)
+    if name == "keys":
+        return Sequence((state_keys.key_of(machine, loaded),), exact=False)
     if name in ("to", "cuda", "float", "half"):
         checkpoints.kept(machine, loaded)
+    return machine.fresh(node)
+
+
+def _state_method(machine: Machine, state: StateDict, name: str, node: cst.Call) -> Value:
+    """The entries of a module's state dict."""
+    if name == "items":
+        return Sequence((Sequence((state_keys.key_of(machine, state), machine.fresh("entry"))),), exact=False)
+    if name == "keys":
+        return Sequence((state_keys.key_of(machine, state),), exact=False)
     return machine.fresh(node)
 
 

@@ -33,6 +33,7 @@ from placement_lint.flow.domain.values import (
     Role,
     Sequence,
     StateDict,
+    StateKey,
     Symbol,
     Tensor,
     Value,
@@ -41,7 +42,15 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
 from placement_lint.flow.interpreter import expressions, methods
-from placement_lint.flow.models import environment, gradient_paths, replica_losses, shapes, tensors, wrappers
+from placement_lint.flow.models import (
+    environment,
+    gradient_paths,
+    replica_losses,
+    shapes,
+    state_keys,
+    tensors,
+    wrappers,
+)
 from placement_lint.flow.observers import repeated_reference
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, depends, length
@@ -417,6 +426,8 @@ def arithmetic(
             joined = extent.joined(one, other)
             return joined if isinstance(left, Sequence) else machine.new_list(joined, node)
         if isinstance(left, Const) and isinstance(left.value, str):
+            if isinstance(right, StateKey):
+                return state_keys.prefixed(machine, left.value, right)
             return methods.formatted(machine, left.value, (right,))
     type_ = "number" if _is_number(left) and _is_number(right) else ""
     return machine.fresh(node, type_, depends(machine, left, right))

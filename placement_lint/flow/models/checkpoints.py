@@ -57,7 +57,7 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         machine.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
         if _CHECKPOINT.search(file):
             machine.state_loads.add(node)
-    return Loaded(file, node=node)
+    return Loaded(file, node=node, path=machine.path)
 
 
 def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:

@@ -33,6 +33,7 @@ from placement_lint.flow.domain.values import (
     Role,
     Sequence,
     StateDict,
+    StateKey,
     Symbol,
     Tensor,
     Value,
@@ -48,6 +49,7 @@ from placement_lint.flow.models import (
     modules,
     processes,
     scatter,
+    state_keys,
 )
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place
@@ -518,13 +520,18 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
     scene = machine.scene
     for guard, option in alternatives(state) if state is not None else ():
         here = replace(scene, when=scene.when & guard)
-        if isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
+        key = state_keys.renamed(machine, option)
+        if key is not None and not (strict and machine.expects("RuntimeError")):
+            option = key.state
+        elif isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
             continue
         if isinstance(option, Loaded):
-            machine.loads.append((node, here, label, option, into_wrapper, strict))
-        elif isinstance(option, StateDict) and option.prefixed != into_wrapper:
+            machine.loads.append((node, here, label, option, into_wrapper, strict, key))
+        elif isinstance(option, StateDict) and not state_keys.fits(machine, option, key, into_wrapper):
             trace = (Note(option.node, "the state dict is taken here"),)
-            machine.emit(StateLoaded(node, here, label, option, into_wrapper, strict, trace))
+            machine.emit(
+                StateLoaded(node, here, label, option, into_wrapper, strict, trace, state_keys.shortened(option, key))
+            )
 
 
 def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
@@ -549,25 +556,29 @@ def may_change(machine: Machine, value: Value) -> None:
 
 def resolve_loads(machine: Machine) -> None:
     """Once all that the program saves is known: does what it loads from the same file fit?"""
-    for node, scene, label, loaded, into_wrapper, strict in machine.loads:
+    for node, scene, label, loaded, into_wrapper, strict, key in machine.loads:
         if loaded.file in machine.handled:
             continue
         saves = [(guard, _entry(value, loaded.entries), note) for guard, value, note in _saved_there(machine, loaded)]
         fitting = any_of(
             guard
             for guard, state, _ in saves
-            if not isinstance(state, StateDict) or not _misfits(machine, state, into_wrapper)
+            if not isinstance(state, StateDict) or not _misfits(machine, state, key, into_wrapper)
         )
         for guard, state, note in saves:
-            if isinstance(state, StateDict) and _misfits(machine, state, into_wrapper) and fitting.excludes(guard):
+            if isinstance(state, StateDict) and _misfits(machine, state, key, into_wrapper) and fitting.excludes(guard):
                 trace = (Note(state.node, "the state dict is taken here"), note)
                 here = replace(scene, when=scene.when & guard)
                 if here.when.possible:
-                    machine.emit(StateLoaded(node, here, label, state, into_wrapper, strict, trace))
+                    machine.emit(
+                        StateLoaded(
+                            node, here, label, state, into_wrapper, strict, trace, state_keys.shortened(state, key)
+                        )
+                    )
 
 
-def _misfits(machine: Machine, state: StateDict, into_wrapper: bool) -> bool:
-    return state.prefixed != into_wrapper and _keys_of(state) not in machine.handled
+def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into_wrapper: bool) -> bool:
+    return not state_keys.fits(machine, state, key, into_wrapper) and _keys_of(state) not in machine.handled
 
 
 def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:

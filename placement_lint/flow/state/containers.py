@@ -63,6 +63,8 @@ def perhaps_replaced(machine: Machine, item: Value) -> Value:
 
 def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol | None:
     """How many items there are: where nobody knows, the same unknown number for as long as none is added or taken."""
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return Const(len(value.value))
     items = content(machine, value)
     if items is not None and items.exact:
         return Const(len(items.items))

@@ -8,7 +8,7 @@ import libcst as cst
 
 if TYPE_CHECKING:
     from placement_lint.flow.domain.path_condition import Condition
-    from placement_lint.flow.domain.values import Class, Function, Holder, Loaded, Object, Value
+    from placement_lint.flow.domain.values import Class, Function, Holder, Loaded, Object, StateKey, Value
     from placement_lint.flow.events.schema import (
         AttributeRebound,
         Event,
@@ -174,7 +174,7 @@ class Registries:
         self.saved_on_cpu: dict[str, bool] = {}
         # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
         self.handled: set[object] = set()
-        self.loads: list[tuple[cst.Call, Scene, str, Loaded, bool, bool]] = []
+        self.loads: list[tuple[cst.Call, Scene, str, Loaded, bool, bool, StateKey | None]] = []
         # assignments of CUDA_VISIBLE_DEVICES that nothing reads any more, unless another process does
         self.late_restrictions: list[VisibleDevicesLate] = []
         # GPUs named by numbers that are not visible, and where that was first
