@@ -212,7 +212,7 @@ def _of_group(node: Any) -> Span:
     if isinstance(node.origin, ast.Delete):
         return _written(node.elements[0].value)[0], _written(node.elements[-1].value)[1]
     span = _of_origin(node)
-    first = node.elements[0].value if isinstance(node, cst.Tuple) and node.elements else None
+    first = node.elements[0] if isinstance(node, cst.Tuple) and node.elements else None
     if first is not None and _written(first)[0] == span[0]:
         return span
     inside: Span = node.layout.between(span)

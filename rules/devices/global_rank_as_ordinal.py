@@ -50,7 +50,7 @@ print(torch.ones(2).cuda(), rank)
 """,
     fix="""\
 `int(os.environ["LOCAL_RANK"])`, which `torchrun` sets. Unsafe, because other launchers use other names. Offered for
-the argument of a call if the file imports `os`.
+the argument of a call if the file imports `os` and the rank names a GPU nowhere else.
 """,
 )
 
@@ -62,7 +62,7 @@ def check(event: GlobalRankUsed) -> Iterator[Problem]:
         f"`{event.label}` uses the global rank as a GPU index: every node but the first raises",
         event.trace,
         advice="use the local rank",
-        rewrite=unsafe("use the local rank", first_argument(event.node, local)) if local else None,
+        rewrite=unsafe("use the local rank", first_argument(event.node, local)) if local and not event.trace else None,
         # Which node this is may be said in a way of the program's own: a run may be that of the first.
         replay=Replay(crew=TWO_NODES, right=not event.computed),
     )
