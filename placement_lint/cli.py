@@ -143,7 +143,7 @@ class _Check(click.Command):
         return super().parse_args(ctx, [*options, *args[end:]])
 
 
-@commands.command(cls=_Check)
+@commands.command(cls=_Check, short_help="Check files and folders.")
 @click.argument("paths", nargs=-1)
 @words_option("--select", metavar="RULES", help="Check only these rules (comma-separated).")
 @words_option("--extend-select", metavar="RULES", help="Check these rules as well.")
@@ -159,7 +159,7 @@ class _Check(click.Command):
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: chosen automatically]")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and check none.")
 @click.option("--fix/--no-fix", help="Apply safe fixes.")
-@click.option("--unsafe-fixes/--no-unsafe-fixes", help="Count unsafe fixes as fixes: for --fix, --diff and [*].")
+@click.option("--unsafe-fixes/--no-unsafe-fixes", help="Include unsafe fixes in --fix, --diff and [*].")
 @click.option("--diff", is_flag=True, help="Show what --fix would do, and do nothing.")
 @click.option("--show-fixes/--no-show-fixes", help="With --fix, list what was fixed.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="With --fix, exit with status 1 if anything was fixed.")
@@ -169,7 +169,7 @@ class _Check(click.Command):
 @click.option("--watch", "-w", is_flag=True, help="Check again whenever a file is saved.")
 @click.option("--config", type=click.Path(dir_okay=False), help="Use this configuration file instead of the project's.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
-@click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Test each finding on GPUs.")
+@click.option("--probe", type=click.Choice(("off", *PROBE_MODES)), default="off", help="Run each finding's experiment.")
 @click.option(
     "--trust",
     type=click.Choice(TRUSTS),
@@ -202,7 +202,7 @@ def check(**options: Any) -> int:
     return run_check(Request(**options))
 
 
-@commands.command()
+@commands.command(short_help="Show what the analysis knows at a line.")
 @click.argument("place", metavar="FILE:LINE")
 def debug(place: str) -> int:
     """Show what the analysis knows at a line: how it is reached, and where each value is."""
@@ -214,7 +214,7 @@ def debug(place: str) -> int:
     return 0
 
 
-@commands.command()
+@commands.command(short_help="Report the findings of all shards.")
 @click.argument("parts", nargs=-1, required=True)
 @report_options
 def merge(**options: Any) -> int:
@@ -289,7 +289,7 @@ def clear_cache() -> int:
     return 0
 
 
-@commands.command()
+@commands.command(short_help="Run the rules' experiments on this machine.")
 @click.argument("rules", nargs=-1)
 @click.option("--probe", "mode", type=click.Choice(PROBE_MODES), default="auto", help="Devices to run on.")
 @click.option("--format", "--output-format", "form", type=click.Choice(TABLE_FORMATS), default="rich", help=FORM)

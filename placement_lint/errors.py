@@ -12,10 +12,10 @@ class UsageError(Exception):
 def require_torch(command: str) -> None:
     """Refuse what cannot be done without PyTorch, which linting does not need."""
     if find_spec("torch") is None:
-        raise UsageError(f"`{command}` needs PyTorch: pip install 'placement-lint[probe]'")
+        raise UsageError(f"`{command}` needs PyTorch: pip install torch")
 
 
 def require_pygls() -> None:
     """Refuse to serve an editor without the libraries that speak its protocol."""
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
-        raise UsageError("`server` needs pygls and lsprotocol: pip install 'placement-lint[server]'")
+        raise UsageError("`server` needs pygls and lsprotocol: pip install pygls lsprotocol")

@@ -59,6 +59,8 @@ def find_rule(word: str) -> Rule:
     for rule in all_rules():
         if word.lower() in (rule.code.lower(), rule.name):
             return rule
+    if several := [rule.code for rule in all_rules() if matches(rule, word)]:
+        raise UsageError(f"`{word}` names {len(several)} rules: {', '.join(several)}")
     names = [spelling for rule in all_rules() for spelling in (rule.code, rule.name)]
     raise UsageError(f"no rule is called `{word}`{did_you_mean(word, names)}")
 

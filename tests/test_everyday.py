@@ -234,6 +234,12 @@ def test_an_unknown_command(capsys: Capture) -> None:
     assert "did you mean" not in capsys.readouterr().err
 
 
+def test_the_summary_of_every_command_fits_a_terminal(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
 def test_the_list_of_rules_fits_a_terminal(capsys: Capture) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()

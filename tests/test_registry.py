@@ -49,6 +49,21 @@ def test_an_unknown_selector_names_the_nearest(word: str, nearest: str) -> None:
         codes("", word)
 
 
+@pytest.mark.usefixtures("fake_rules")
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("dpl3", "`dpl3` names 2 rules: DPL301, DPL302"),
+        ("state", "`state` names 2 rules: DPL301, DPL302"),
+        ("bad-cal", "no rule is called `bad-cal` (did you mean `bad-call`?)"),
+    ],
+)
+def test_one_rule_is_wanted(word: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        registry.find_rule(word)
+    assert str(raised.value) == said
+
+
 def test_installed_rules_are_ordered_by_code() -> None:
     found = [rule.code for rule in registry.all_rules()]
     assert found == sorted(found)

@@ -100,7 +100,7 @@ def test_statistics() -> None:
     assert stream.getvalue().splitlines()[:3] == [
         "12\tDPL504\t[ ] factory-without-device",
         " 1\tDPL205\t[-] optimizer-stale-after-replacement",
-        "[-] some have a fix that must be read first",
+        "[-] some have an unsafe fix",
     ]
 
 

@@ -12,7 +12,7 @@ from placement_lint.report.summary import summary_lines
 from placement_lint.results import Run
 
 SAFE, UNSAFE, NONE = "*", "-", " "
-LEGEND = {SAFE: "[*] some have a safe fix", UNSAFE: "[-] some have a fix that must be read first"}
+LEGEND = {SAFE: "[*] some have a safe fix", UNSAFE: "[-] some have an unsafe fix"}
 
 
 def as_text(run: Run, stream: TextIO) -> None:

@@ -160,4 +160,4 @@ def test_without_pytorch_it_says_what_to_install(
     write("train.py", BUG)
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     assert main(list(arguments)) == 2
-    assert "pip install 'placement-lint[probe]'" in capsys.readouterr().err
+    assert "pip install torch" in capsys.readouterr().err
