@@ -715,6 +715,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "load_then_wrap": {"prefixed": False, "into_wrapper": False},
         "module_state_dict": REPAIRED,
         "renamed": {"prefixed": True, "into_wrapper": False, "shortened": 7},
+        "resumed_by_a_helper": {"prefixed": False, "into_wrapper": False},
         "renamed_under_a_test": "a test decides which keys are renamed",
         "strip_prefix": {"prefixed": False, "into_wrapper": False},
         "symmetric": {"prefixed": True, "into_wrapper": True},

@@ -534,6 +534,8 @@ class Loaded:
     # the call that read the file, and its path
     node: cst.Call | None = field(default=None, compare=False)
     path: Condition = field(default=ALWAYS, compare=False)
+    # the program resumes from it: some earlier run saved it, under any name
+    resumed: bool = field(default=False, compare=False)
 
 
 @record(frozen=True)

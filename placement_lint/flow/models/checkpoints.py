@@ -34,7 +34,7 @@ from placement_lint.flow.events.schema import LoadedWhereSaved
 from placement_lint.flow.models import device_choice, modules, ranks
 from placement_lint.flow.state.classes import methods
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.names import value_of
+from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.flow.state.records import Unmapped
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import saves_to_attribute
@@ -57,7 +57,15 @@ def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> V
         machine.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
         if _CHECKPOINT.search(file):
             machine.state_loads.add(node)
-    return Loaded(file, node=node, path=machine.path)
+    return Loaded(file, node=node, path=machine.path, resumed=_resumes(machine, arguments.get(0, "f"), file))
+
+
+def _resumes(machine: Machine, file: Value | None, written: str) -> bool:
+    """Whether the program calls a file, here or where it comes from, one to resume from."""
+    names = [written]
+    if isinstance(file, Symbol):
+        names += [file.text, *(name for frame in machine.frames for name in names_of(machine, frame.id, file))]
+    return any("resume" in name.lower() for name in names)
 
 
 def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:

@@ -584,7 +584,7 @@ def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into_wrap
 def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:
     """What the program saved in a file; to resume is to load what some earlier run of it saved, under any name."""
     saves = machine.files.get(loaded.file)
-    if saves is None and "resume" in loaded.file.lower():
+    if saves is None and loaded.resumed:
         every = [save for saved in machine.files.values() for save in saved]
         saves = [save for save in every if _entry(save[1], loaded.entries) is not None]
     return saves or []

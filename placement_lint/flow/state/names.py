@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from placement_lint.flow.domain.values import Const, External, Object, Symbol, Value
+from placement_lint.flow.domain.values import Const, External, Object, Symbol, Value, alternatives
 from placement_lint.flow.state import imports
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.index import Import
@@ -96,6 +96,14 @@ def name_of(machine: Machine, value: Value) -> str:
                 return name
         frame = machine.parents.get(frame)
     return ""
+
+
+def names_of(machine: Machine, frame: int, value: Value) -> Iterator[str]:
+    """The variables of a frame that have a value, on some path."""
+    for name in machine.store.names(frame):
+        known = machine.read(frame, name)
+        if known is not None and any(option == value for _, option in alternatives(known)):
+            yield name
 
 
 def visible(machine: Machine) -> frozenset[str]:
