@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from placement_lint.project.finder import Surroundings
     from placement_lint.results import Checked, Job
     from placement_lint.rule import Rule
+
+
+MOST_WAYS = 10  # to a line that are shown: a function that is called a hundred times has a hundred
 
 
 def debugged(place: str, job: Job) -> str:
@@ -129,10 +133,12 @@ class Examination:
         if not reading.visits:
             yield f"  {self._unreached()}"
         seen = Counter((self._way(reading, visit), visit.names) for visit in reading.visits)
-        for (way, names), count in seen.items():
+        for (way, names), count in islice(seen.items(), MOST_WAYS):
             yield f"  {way}{f' ({count} times)' if count > 1 else ''}"
             width = max((len(name) for name, _ in names), default=0)
-            yield from (f"    {name:{width}}  {value}" for name, value in names)
+            yield from (f"    {name:{width}}  {_shortened(value)}" for name, value in names)
+        if len(seen) > MOST_WAYS:
+            yield f"  and {len(seen) - MOST_WAYS} other ways to this line, with other values or conditions"
 
     def _way(self, reading: _Examining, visit: Visit) -> str:
         calls = [reading.places[node].line for node in visit.calls if node in reading.places]
@@ -245,8 +251,8 @@ class Examination:
         return place is not None and self._is_here(place)
 
 
-def _shortened(condition: str, most: int = 400) -> str:
-    return condition if len(condition) <= most else f"{condition[:most]}…"
+def _shortened(text: str, most: int = 400) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _is_definition(node: cst.CSTNode) -> bool:

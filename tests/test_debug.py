@@ -66,6 +66,9 @@ if three():
 print(x)
 print(x + y)
 """
+MANY_CALLS = "import torch\n\n\ndef show(x):\n    print(x)\n\n\n" + "".join(
+    f"show(torch.ones({n}))\n" for n in range(14)
+)
 NO_TENSORS = "def add(a, b):\n    return a + b\n"
 
 
@@ -175,3 +178,11 @@ def test_why_not_takes_one_place(capsys: pytest.CaptureFixture[str]) -> None:
 def test_revealing_does_nothing_at_run_time() -> None:
     value = object()
     assert reveal_placement(value) is value
+
+
+@pytest.mark.usefixtures("program")
+def test_a_line_that_is_reached_in_many_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("many.py").write_text(MANY_CALLS, encoding="utf-8")
+    lines = said(capsys, "debug", "many.py:5").splitlines()
+    assert len([line for line in lines if "called at line" in line]) == 10
+    assert lines[-1] == "  and 4 other ways to this line, with other values or conditions"
