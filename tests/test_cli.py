@@ -282,7 +282,7 @@ def test_a_server_without_its_libraries_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     assert main(["server"]) == 2
-    assert "pip install 'placement-lint[server]'" in capsys.readouterr().err
+    assert "pip install pygls lsprotocol" in capsys.readouterr().err
 
 
 def test_a_path_without_a_command_suggests_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
