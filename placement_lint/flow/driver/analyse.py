@@ -33,14 +33,19 @@ from placement_lint.flow.models import (
     device_choice,
     lengths,
     loaders,
+    optimizers,
     processes,
     ranks,
     replica_losses,
     schedulers,
     summaries,
+    visible_devices,
     wrapper_attributes,
     wrappers,
 )
+from placement_lint.flow.models.device_choice import DeviceChoices
+from placement_lint.flow.models.loaders import Loaders
+from placement_lint.flow.models.visible_devices import VisibleDevices
 from placement_lint.flow.observers import (
     alloc_in_forward,
     folklore,
@@ -57,11 +62,13 @@ from placement_lint.flow.observers import (
 )
 from placement_lint.flow.observers.placements import PlacementLog
 from placement_lint.flow.state import imports
+from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.names import bind
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.names import Names, bind
+from placement_lint.flow.state.program import Program
 from placement_lint.project.finder import Surroundings
-from placement_lint.rule import Note
 
 # Nested expressions and calls of the program nest calls here, several to one.
 _RECURSION_LIMIT = 12_000
@@ -81,6 +88,8 @@ LISTENING = (
     unsynced_parameters,
 )
 FINISHING = (
+    wrapper_attributes,
+    schedulers,
     shared_storage,
     repeated_reference,
     replicas,
@@ -89,6 +98,13 @@ FINISHING = (
     gradient_flow,
     unsynced_parameters,
     model_copies,
+    replica_losses,
+    optimizers,
+    visible_devices,
+    ranks,
+    wrappers,
+    checkpoints,
+    loaders,
 )
 
 
@@ -139,53 +155,43 @@ def analyse(
         bind(machine, "__name__", Const("__main__"))
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
         look_at_the_uncalled(machine, outcomes, thorough)
-    _resolve_rebinds(machine)
-    wrapper_attributes.resolve(machine)
-    schedulers.resolve(machine)
-    for observer in FINISHING:
-        observer.finish(machine)
-    machine.events.extend(event for event in machine.reduced if event.node not in machine.divided)
-    replica_losses.resolve(machine)
-    machine.events.extend(event for _, event in machine.pending)
-    machine.events.extend(machine.late_restrictions)
-    ranks.resolve(machine)
+    for each in FINISHING:
+        each.finish(machine)
+    program = machine.notes[Program]
     ignoring = device_choice.resolve(machine)
-    wrappers.resolve_loads(machine)
-    checkpoints.resolve(machine)
-    loaders.report_epochs(machine)
     on_cpu = lengths.resolve(machine)
     elsewhere = processes.resolve(machine)
     elsewhere.update(
-        event.node for event in machine.events if isinstance(event, SharedTensorChanged) and not event.buffer
+        event.node for event in program.events if isinstance(event, SharedTensorChanged) and not event.buffer
     )
     subsumed = [
         event
-        for event in machine.events
+        for event in program.events
         if _follows_from(machine, event, ignoring, elsewhere)
         or _takes_a_turned_flag(machine, event)
         or (isinstance(event, DevicesMixed) and event.home.tensor.granted in on_cpu)
-        or (isinstance(event, CudaInWorker) and not machine.forks)
+        or (isinstance(event, CudaInWorker) and not machine.notes[Loaders].forks)
     ]
     left_out = set(map(id, subsumed))
-    events = [_settled(machine, event) for event in machine.events if id(event) not in left_out]
+    events = [_settled(machine, event) for event in program.events if id(event) not in left_out]
     if log is not None:
         log.ended(machine, events)
     return Account(
         events,
-        machine.sites,
-        machine.uses,
-        machine.module_classes,
-        machine.called_on,
-        machine.tended,
+        program.sites,
+        program.uses,
+        program.module_classes,
+        program.called_on,
+        machine.notes[ModuleNotes].tended,
         subsumed,
     )
 
 
 def _settled(machine: Machine, event: Event) -> Event:
     if isinstance(event, CudaInWorker):
-        return replace(event, initialised=machine.uses_cuda)
+        return replace(event, initialised=machine.notes[VisibleDevices].uses_cuda)
     if isinstance(event, WrapperAttributeRead):
-        return replace(event, always=event.node not in machine.read_of_others)
+        return replace(event, always=event.node not in machine.notes[Accesses].read_of_others)
     if isinstance(event, DevicesMixed) and replicas.accumulates(machine, event.stray.tensor.holder):
         return replace(event, stray=event.stray.not_registrable)
     return event
@@ -202,7 +208,7 @@ def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], el
     if isinstance(event, FirstDeviceMissed):
         return event.node in elsewhere
     if isinstance(event, DeviceNeverEqual):
-        return event.node in machine.moving_tests
+        return event.node in machine.notes[DeviceChoices].moving_tests
     if not isinstance(event, DevicesMixed):
         return False
     if event.node in elsewhere or _may_be_replaced(machine, event):
@@ -216,14 +222,14 @@ def _takes_a_turned_flag(machine: Machine, event: Event) -> bool:
 
     Of a choice of device that is what is said: it may fall elsewhere.
     """
-    if not machine.flags or isinstance(event, (CudaRequested, LoadedWhereSaved)):
+    if not machine.notes[Names].flags or isinstance(event, (CudaRequested, LoadedWhereSaved)):
         return False
     return all(any(_is_turned(machine, answer) for answer in cube.answers) for cube in event.scene.when.cubes)
 
 
 def _is_turned(machine: Machine, answer: Answer) -> bool:
     flag = answer.question.subject
-    return isinstance(flag, Symbol) and machine.flags.get(flag.id, answer.given) is not answer.given
+    return isinstance(flag, Symbol) and machine.notes[Names].flags.get(flag.id, answer.given) is not answer.given
 
 
 def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
@@ -231,7 +237,7 @@ def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
     holder = event.stray.tensor.holder
     if holder is None or event.stray.tensor.left or not all(cube.answers for cube in event.scene.when.cubes):
         return False
-    return (class_id(holder.owner), holder.name) in machine.changed
+    return (class_id(holder.owner), holder.name) in machine.notes[Accesses].changed
 
 
 @contextmanager
@@ -242,17 +248,3 @@ def _deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-# --- what only the end of the program tells ----------------------------------------------------------------------
-
-
-def _resolve_rebinds(machine: Machine) -> None:
-    """What replicas assigned matters where somebody reads it later."""
-    for event, identity in machine.rebinds:
-        readers = machine.reads.get((identity, event.name), {})
-        reads = tuple(
-            Note(node, "only updated here" if updating else "read here") for node, updating in readers.items()
-        )
-        if reads:
-            machine.emit(replace(event, reads=reads))

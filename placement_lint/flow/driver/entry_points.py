@@ -20,8 +20,13 @@ from placement_lint.flow.incremental.definition_memo import Definition, Outcomes
 from placement_lint.flow.interpreter import calls
 from placement_lint.flow.models import frameworks, lightning, modules, visible_devices
 from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
+from placement_lint.flow.state.accesses import Accesses
+from placement_lint.flow.state.budget import ABROAD_FOR_UNCALLED
 from placement_lint.flow.state.classes import find
-from placement_lint.flow.state.machine import ABROAD_FOR_UNCALLED, Machine
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Calls
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.triage.entry_filter import Prospects
 from placement_lint.rule import Note
 
@@ -34,8 +39,8 @@ def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None, tho
 
     A ``thorough`` look skips nothing, however little it promises.
     """
-    machine.standalone = True
-    machine.abroad, machine.spent = ABROAD_FOR_UNCALLED, 0
+    machine.now[Calls].standalone = True
+    machine.budget.abroad, machine.budget.spent = ABROAD_FOR_UNCALLED, 0
     visible_devices.forget_script(machine)
     look = outcomes.begin() if outcomes is not None else _look
     prospects = Prospects(machine)
@@ -54,12 +59,13 @@ def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Funct
 
     Looking at one may call others, which then are none of them.
     """
-    for cls in list(machine.classes):
+    program = machine.notes[Program]
+    for cls in list(program.classes):
         methods = _uncalled_methods(machine, cls)
         if methods:
             yield machine.definition(cls), (cls, *methods), _look_at_class
-    for node, function in list(machine.functions.items()):
-        if node not in machine.called and isinstance(node, cst.FunctionDef):
+    for node, function in list(program.functions.items()):
+        if node not in program.called and isinstance(node, cst.FunctionDef):
             yield node, (function,), _look_at_function
 
 
@@ -71,7 +77,7 @@ def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look
 def _by_itself(machine: Machine) -> Iterator[None]:
     """From the state that the module's own statements left; what happens here does not last."""
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
-    machine.fuel = _FUEL_EACH
+    machine.budget.fuel = _FUEL_EACH
     machine.store.begin()
     try:
         yield
@@ -95,14 +101,14 @@ def _uncalled_methods(machine: Machine, cls: Class) -> list[Function]:
     """Those to look at: where all others are called, nobody needs ``__init__`` to have run."""
     values = [machine.read(cls.id, name) for name in machine.store.names(cls.id)]
     methods = [value for value in values if isinstance(value, Function) and value.owner == cls]
-    return [method for method in methods if method.node not in machine.called]
+    return [method for method in methods if method.node not in machine.notes[Program].called]
 
 
 def _look_at_class(machine: Machine, cls: Class, *methods: Function) -> None:
     with _by_itself(machine):
         instance = _bare_instance(machine, cls)
         for method in methods:
-            if method.node not in machine.called and method.name != "__init__":
+            if method.node not in machine.notes[Program].called and method.name != "__init__":
                 _look_at_method(machine, instance, method)
 
 
@@ -115,7 +121,7 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
     instance = calls.instantiate(machine, cls, arguments, node)
     assert isinstance(instance, Object)
     machine.dead = False
-    machine.labels[instance.id] = "self"
+    machine.notes[Program].labels[instance.id] = "self"
     lightning.takes_over(machine, cls)
     if cls.module:
         note = Note(node, "wherever the module is")
@@ -132,7 +138,11 @@ def _forget_unmoved(machine: Machine, instance: Object) -> None:
     for name in machine.store.names(instance.id):
         value = machine.read(instance.id, name)
         for _, held in alternatives(value) if value is not None else ():
-            if isinstance(held, Object) and modules.is_module(machine, held) and held.id not in machine.moved:
+            if (
+                isinstance(held, Object)
+                and modules.is_module(machine, held)
+                and held.id not in machine.notes[ModuleNotes].moved
+            ):
                 for part in modules.reachable(machine, held).values():
                     machine.write(part.id, modules.PLACE, machine.fresh())
                 modules.settle_tensors(machine, held, machine.fresh())
@@ -158,8 +168,8 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
         )
         arguments = replace(arguments, positional=inputs, spread=False)
     if is_forward or is_step:
-        machine.in_forward.append(instance)
-        machine.written = set()
+        machine.now[Calls].in_forward.append(instance)
+        machine.notes[Accesses].written = set()
     receiver: Value = instance.cls if "classmethod" in method.decorators else instance
 
     def run() -> Value:
@@ -169,7 +179,7 @@ def _look_at_method(machine: Machine, instance: Object, method: Function) -> Non
         call = partial(stale_forward_state.keeping, machine, run)
         alloc_in_forward.run_forward(machine, call)
         stale_forward_state.call_again(machine, instance, call)
-        machine.in_forward.pop()
+        machine.now[Calls].in_forward.pop()
     else:
         run()
     machine.store.roll_back()

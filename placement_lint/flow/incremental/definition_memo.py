@@ -32,10 +32,15 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.incremental.effect_memo import Recollection
+from placement_lint.flow.models.ddp import Ddp
+from placement_lint.flow.models.gradients import Gradients
+from placement_lint.flow.models.lightning import Lightning
+from placement_lint.flow.models.optimizers import Optimizers
 from placement_lint.flow.observers.placements import PlacementLog
 from placement_lint.flow.state.heap import Cell
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.registries import REGISTRIES, added, copied, empty_registries, with_entries
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.notes import Registry, added, copied, empty, registries, with_entries
 from placement_lint.rule import Note
 
 Definition: TypeAlias = "cst.ClassDef | cst.FunctionDef"
@@ -44,33 +49,6 @@ Look: TypeAlias = Callable[[Machine, Definition, "Many[Value]", Callable[[], Non
 
 # Each definition has numbers of its own, beyond all that the program's own statements are given.
 _NUMBERS = 2**60
-
-# Where an entry means something only beside those of others, or only if it is the first.
-_WEIGHED = frozenset(
-    {
-        "chosen",
-        "classes",
-        "files",
-        "functions",
-        "global_ranks",
-        "groups",
-        "handled",
-        "in_workers",
-        "invisible",
-        "late_restrictions",
-        "loads",
-        "parallels",
-        "requests",
-        "sharing",
-        "unfinished_reads",
-        "unmapped",
-        "uses_of_current",
-    }
-)
-
-
-# What a look is to see of what others noted; all else is about things that it cannot get hold of.
-_SHARED = ("gradients_by_hand", "in_ddp", "moved", "optimizers", "trains_on_gpu")
 
 
 class _Unsettled(Exception):
@@ -87,7 +65,7 @@ class _Outcome:
     names: Table[int, tuple[str, ...]]
     # where each of the classes that it saw was first moved
     moved: Table[int, Note | None]
-    noted: Table[str, Any]
+    noted: Table[Registry, Any]
     log: PlacementLog | None
     # what it cost
     spent: int
@@ -95,7 +73,7 @@ class _Outcome:
     def holds(self, machine: Machine, about: object) -> bool:
         if self.about != about or self.surroundings != _surroundings(machine):
             return False
-        if any(machine.moved.get(identity) != note for identity, note in self.moved.items()):
+        if any(machine.notes[ModuleNotes].moved.get(identity) != note for identity, note in self.moved.items()):
             return False
         store = machine.store
         try:
@@ -107,10 +85,11 @@ class _Outcome:
 
     def tell(self, machine: Machine) -> None:
         """Note what was noted."""
-        machine.spent += self.spent
-        for name, entries in self.noted.items():
-            setattr(machine, name, with_entries(getattr(machine, name), entries))
-        if machine.log is not None and self.log is not None:
+        machine.budget.spent += self.spent
+        notes = machine.notes
+        for one, entries in self.noted.items():
+            notes.set_registry(one, with_entries(notes.get_registry(one), entries))
+        if isinstance(machine.log, PlacementLog) and self.log is not None:
             machine.log.take(self.log)
 
 
@@ -172,8 +151,8 @@ class Outcomes:
 
 def _outcome(machine: Machine, about: object, values: Many[Value], look: Callable[[], None]) -> _Outcome | None:
     """Look, and say what came of it; None where that cannot be kept."""
-    surroundings, abroad, moved = _surroundings(machine), _abroad(machine), {**machine.moved}
-    spent, lasting = machine.spent, machine.namespaces - machine.store.passing
+    surroundings, abroad, moved = _surroundings(machine), _abroad(machine), {**machine.notes[ModuleNotes].moved}
+    spent, lasting = machine.budget.spent, machine.namespaces.ids - machine.store.passing
     with machine.store.watched(machine.newest) as watch:
         look()
     cells = [(cell, value) for cell, value in watch.seen.items() if cell[0] in lasting]
@@ -184,26 +163,27 @@ def _outcome(machine: Machine, about: object, values: Many[Value], look: Callabl
         return None
     if about is None or watch.asked or abroad != _abroad(machine):
         return None
-    spent = machine.spent - spent
+    spent = machine.budget.spent - spent
     noted, log = _noted(machine, look)
-    if not _WEIGHED.isdisjoint(noted):
+    if not registries().weighed.isdisjoint(noted):
         return None
     moves = {one: moved.get(one) for one in _classes((*values, *watch.seen.values()))}
     return _Outcome(about, surroundings, seen, names, moves, noted, log, spent)
 
 
-def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[str, Any], PlacementLog | None]:
+def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[Registry, Any], PlacementLog | None]:
     """All that a look notes, what others have noted as well included."""
-    registries = empty_registries() | {name: copied(getattr(machine, name)) for name in _SHARED}
-    before = {name: copied(registry) for name, registry in registries.items()}
-    log, spent, questions = machine.log, machine.spent, Question.last
+    known = registries()
+    noted = empty(known.own) | {one: copied(machine.notes.get_registry(one)) for one in known.shared}
+    before = {one: copied(registry) for one, registry in noted.items()}
+    log, spent, questions = machine.log, machine.budget.spent, Question.last
     machine.log = own = PlacementLog() if log is not None else None
     try:
-        with machine.noting(registries):
+        with machine.notes.replaced(noted):
             look()
     finally:
-        machine.log, machine.spent, Question.last = log, spent, questions
-    return {name: entries for name in REGISTRIES if (entries := added(before[name], registries[name]))}, own
+        machine.log, machine.budget.spent, Question.last = log, spent, questions
+    return {one: entries for one, now in noted.items() if (entries := added(before[one], now))}, own
 
 
 # --- what is seen --------------------------------------------------------------------------------------------------
@@ -211,7 +191,12 @@ def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[str, Any], 
 
 def _surroundings(machine: Machine) -> object:
     """What a look is told of what others noted, as a whole: whether there is any of it."""
-    return bool(machine.optimizers), bool(machine.in_ddp), machine.gradients_by_hand, machine.trains_on_gpu
+    return (
+        bool(machine.notes[Optimizers].built),
+        bool(machine.notes[Ddp].wrappers),
+        machine.notes[Gradients].by_hand,
+        machine.notes[Lightning].trains_on_gpu,
+    )
 
 
 def _classes(values: Iterable[Value | None]) -> Iterator[int]:
@@ -224,7 +209,7 @@ def _classes(values: Iterable[Value | None]) -> Iterator[int]:
 
 def _abroad(machine: Machine) -> object:
     """How often other files had to do with it: what they are, and what may be spent there, nobody remembers."""
-    return machine.ventures, machine.project.asked if machine.project is not None else 0
+    return machine.budget.ventures, machine.project.asked if machine.project is not None else 0
 
 
 def _about(machine: Machine, values: Many[Value]) -> object:
@@ -245,7 +230,7 @@ def _settled(machine: Machine, value: Value | None) -> object:
     if isinstance(value, Function) and machine.root(value.frame) == value.frame:
         return Function, value.node, value.frame
     if isinstance(value, Class):
-        definition = machine.definitions[value.id]
+        definition = machine.namespaces.definitions[value.id]
         return Class, value.id, definition, *(_settled(machine, base) for base in value.bases)
     if isinstance(value, Fact):
         return Fact, value.name, value.details

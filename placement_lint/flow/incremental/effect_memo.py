@@ -22,12 +22,14 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.structural_eq import Likeness
 from placement_lint.flow.domain.values import NONE, Symbol, Value
 from placement_lint.flow.incremental.stable_ids import CIRCLE, Slots
+from placement_lint.flow.observers.placements import PlacementLog
+from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.heap import Cell, Delta, Watch
-from placement_lint.flow.state.machine import KEPT_BY_BUILDING, KEPT_BY_CALL, Exit, Machine
-from placement_lint.flow.state.registries import REGISTRIES, copied, empty_registries, with_entries
+from placement_lint.flow.state.machine import Exit, Machine
+from placement_lint.flow.state.moment import Around
+from placement_lint.flow.state.notes import Registry, Use, copied, empty, registries, with_entries
 
 if TYPE_CHECKING:
-    from placement_lint.flow.observers.placements import PlacementLog
     from placement_lint.project.unit import Seen
 
 Run: TypeAlias = "Callable[[], Value]"
@@ -36,65 +38,6 @@ Thing = TypeVar("Thing")
 
 # A statement that does less than this is run again in less time than it takes to see that it need not.
 _WORTH = 12
-
-# What is noted by node, or by a number of its own, and asked for where it was noted or not before the end.
-_NOTED = (
-    "called",
-    "called_on",
-    "devices_read",
-    "functions",
-    "given_gradients",
-    "groups_read",
-    "handed_on",
-    "kept_repeated",
-    "learned",
-    "lengths",
-    "module_classes",
-    "moving_tests",
-    "optimizers_out",
-    "read_of_others",
-    "reads",
-    "refilled",
-    "scheduled",
-    "sites",
-    "tended",
-    "uses",
-    "uses_of_own",
-    "wrapper_fields",
-)
-# What is noted one after the other, and not asked for before the end.
-_LISTED = (
-    "chosen",
-    "classes",
-    "clipped",
-    "cut_off",
-    "events",
-    "fetched",
-    "loads",
-    "misses",
-    "outlived",
-    "outsiders",
-    "rebinds",
-    "reduced",
-    "requests",
-    "revealed",
-    "shared_changes",
-    "shared_parameters",
-    "uses_of_current",
-    "wrapper_writes",
-)
-# What is noted of each thing by itself, which the watch sees.
-_WATCHED = ("idle", "labels", "outer")
-_ASKED = (
-    *(name for name in REGISTRIES if name not in {*_NOTED, *_LISTED, *_WATCHED}),
-    "default_was_set",
-    "homes",
-    "mode",
-    "stars",
-    "written",
-)
-# Of the moment: what is told otherwise, or asked only by the statement that set it.
-_ELSEWHERE = frozenset({"block", "loops", "running", "scopes", "statement", "written"})
 
 
 class _UnkeptError(Exception):
@@ -127,7 +70,7 @@ class _Before:
     numbers: _Numbers
     scene: object
     around: Many[object]
-    registries: Table[str, Any]
+    registries: Table[Registry, Any]
     cost: _Cost
     functions: Many[cst.CSTNode]
     imported: Table[str, Any]
@@ -139,7 +82,7 @@ class _Before:
             self.numbers == _numbers(machine)
             and same(self.scene, _scene(machine))
             and (same(self.around, _around(machine)) or not _asked_around(self.around, seen))
-            and all(same(registry, getattr(machine, name)) for name, registry in self.registries.items())
+            and all(same(entries, machine.notes.get_registry(one)) for one, entries in self.registries.items())
         )
 
 
@@ -149,7 +92,7 @@ class _Marks(NamedTuple):
     And of each scope how many ways out there were, and what had been written in it.
     """
 
-    listed: Table[str, int]
+    listed: Table[Registry, int]
     enclosing: set[int]
     said: int
     exits: Many[tuple[int, Delta]]
@@ -162,7 +105,7 @@ class _Left:
     numbers: _Numbers
     value: Value
     # where the program is, as far as that is another place; the running statement, and the ways out that were taken
-    moment: Table[str, Any]
+    moment: Table[type[Any], Table[str, Any]]
     line: cst.CSTNode | None
     exits: Many[tuple[int, Exit]]
     # the store, and what the machine knows beside it
@@ -171,14 +114,14 @@ class _Left:
     lasting: Table[Cell, Value | None]
     came: Table[str, Any]
     parts: Table[tuple[int, object], Symbol]
-    things: Table[tuple[str, Hashable], Any]
+    things: Table[tuple[Registry, Hashable], Any]
     # the questions that it asked, the last first, and by what they are about; what it said of them and of others
     questions: Many[Question]
     subjects: Table[Hashable, Question]
     said: Many[Callable[[], None]]
     # what the rooms noted: in registries that it saw nothing of, and in the others
-    noted: Table[str, Any]
-    registries: Table[str, Any]
+    noted: Table[Registry, Any]
+    registries: Table[Registry, Any]
     log: PlacementLog | None
     imported: Table[str, Any]
     cost: _Cost
@@ -240,13 +183,13 @@ class Recollection:
     def execute(self, machine: Machine, statement: cst.CSTNode, run: Callable[[], None]) -> None:
         """Execute a statement of the program's own file."""
         machine.align(self._slots[statement], CIRCLE)
-        spent = machine.spent
+        spent = machine.budget.spent
         if statement in self._costly and statement not in self._futile:
             _, kept = self._run(machine, statement, lambda: _nothing(run))
         else:
             run()
             kept = statement not in self._futile
-        if machine.spent - spent >= _WORTH:
+        if machine.budget.spent - spent >= _WORTH:
             self._costly_again.add(statement)
         if not kept:
             self._futile_again.add(statement)
@@ -296,7 +239,8 @@ def _numbers(machine: Machine) -> _Numbers:
 
 
 def _cost(machine: Machine) -> _Cost:
-    return _Cost(machine.fuel, machine.spent, machine.abroad, machine.ventures, machine.refused, machine.floor)
+    budget = machine.budget
+    return _Cost(budget.fuel, budget.spent, budget.abroad, budget.ventures, budget.refused, budget.floor)
 
 
 # So much of what is left is refused to nothing, be it in a model that a call of another file builds.
@@ -312,24 +256,26 @@ def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
     return fuel + cost.fuel > 0 and (not cost.ventures or now == then or -cost.abroad < left * _SURELY_GRANTED)
 
 
-def _moment(machine: Machine) -> dict[str, Any]:
-    return {name: value for name, value in machine.moment().items() if name not in _ELSEWHERE}
+def _moment(machine: Machine) -> dict[type[Any], dict[str, Any]]:
+    return machine.moment(without=Use.LOCAL)
 
 
 def _scene(machine: Machine) -> object:
     """Where the program is. Of the functions and loops that are running only what one can see from inside."""
-    moment = {name: copied(value) for name, value in _moment(machine).items()}
+    moment = {
+        kind: {name: copied(value) for name, value in values.items()} for kind, values in _moment(machine).items()
+    }
     functions = [
         (frame.id, frame.receiver, frame.function and (frame.function.name, frame.function.owner))
         for frame in machine.frames
     ]
-    loops = [(loop.target, loop.iter) if isinstance(loop, cst.For) else loop.test for loop in machine.loops]
+    loops = [(loop.target, loop.iter) if isinstance(loop, cst.For) else loop.test for loop in machine.now[Around].loops]
     scopes = [scope.kind for scope in machine.scopes]
-    return moment, functions, loops, scopes, machine.abroad
+    return moment, functions, loops, scopes, machine.budget.abroad
 
 
 def _around(machine: Machine) -> Many[object]:
-    return (machine.block, *machine.loops)
+    return (machine.now[Around].block, *machine.now[Around].loops)
 
 
 def _asked_around(around: Many[object], seen: Watch) -> bool:
@@ -342,7 +288,7 @@ def _before(machine: Machine) -> _Before:
         _numbers(machine),
         _scene(machine),
         _around(machine),
-        {name: _copied(getattr(machine, name)) for name in _ASKED},
+        {one: _copied(machine.notes.get_registry(one)) for one in registries().asked},
         _cost(machine),
         _functions(machine),
         _imported(machine),
@@ -374,8 +320,8 @@ def _sees_the_same(machine: Machine, seen: Watch, likeness: Likeness) -> bool:
         and all(same(machine.known_part(*part), symbol) for part, symbol in seen.parts.items())
         and all(same(machine.parts(owner), parts) for owner, parts in seen.all_parts.items())
         and all(machine.known_question(subject) is question for subject, question in seen.questions.items())
-        and all(same(machine.noted(*what), entry) for what, entry in seen.noted.items())
-        and all(machine.definitions.get(identity) is node for identity, node in seen.definitions.items())
+        and all(same(machine.noted(*one, key), entry) for (one, key), entry in seen.noted.items())
+        and all(machine.namespaces.definitions.get(identity) is node for identity, node in seen.definitions.items())
     )
 
 
@@ -398,8 +344,8 @@ def _watched(machine: Machine, run: Run) -> tuple[Value, _Before, Watch, _Left |
 
 def _marks(machine: Machine) -> _Marks:
     return _Marks(
-        {name: len(getattr(machine, name)) for name in _LISTED},
-        {*machine.enclosing},
+        {one: len(machine.notes.get_registry(one)) for one in registries().listed},
+        {*machine.namespaces.enclosing},
         len(path_condition.said),
         [(len(scope.exits), machine.store.changes(scope.depth)) for scope in machine.scopes],
     )
@@ -412,13 +358,19 @@ def _left(
     seen: Watch,
     value: Value,
     cells: Delta,
-    entries: Table[str, Any],
+    entries: Table[Registry, Any],
     log: PlacementLog | None,
 ) -> _Left:
     """What there is that was not. Raises _UnkeptError where it cannot be put in its place."""
     imported = _added(before.imported, machine.project.imported) if machine.project is not None else {}
-    came = {*(owner for owner, _ in (*cells, *seen.lasting)), *machine.definitions, *imported.get("places", ())}
-    came = {identity for identity in came if identity > before.numbers.ids} | (machine.enclosing - marks.enclosing)
+    came = {
+        *(owner for owner, _ in (*cells, *seen.lasting)),
+        *machine.namespaces.definitions,
+        *imported.get("places", ()),
+    }
+    came = {identity for identity in came if identity > before.numbers.ids} | (
+        machine.namespaces.enclosing - marks.enclosing
+    )
     return _Left(
         numbers=_numbers(machine),
         value=value,
@@ -428,14 +380,21 @@ def _left(
         named=tuple(seen.named),
         cells=cells,
         lasting={cell: machine.store.read(*cell) for cell in seen.lasting},
-        came=machine.known_of(came),
+        came=machine.namespaces.known_of(came),
         parts=_come_up(seen.parts, lambda part: machine.known_part(*part)),
-        things={what: now for what, entry in seen.noted.items() if (now := machine.noted(*what)) is not entry},
+        things={
+            (one, key): now
+            for (one, key), entry in seen.noted.items()
+            if (now := machine.noted(*one, key)) is not entry
+        },
         questions=path_condition.asked_since(before.numbers.questions),
         subjects=_come_up(seen.questions, machine.known_question),
         said=path_condition.said[marks.said :],
-        noted={**entries, **{name: getattr(machine, name)[length:] for name, length in marks.listed.items()}},
-        registries=_added(before.registries, {name: getattr(machine, name) for name in _ASKED}),
+        noted={
+            **entries,
+            **{one: machine.notes.get_registry(one)[length:] for one, length in marks.listed.items()},
+        },
+        registries=_added(before.registries, {one: machine.notes.get_registry(one) for one in registries().asked}),
         log=log,
         imported=imported,
         cost=_Cost(*(now - then for now, then in zip(_cost(machine), before.cost, strict=True))),
@@ -463,19 +422,18 @@ def _new_exits(machine: Machine, place: int, before: tuple[int, Delta]) -> Itera
 
 
 @contextmanager
-def _noting_apart(machine: Machine) -> Iterator[tuple[dict[str, Any], PlacementLog | None]]:
+def _noting_apart(machine: Machine) -> Iterator[tuple[dict[Registry, Any], PlacementLog | None]]:
     """Have what is noted by node by itself; afterwards it is where it belongs as well."""
-    empty = empty_registries()
-    entries = {name: empty[name] for name in _NOTED}
-    outer = machine.log
+    entries = empty(registries().collected)
+    outer = machine.log if isinstance(machine.log, PlacementLog) else None
     machine.log = log = outer.another() if outer is not None else None
     try:
-        with machine.noting(entries):
+        with machine.notes.replaced(entries):
             yield entries, log
     finally:
         machine.log = outer
-        for name in _NOTED:
-            with_entries(getattr(machine, name), entries[name])
+        for registry, noted in entries.items():
+            with_entries(machine.notes.get_registry(registry), noted)
         if outer is not None and log is not None:
             outer.take(log)
 
@@ -490,17 +448,20 @@ def _with(registry: Any, entries: Any) -> Any:
     return registry
 
 
-def _changed(before: _Before, machine: Machine) -> dict[str, Any]:
+def _changed(before: _Before, machine: Machine) -> dict[type[Any], dict[str, Any]]:
     """What of the moment is another one now. Raises _UnkeptError where something is running that was not."""
     assert isinstance(before.scene, tuple)
     then = before.scene[0]
-    changed = {name: value for name, value in _moment(machine).items() if value != then[name]}
-    if any(isinstance(value, (list, set, dict)) for value in changed.values()):
+    changed = {
+        kind: {name: value for name, value in values.items() if value != then[kind][name]}
+        for kind, values in _moment(machine).items()
+    }
+    if any(isinstance(value, (list, set, dict)) for values in changed.values() for value in values.values()):
         raise _UnkeptError
-    return changed
+    return {kind: values for kind, values in changed.items() if values}
 
 
-def _added(before: Table[str, Any], after: Table[str, Any]) -> dict[str, Any]:
+def _added(before: Table[Key, Any], after: Table[Key, Any]) -> dict[Key, Any]:
     """What there is that was not, or is another. Raises _UnkeptError where something has gone."""
     new = {name: _new(before[name], now) for name, now in after.items() if now is not before[name]}
     return {name: entries for name, entries in new.items() if entries is not None}
@@ -547,20 +508,21 @@ def _again(machine: Machine, kept: _Kept) -> Value:
     machine.know_parts(left.parts)
     machine.know_questions(left.subjects)
     for (registry, key), entry in left.things.items():
-        getattr(machine, registry)[key] = entry
+        machine.notes.get_registry(registry)[key] = entry
     path_condition.ask_again(left.questions, left.numbers.questions)
     for say in left.said:
         say()
-    vars(machine).update(left.moment)
+    machine.go_to(left.moment)
     machine.frame.line = left.line
-    for name, entries in left.noted.items():
-        with_entries(getattr(machine, name), entries)
-    for name, entries in left.registries.items():
-        setattr(machine, name, _with(getattr(machine, name), entries))
-    if machine.log is not None and left.log is not None:
+    notes = machine.notes
+    for one, entries in left.noted.items():
+        with_entries(notes.get_registry(one), entries)
+    for one, entries in left.registries.items():
+        notes.set_registry(one, _with(notes.get_registry(one), entries))
+    if isinstance(machine.log, PlacementLog) and left.log is not None:
         functions = zip(kept.before.functions, _functions(machine), strict=True)
         machine.log.take(left.log, {then: now for then, now in functions if then is not now})
     machine.number(left.numbers.ids, left.numbers.visits)
     for name, cost in left.cost._asdict().items():
-        setattr(machine, name, getattr(machine, name) + cost)
+        setattr(machine.budget, name, getattr(machine.budget, name) + cost)
     return left.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TypeGuard
 
 import libcst as cst
@@ -76,6 +77,7 @@ from placement_lint.flow.models import (
     wrapper_attributes,
     wrappers,
 )
+from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.observers import (
     alloc_in_forward,
     gradient_flow,
@@ -88,12 +90,26 @@ from placement_lint.flow.observers import (
     uncovered_parameters,
 )
 from placement_lint.flow.state import devices, imports, options
+from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id, find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.state.containers import perhaps_replaced
+from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Around, Calls, Replica
 from placement_lint.flow.state.names import bind, christen, value_of
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Mode(Notes):
+    """Whether the modules are in training mode."""
+
+    # once that was read: those of a model are in one mode
+    training: Symbol | None = noted(lambda: None, Use.LASTING)
+
 
 # --- reading -----------------------------------------------------------------------------------------------
 
@@ -102,7 +118,7 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
     """``owner.name``"""
     place = owner.place if isinstance(owner, Tensor) and name == "is_cuda" else owner if name == "type" else None
     if isinstance(place, Device) and place.kind in ("cuda", "replica"):
-        machine.saw_gpu = True
+        machine.now[Context].saw_gpu = True
     if name == "dtype":
         # wherever a tensor is, its type is the same
         owner = next((option for _, option in alternatives(owner) if isinstance(option, Tensor)), owner)
@@ -155,7 +171,7 @@ def _read_of_imported(machine: Machine, module: Imported, name: str) -> Value:
 
 def _note_other(machine: Machine, owner: Value, node: cst.CSTNode) -> None:
     if not isinstance(owner, Object) or owner.kind is not Kind.WRAPPER:
-        machine.read_of_others.add(node)
+        machine.notes[Accesses].read_of_others.add(node)
 
 
 def _read_of_device(machine: Machine, device: Device, name: str) -> Value:
@@ -242,15 +258,16 @@ def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Att
 
 
 def _mode(machine: Machine, node: cst.Attribute) -> Value:
-    machine.mode = machine.mode or machine.fresh(node, "bool")
-    return machine.mode
+    mode = machine.notes[Mode]
+    mode.training = known = mode.training or machine.fresh(node, "bool")
+    return known
 
 
 def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attribute) -> Value:
     if name == "module" and _surely_lacks(module, name):
         wrapped = machine.wraps_here(module.id)
         cls = module.cls.name.rpartition(".")[2]
-        if wrapped and not machine.expecting_attribute_errors:
+        if wrapped and not machine.now[Around].expecting_attribute_errors:
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
             return machine.fresh(name)
     if name in _OF_NO_LAYER and _is_layer(module) and not machine.expects("AttributeError"):
@@ -272,8 +289,8 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
 
 def _is_as_built(machine: Machine, module: Object) -> bool:
     """Whether what runs has itself built a module, and shown it to nobody else who might have called ``eval()``."""
-    beginning = machine.frames[: 1 + machine.standalone][-1]
-    return module.id > beginning.id and module.id not in machine.given_away
+    beginning = machine.frames[: 1 + machine.now[Calls].standalone][-1]
+    return module.id > beginning.id and module.id not in machine.notes[ModuleNotes].given_away
 
 
 def _weight(machine: Machine, module: Object, name: str) -> Value:
@@ -330,13 +347,13 @@ def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode)
 
 def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
     """Parameters and buffers of a replica are on its own GPU; what is changed in place, others may see."""
-    if not machine.replica or owner.id not in machine.replicated:
+    if not machine.now[Replica].notes or owner.id not in machine.now[Replica].modules:
         return value
 
     def there(option: Value) -> Value:
         if not isinstance(option, Tensor):
             return replica_escape.escaping(machine, owner, name, option, node, alone=option is value)
-        own = (owner.id, name) in machine.written
+        own = (owner.id, name) in machine.notes[Accesses].written
         shared = replace(option, memory=None if own else Holder(owner, name, node), alias=owner.alias)
         if option.role in (Role.PARAMETER, Role.BUFFER):
             return replace(shared, place=REPLICA, assumed=False)
@@ -357,7 +374,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
         # An option may be called like a method: ``args.cuda``.
         return machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
     if modules.is_module(machine, owner):
-        if name == "module" and machine.wraps_here(owner.id) and not machine.expecting_attribute_errors:
+        if name == "module" and machine.wraps_here(owner.id) and not machine.now[Around].expecting_attribute_errors:
             # The program wraps this very value: unwrapped, it has no ``module`` of its own.
             wrapped = machine.wraps_here(owner.id)
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped))
@@ -392,11 +409,11 @@ _METHODS_OF_UNKNOWN = {
 
 def _note_read(machine: Machine, owner: Object, name: str, node: cst.CSTNode) -> None:
     """Remember who reads an attribute of a module that was not written in the same forward."""
-    if owner.kind is not Kind.MODULE or machine.constructing(owner) or machine.testing:
+    if owner.kind is not Kind.MODULE or machine.constructing(owner) or machine.now[Around].testing:
         return
-    if machine.in_forward and (owner.id, name) in machine.written:
+    if machine.now[Calls].in_forward and (owner.id, name) in machine.notes[Accesses].written:
         return
-    machine.reads.setdefault((class_id(owner), name), {}).setdefault(node, machine.updating)
+    machine.notes[Accesses].reads.setdefault((class_id(owner), name), {}).setdefault(node, machine.now[Around].updating)
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -412,7 +429,7 @@ def _write(
 ) -> Value:
     _note_other(machine, owner, node)
     if name == "grad":
-        machine.gradients_by_hand = True
+        machine.notes[Gradients].by_hand = True
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
         trainable.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
     if name == "data" and isinstance(owner, Tensor):
@@ -480,9 +497,11 @@ def _written(node: cst.CSTNode) -> cst.CSTNode:
 
 def _is_surely_module(machine: Machine, value: Value) -> bool:
     if isinstance(value, Symbol):
-        classes = machine.modules_by_test.get(value.id, ())
+        classes = machine.notes[ModuleNotes].modules_by_test.get(value.id, ())
         tests = (builtins.class_question(machine, value, cls) for cls in classes)
-        return value.id in machine.modules_by_name or any(machine.path.implies(answered(test, True)) for test in tests)
+        return value.id in machine.notes[ModuleNotes].modules_by_name or any(
+            machine.path.implies(answered(test, True)) for test in tests
+        )
     return isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.WRAPPER)
 
 
@@ -508,20 +527,25 @@ def _reads(machine: Machine, cls: Class, name: str) -> bool:
 def _write_of_module(
     machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> None:
+    noted = machine.notes[Accesses]
     before = machine.read(owner.id, name)
     if owner.kind is Kind.WRAPPER:
         wrapper_attributes.written(machine, owner, name, value, node, text)
     else:
         wrapper_attributes.written_inside(machine, owner, name)
     modules.tended(machine, owner, name)
-    if machine.in_forward:
-        if machine.replica and owner.id in machine.replicated and not replicas.keeps(machine, owner, name, value):
+    if machine.now[Calls].in_forward:
+        if (
+            machine.now[Replica].notes
+            and owner.id in machine.now[Replica].modules
+            and not replicas.keeps(machine, owner, name, value)
+        ):
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
-            machine.rebinds.append(
+            noted.rebinds.append(
                 (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), class_id(owner))
             )
-        machine.written.add((owner.id, name))
-        machine.changed.add((class_id(owner), name))
+        noted.written.add((owner.id, name))
+        noted.changed.add((class_id(owner), name))
     uncovered_parameters.registered(machine, value)
     gradient_flow.tied(machine, owner, value)
     tied_weights.tied(machine, owner, name, value, node)
@@ -538,7 +562,7 @@ def _write_of_module(
     registrable = before is None and _could_register(machine, owner, name, value)
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
     machine.write(owner.id, name, stored)
-    if machine.in_forward:
+    if machine.now[Calls].in_forward:
         stale_forward_state.note(machine, owner, name, stored, node)
     christen(machine, value, text)
     schedulers.succeeded(machine, text, before, value, node)
@@ -569,7 +593,7 @@ def _is_lost(option: Value) -> TypeGuard[Tensor]:
 
 def _of_parameter_kept(machine: Machine, owner: Object, name: str, option: Value) -> Value:
     """What an ``__init__`` computes from a Parameter that the module keeps as well is no Parameter on purpose."""
-    if not _is_lost(option) or machine.standalone or not machine.constructing(owner):
+    if not _is_lost(option) or machine.now[Calls].standalone or not machine.constructing(owner):
         return option
     return replace(option, lost=None) if _registered_elsewhere(machine, owner, name, option) else option
 
@@ -589,6 +613,7 @@ def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: 
 
 def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """A plain list or dict is stored on a module: what it holds is registered nowhere by that."""
+    noted = machine.notes[ModuleNotes]
     initialised = machine.read(owner.id, modules.INITIALISED) is not None
     for _, option in alternatives(value):
         held: tuple[Value, ...] = ()
@@ -597,16 +622,16 @@ def note_container(machine: Machine, owner: Object, name: str, value: Value, nod
             container = "dict"
             mapping = machine.read(option.id, "#map")
             held = tuple(item for _, item in mapping.items) if isinstance(mapping, Mapping) else ()
-            machine.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
+            noted.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
         elif isinstance(option, Object) and option.kind is Kind.LIST:
             container = "list"
-            machine.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
+            noted.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
             held = _items(machine, option)
         elif isinstance(option, Sequence):
             held = option.items
         for item in held:
             if isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT):
-                machine.holders.setdefault(item.id, Holder(owner, name, node, container, registrable=initialised))
+                noted.holders.setdefault(item.id, Holder(owner, name, node, container, registrable=initialised))
             hold(machine, item, Holder(owner, name, node, container, registrable=initialised))
 
 
@@ -614,9 +639,9 @@ def hold(machine: Machine, item: Value, holder: Holder) -> None:
     for _, option in alternatives(item):
         if modules.is_module(machine, option) and isinstance(option, Object):
             for part in modules.reachable(machine, option):
-                machine.unregistered.setdefault(part, replace(holder, content="module"))
+                machine.notes[ModuleNotes].unregistered.setdefault(part, replace(holder, content="module"))
         elif isinstance(option, Tensor) and option.role is Role.PARAMETER and option.uid:
-            machine.unregistered.setdefault(option.uid, replace(holder, content="parameter"))
+            machine.notes[ModuleNotes].unregistered.setdefault(option.uid, replace(holder, content="parameter"))
         elif isinstance(option, Sequence):
             for inner in option.items:
                 hold(machine, inner, holder)
@@ -795,14 +820,15 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
 
 def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
     """What a ``defaultdict`` puts where it has nothing."""
+    noted = machine.notes[ModuleNotes]
     factory = machine.read(owner.id, "#factory")
     if factory is None or factory == NONE:
         return machine.fresh()
     made = calls.call(machine, factory, Arguments(), cst.Call(func=node.value))
     known = isinstance(key, (Const, Device))
     machine.write(owner.id, "#map", mapping.with_item(_entry(key), made) if known else mapping)
-    if isinstance(made, Object) and owner.id in machine.holders:
-        machine.holders.setdefault(made.id, machine.holders[owner.id])
+    if isinstance(made, Object) and owner.id in noted.holders:
+        noted.holders.setdefault(made.id, noted.holders[owner.id])
     return made
 
 
@@ -886,8 +912,8 @@ def _write_item(
     if isinstance(items, Sequence):
         repeated_reference.refilled(machine, items)
         machine.write(owner.id, "#items", _with_item(machine, items, key, value))
-    if owner.id in machine.holders:
-        hold(machine, value, machine.holders[owner.id])
+    if owner.id in machine.notes[ModuleNotes].holders:
+        hold(machine, value, machine.notes[ModuleNotes].holders[owner.id])
     christen(machine, value, text)
     return NONE
 

@@ -46,7 +46,9 @@ from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import devices, extent
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
 from placement_lint.flow.state.containers import content, depends, entries, length
+from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.source.querying import reads_attribute
 
 # What goes through all items of its arguments.
@@ -81,7 +83,7 @@ def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call
         return Const(True)
     if None in answers:
         if isinstance(value, Symbol) and all(is_module_class((one,)) for one in targets):
-            machine.modules_by_test.setdefault(value.id, set()).add(target)
+            machine.notes[ModuleNotes].modules_by_test.setdefault(value.id, set()).add(target)
         return machine.ask(class_question(machine, value, target, node))
     return Const(False)
 
@@ -89,7 +91,7 @@ def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call
 def _is_of_legacy_type(machine: Machine, tensor: Tensor, cls: External, node: cst.Call) -> Value:
     """``isinstance(x, torch.cuda.FloatTensor)`` asks where a tensor is, and for what is in it: floats, mostly."""
     on_gpu = tensors.attribute(machine, tensor, "is_cuda", node)
-    machine.saw_gpu = machine.saw_gpu or on_gpu == TRUE
+    machine.now[Context].saw_gpu = machine.now[Context].saw_gpu or on_gpu == TRUE
     wants_gpu = cls.name.startswith("torch.cuda.")
 
     def test(found: Value) -> Value:
@@ -108,7 +110,12 @@ def class_question(machine: Machine, value: Value, target: Value, node: cst.CSTN
 
 
 def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
-    if isinstance(value, Symbol) and value.id in machine.wraps and isinstance(cls, External) and cls.name in WRAPPERS:
+    if (
+        isinstance(value, Symbol)
+        and value.id in machine.notes[ModuleNotes].wraps
+        and isinstance(cls, External)
+        and cls.name in WRAPPERS
+    ):
         return False
     if isinstance(value, Tensor) and value.role is Role.BATCH and isinstance(cls, External):
         # Nothing tells what a batch of unknown samples is; programs that ask mostly have tensors.
@@ -191,7 +198,7 @@ def _callable(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 
 def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
-    if isinstance(owner, Symbol) and name == "module" and owner.id in machine.wraps:
+    if isinstance(owner, Symbol) and name == "module" and owner.id in machine.notes[ModuleNotes].wraps:
         # The program wraps this very value elsewhere: here it is bare.
         return False
     if name in non_movable.MOVES and non_movable.kind(owner) is not None:

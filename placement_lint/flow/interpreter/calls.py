@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 import libcst as cst
@@ -70,6 +71,9 @@ from placement_lint.flow.models import (
     tensors,
     wrappers,
 )
+from placement_lint.flow.models.autocast import Autocast
+from placement_lint.flow.models.gradients import NoGrad
+from placement_lint.flow.models.hooks import Hooks
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.observers import (
     alloc_in_forward,
@@ -80,9 +84,23 @@ from placement_lint.flow.observers import (
     uncovered_parameters,
 )
 from placement_lint.flow.state import extent, options
+from placement_lint.flow.state.accesses import Accesses
+from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.classes import find, foreign_bases
-from placement_lint.flow.state.machine import KEPT_BY_BUILDING, KEPT_BY_CALL, MAX_CALL_DEPTH, Frame, Machine
+from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Around, Calls, Replica
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
 from placement_lint.source.walking import children
+
+
+@dataclass
+class Signatures(Notes):
+    """What functions take."""
+
+    # for each parameter whether it may be a tensor
+    takes_tensors: dict[cst.CSTNode, list[bool]] = noted(dict, Use.DERIVED)
 
 
 def call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
@@ -129,11 +147,11 @@ def call_function(
         arguments = arguments.with_receiver(receiver)
     elif function.owner is not None and "staticmethod" not in function.decorators:
         receiver = next((first for first in arguments.positional[:1] if isinstance(first, Object)), None)
-    machine.called.add(function.node)
+    machine.notes[Program].called.add(function.node)
     if machine.names_one_of_many and _lacks_arguments(function, arguments):
         machine.dead = True
         return machine.fresh()
-    if machine.running.count(function.node) > 1:
+    if machine.now[Calls].running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
     if not _reaches(machine, function, arguments):
         if receiver is not None and options.may_override(function):
@@ -141,7 +159,7 @@ def call_function(
         for value in options.overridden(function, arguments):
             attributes.forget_settings(machine, value)
         return foreign(machine, arguments, node)
-    frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.guards))
+    frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.now[Around].guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
     with _running(machine, frame, function, node, gradless), _spending(machine, function):
         _bind_parameters(machine, function.node.params, arguments)
@@ -176,43 +194,48 @@ def _reaches(machine: Machine, function: Function, arguments: Arguments) -> bool
     if inline_policy.is_plain(machine, function, arguments):
         return False
     reaches = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
-    machine.overlooks = machine.overlooks or not reaches
+    machine.notes[Program].overlooks = machine.notes[Program].overlooks or not reaches
     return reaches
 
 
 @contextmanager
 def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNode, gradless: bool) -> Iterator[None]:
+    casting = machine.now[Autocast]
+    running = machine.now[Calls]
     machine.frames.append(frame)
-    machine.running.append(function.node)
-    machine.calls.append(node)
-    entered, machine.entered = machine.entered, machine.path.machines
-    if not machine.standalone:
-        machine.called_on.add((function.node.params, machine.entered))
+    running.running.append(function.node)
+    running.nodes.append(node)
+    entered, running.entered = running.entered, machine.path.machines
+    if not running.standalone:
+        machine.notes[Program].called_on.add((function.node.params, running.entered))
     foreign = machine.root(frame.id) != machine.module_frame
-    machine.foreign_calls += foreign
-    machine.without_grad += gradless
+    running.foreign += foreign
+    machine.now[NoGrad].count += gradless
     # What a decorator does around a function is not known.
-    outside, machine.casting = machine.casting, NONE if function.decorators else machine.casting
+    outside, casting.value = (
+        casting.value,
+        NONE if function.decorators else casting.value,
+    )
     try:
         yield
     finally:
-        machine.casting = outside
-        machine.entered = entered
-        machine.without_grad -= gradless
-        machine.foreign_calls -= foreign
-        machine.calls.pop()
-        machine.running.pop()
+        casting.value = outside
+        running.entered = entered
+        machine.now[NoGrad].count -= gradless
+        running.foreign -= foreign
+        running.nodes.pop()
+        running.running.pop()
         machine.frames.pop()
 
 
 def _spending(machine: Machine, function: Function) -> AbstractContextManager[None]:
     """What the running function leaves to those after it, unless one around it does already."""
-    if machine.standalone:
+    if machine.now[Calls].standalone:
         return nullcontext()
     if _builds(function) and sum(_builds(frame.function) for frame in machine.frames) == 1:
-        return machine.leaving(KEPT_BY_BUILDING)
-    calls = machine.foreign_calls == 1 and machine.root(machine.frame.id) != machine.module_frame
-    return machine.leaving(KEPT_BY_CALL) if calls else nullcontext()
+        return machine.budget.leaving(KEPT_BY_BUILDING)
+    calls = machine.now[Calls].foreign == 1 and machine.root(machine.frame.id) != machine.module_frame
+    return machine.budget.leaving(KEPT_BY_CALL) if calls else nullcontext()
 
 
 def _builds(function: Function | None) -> bool:
@@ -255,10 +278,10 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
 
     It cannot where it is annotated as something else, or read like something else: no tensor has ``graph.edge_index``.
     """
-    known = machine.takes_tensors.get(function.node)
+    known = machine.notes[Signatures].takes_tensors.get(function.node)
     if known is None:
         others = _other_things(function)
-        known = machine.takes_tensors[function.node] = [
+        known = machine.notes[Signatures].takes_tensors[function.node] = [
             parameter.name.value not in others
             if parameter.annotation is None
             else "Tensor" in Machine.text(parameter.annotation.annotation)
@@ -300,7 +323,7 @@ def unknown_arguments(machine: Machine, function: Function, skip_first: bool) ->
 def _unknown_argument(machine: Machine, parameter: cst.Param) -> Symbol:
     argument = machine.fresh(parameter.name.value)
     if parameter.annotation is not None and Machine.text(parameter.annotation.annotation) in _MODULE_ANNOTATIONS:
-        machine.modules_by_name.add(argument.id)
+        machine.notes[ModuleNotes].modules_by_name.add(argument.id)
     return argument
 
 
@@ -335,7 +358,7 @@ _DETAIL_DEPTH = 2
 
 
 def _is_detail(machine: Machine) -> bool:
-    if not machine.standalone:
+    if not machine.now[Calls].standalone:
         return False
     constructing = [
         frame for frame in machine.frames if frame.function is not None and frame.function.name == "__init__"
@@ -379,13 +402,14 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
 
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
     """``net(x)``, or an instance with ``__call__``; of one that calls itself, two rounds."""
-    if machine.called_objects.count(target) > 1:
+    running = machine.now[Calls]
+    if running.objects.count(target) > 1:
         return machine.fresh(node)
-    machine.called_objects.append(target)
+    running.objects.append(target)
     try:
         return _call_object(machine, target, arguments, node)
     finally:
-        machine.called_objects.pop()
+        running.objects.pop()
 
 
 def _call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
@@ -429,7 +453,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
         gradient_flow.written_into(machine, value)
         tied_weights.given_away(machine, value)
         if isinstance(value, Tensor):
-            machine.asked_for.add(value.uid)
+            machine.notes[ModuleNotes].asked_for.add(value.uid)
         if isinstance(value, Object):
             loaders.given_away(machine, value)
         if isinstance(value, Parameters) and isinstance(value.module, Object):
@@ -464,7 +488,7 @@ def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Argu
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
     replica_escape.call(machine, module, node)
-    if machine.hooked and not machine.in_forward and not machine.replica:
+    if machine.notes[Hooks].hooked and not machine.now[Calls].in_forward and not machine.now[Replica].notes:
         hooks.called_bare(machine, module)
     result = _forward(machine, module, arguments, node)
     if isinstance(module, Object):
@@ -529,7 +553,7 @@ def library_forward(machine: Machine, module: Object | Symbol, arguments: Argume
 
 
 def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
-    if module.id in machine.unregistered and modules.has_parameters(machine, module) is True:
+    if module.id in machine.notes[ModuleNotes].unregistered and modules.has_parameters(machine, module) is True:
         modules.report_unregistered(machine, module.id, node, module if isinstance(module, Object) else None)
 
 
@@ -548,10 +572,12 @@ _KNOWN_FORWARDS = CONTAINERS | PARAMETRIC_LAYERS | LOSS_MODULES
 
 
 def _user_forward(machine: Machine, module: Object, method: Function, arguments: Arguments, node: cst.Call) -> Value:
+    noted = machine.notes[Accesses]
+    running = machine.now[Calls]
     place = modules.place_of(machine, module)
-    outermost = not machine.in_forward
+    outermost = not running.in_forward
     lengths.enter(machine, method, arguments)
-    if machine.standalone and place == OWN and not outermost and not _brings_along(arguments):
+    if running.standalone and place == OWN and not outermost and not _brings_along(arguments):
         _check_registered(machine, module, node)
         return Tensor(OWN, None, Role.BATCH, assumed=True)
     taken = (*takes_tensors(machine, method)[1:], *[True] * len(arguments.positional))
@@ -565,8 +591,11 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
         arguments.spread,
     )
     _check_registered(machine, module, node)
-    machine.in_forward.append(module)
-    written, machine.written = machine.written, machine.written if not outermost else set()
+    running.in_forward.append(module)
+    written, noted.written = (
+        noted.written,
+        noted.written if not outermost else set(),
+    )
     try:
 
         def run() -> Value:
@@ -578,8 +607,8 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
         else:
             result = run()
     finally:
-        machine.in_forward.pop()
-        machine.written = written
+        running.in_forward.pop()
+        noted.written = written
     if machine.dead:
         machine.dead = False
         return machine.fresh()
@@ -612,7 +641,7 @@ def _entering(
 
 def _enters(machine: Machine, receiver: Object) -> bool:
     """Whether a call of a method of ``receiver`` is one of a module from outside of all modules."""
-    inside = machine.in_forward or modules.is_module(machine, machine.frame.receiver or NONE)
+    inside = machine.now[Calls].in_forward or modules.is_module(machine, machine.frame.receiver or NONE)
     return receiver.kind is Kind.MODULE and not inside
 
 
@@ -640,9 +669,9 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
     # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
     shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
     result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
-    if machine.replica and name in LOWERED_LAYERS:
+    if machine.now[Replica].notes and name in LOWERED_LAYERS:
         autocast.computed(machine, node)
-    if machine.replica and name in SEQUENCE_LAYERS:
+    if machine.now[Replica].notes and name in SEQUENCE_LAYERS:
         result = machine.lift(lambda option: scatter.after_layer(machine, module, name, inputs, option, node), result)
     if name in LAST_DIMENSION_LAYERS and inputs and inputs[0].tensor.padded is not None:
         longest = inputs[0].tensor.padded

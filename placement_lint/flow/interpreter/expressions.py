@@ -36,6 +36,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators
 from placement_lint.flow.models import gradients, lengths, optimizers, replica_losses, schedulers, state_keys
+from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import extent, imports
 from placement_lint.flow.state.containers import content
@@ -55,7 +56,7 @@ def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
     value = handler(machine, node)
     if isinstance(value, Choice):
         value = machine.restrict(value)
-    if machine.without_grad and isinstance(value, Tensor) and value.computed:
+    if machine.now[NoGrad].count and isinstance(value, Tensor) and value.computed:
         return gradients.severed(value)
     return value
 

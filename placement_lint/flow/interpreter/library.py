@@ -118,6 +118,7 @@ from placement_lint.flow.models import (
     wrappers,
 )
 from placement_lint.flow.models.operands import Positioned, with_operands
+from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.observers import (
     alloc_in_forward,
     gradient_flow,
@@ -130,6 +131,7 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import devices, imports
 from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Replica
 from placement_lint.project.index import Import
 
 Handler = Callable[[Machine, str, Arguments, cst.Call], Value]
@@ -161,7 +163,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     if name.startswith("torch."):
         return _on_operands(machine, _torch_function, name, arguments, node)
     if PLACING_FRAMEWORKS.fullmatch(name):
-        machine.pinned = True
+        machine.notes[Ranks].pinned = True
     if (module := name.partition(".")[0]) in _HARMLESS:
         return machine.fresh(f"{name}()", FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, ""))
     return calling.foreign(machine, arguments, node)
@@ -414,7 +416,7 @@ def call_module_method(
     machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call
 ) -> Value:
     """A method of nn.Module."""
-    if name in PARAMETER_READS and machine.replica and module.id in machine.replicated:
+    if name in PARAMETER_READS and machine.now[Replica].notes and module.id in machine.now[Replica].modules:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name in ("parameters", "named_parameters", "load_state_dict", "requires_grad_"):
         alloc_in_forward.forget(machine, module.id)

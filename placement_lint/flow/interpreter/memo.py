@@ -4,6 +4,7 @@ a function that has nothing to do with tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,9 +26,22 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.interpreter.inline_policy import decides, speaks
+from placement_lint.flow.state.allocations import InForward
 from placement_lint.flow.state.heap import Watch
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.registries import REGISTRIES
+from placement_lint.flow.state.moment import Calls
+from placement_lint.flow.state.notes import Notes, Use, noted, registries
+from placement_lint.flow.state.program import Program
+
+
+@dataclass
+class Memo(Notes):
+    """Functions and forwards that ran."""
+
+    # how often functions did nothing that has to do with tensors; -1 of those that did, or may
+    idle: dict[cst.CSTNode, int] = noted(dict, Use.WATCHED | Use.INCIDENTAL)
+    # forwards that left nothing behind: what they saw of the store, and their value
+    forwards: dict[Hashable, tuple[Watch, Value]] = noted(dict, Use.WATCHED | Use.DERIVED)
 
 
 def once(
@@ -42,10 +56,10 @@ def once(
 
     So it is with other methods that are called from outside of all modules, if nothing is noted in them.
     """
-    if machine.rehearsing or machine.root(method.frame) != method.frame:
+    if machine.now[InForward].rehearsing or machine.root(method.frame) != method.frame:
         return run()
     call = (module.id, method.node, node, _inputs(arguments), machine.circumstances())
-    known = machine.noted("forwards", call)
+    known = machine.noted(Memo, "forwards", call)
     if known is not None and machine.store.is_as_seen(known[0]):
         return _again(machine, known[1])
     recollection = machine.recollection if machine.remembers else None
@@ -56,7 +70,7 @@ def once(
 def _first(machine: Machine, call: Hashable, run: Callable[[], Value], silent: bool) -> Value:
     value, watch = _watched(machine, run, silent)
     if watch is not None:
-        machine.forwards[call] = watch, value
+        machine.notes[Memo].forwards[call] = watch, value
     return value
 
 
@@ -76,29 +90,9 @@ def _watched(machine: Machine, run: Callable[[], Value], silent: bool) -> tuple[
 
 def _left_behind(machine: Machine) -> object:
     """All that a method may have changed elsewhere: where the program is, what was noted, and what may be spent."""
-    # which statement ran last is asked by that statement only
-    moment = {name: state for name, state in machine.moment().items() if name != "statement"}
     asked = machine.project.asked if machine.project is not None else 0
-    sizes = [_size(getattr(machine, name)) for name in _LEFT]
-    return moment, sizes, machine.ventures, machine.abroad, asked
-
-
-# What is noted of nodes, or grows with all that comes up, tells nothing.
-_TELLING = {
-    "called",
-    "called_on",
-    "devices_read",
-    "handed_on",
-    "inputs",
-    "lengths",
-    "read_of_others",
-    "reads",
-    "labels",
-    "outer",
-    "packed",
-    "idle",
-}
-_LEFT = tuple(name for name in REGISTRIES if name not in _TELLING)
+    sizes = [_size(machine.notes.get_registry(registry)) for registry in registries().effects]
+    return machine.moment(without=Use.LOCAL), sizes, machine.budget.ventures, machine.budget.abroad, asked
 
 
 def _size(registry: Any) -> Any:
@@ -119,24 +113,24 @@ def unless_idle(machine: Machine, function: Function, arguments: Arguments, run:
     One that speaks of nothing that has to do with tensors, is given, leaves and returns no such thing, and fills no
     list that somebody may go through, is run a few times only: a file may have a hundred classes that all use it.
     """
-    if not machine.standalone or _decide(machine, arguments.values()):
+    if not machine.now[Calls].standalone or _decide(machine, arguments.values()):
         return run()
-    times = machine.noted("idle", function.node) or 0
+    times = machine.noted(Memo, "idle", function.node) or 0
     if times == _BUSY:
         return run()
     if times == _ENOUGH:
         return machine.fresh(f"{function.name}()")
-    said, newest = len(machine.events), machine.newest
+    said, newest = len(machine.notes[Program].events), machine.newest
     machine.store.begin()
     value = run()
     left = machine.store.changed(newest)
     machine.store.commit()
-    said_nothing = len(machine.events) == said and not machine.dead
+    said_nothing = len(machine.notes[Program].events) == said and not machine.dead
     left_nothing = not any(isinstance(one, Sequence) for one in left) and not _decide(machine, (value, *left))
     idle = said_nothing and left_nothing and _tells_nothing(value)
     # To look for words in it costs more than all this: it is left until the function would be believed.
     believed = idle and not (times + 1 == _ENOUGH and speaks(function))
-    machine.idle[function.node] = times + 1 if believed else _BUSY
+    machine.notes[Memo].idle[function.node] = times + 1 if believed else _BUSY
     return value
 
 

@@ -45,6 +45,7 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, entries, perhaps_replaced
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
 
 
 def items_of_container(machine: Machine, arguments: Arguments) -> Value:
@@ -179,9 +180,9 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
         room = known.items if len(known.items) < LONGEST else known.items[:-1]
         exact = known.exact and len(known.items) < LONGEST
         machine.write(target.id, "#items", extent.joined(Sequence(room, exact), Sequence(added)))
-        if target.id in machine.holders:
+        if target.id in machine.notes[ModuleNotes].holders:
             for value in added:
-                attributes.hold(machine, value, machine.holders[target.id])
+                attributes.hold(machine, value, machine.notes[ModuleNotes].holders[target.id])
     return NONE if name != "copy" else machine.new_list(known, node)
 
 

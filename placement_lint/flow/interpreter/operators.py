@@ -51,11 +51,14 @@ from placement_lint.flow.models import (
     tensors,
     wrappers,
 )
+from placement_lint.flow.models.replica_losses import ReplicaLosses
+from placement_lint.flow.models.tensors import Tensors
 from placement_lint.flow.observers import repeated_reference
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, depends, length
-from placement_lint.flow.state.devices import as_place
+from placement_lint.flow.state.devices import Context, as_place, branch_condition
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Around
 from placement_lint.source.abstraction import by_kind
 
 # --- truth -------------------------------------------------------------------------------------------------
@@ -155,9 +158,9 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
 
 
 def conditional(machine: Machine, node: cst.IfExp) -> Value:
-    holds, saw_gpu = machine.test(lambda: condition(machine, node.test))
-    machine.guards.append(node.test)
-    machine.sure_of_gpu += saw_gpu
+    holds, saw_gpu = branch_condition(machine, lambda: condition(machine, node.test))
+    machine.now[Around].guards.append(node.test)
+    machine.now[Context].sure_of_gpu += saw_gpu
     value = machine.fork(
         (
             (holds, lambda: expressions.evaluate(machine, node.body)),
@@ -165,8 +168,8 @@ def conditional(machine: Machine, node: cst.IfExp) -> Value:
         ),
         asks=True,
     )
-    machine.sure_of_gpu -= saw_gpu
-    machine.guards.pop()
+    machine.now[Context].sure_of_gpu -= saw_gpu
+    machine.now[Around].guards.pop()
     return value
 
 
@@ -183,14 +186,18 @@ _NEGATED = {
 
 
 def comparison(machine: Machine, node: cst.Comparison) -> Value:
+    around = machine.now[Around]
     target = node.comparisons[0]
-    outer, machine.testing = machine.testing, machine.testing or _tests_for_none(target)
+    outer, around.testing = (
+        around.testing,
+        around.testing or _tests_for_none(target),
+    )
     left = expressions.evaluate(machine, node.left)
-    machine.testing = outer
+    around.testing = outer
     right = expressions.evaluate(machine, target.comparator)
     if len(node.comparisons) > 1:
         return machine.fresh(node)
-    if not machine.devices_read.isdisjoint((node.left, target.comparator)):
+    if not machine.notes[Tensors].devices_read.isdisjoint((node.left, target.comparator)):
         machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
     return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
 
@@ -204,7 +211,11 @@ def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Compar
     sides = ((node.left, target.comparator, right), (target.comparator, node.left, left))
     for tested, other, value in sides:
         text = isinstance(value, Const) and isinstance(value.value, str) and as_place(value) is not None
-        if tested in machine.devices_read and (text or value == Device("cuda")) and other not in machine.devices_read:
+        if (
+            tested in machine.notes[Tensors].devices_read
+            and (text or value == Device("cuda"))
+            and other not in machine.notes[Tensors].devices_read
+        ):
             machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity))
     return NONE
 
@@ -478,7 +489,7 @@ def _tensor_arithmetic(
 def _scaled(machine: Machine, loss: Tensor) -> Tensor:
     """A loss that is divided (or weighted) is no longer a plain mean: the division may be the average itself."""
     if loss.reduced is not None:
-        machine.divided.add(loss.reduced)
+        machine.notes[ReplicaLosses].divided.add(loss.reduced)
     return replace(loss, reduction=None) if loss.per_replica else loss
 
 

@@ -33,12 +33,16 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.interpreter import calls, expressions, inline_policy, iteration, methods, operators
 from placement_lint.flow.models import autocast, gather, gradients, scatter
+from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.observers import gradient_flow, replicas, shared_storage
 from placement_lint.flow.state import devices
 from placement_lint.flow.state.classes import find, is_module_class
+from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.imports import is_missing, running_file
-from placement_lint.flow.state.machine import Machine, Tried
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Around, Replica, Tried
 from placement_lint.flow.state.names import bind, declare_global, import_from, import_name, wanted
+from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
 from placement_lint.source.querying import may_break, names_in, raises, same_code
 
@@ -49,12 +53,13 @@ def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
 
 
 def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
-    outer = machine.block
+    around = machine.now[Around]
+    outer = around.block
     for place, line in enumerate(lines):
         if machine.dead:
             break
         if _is_line(line):
-            machine.block = (lines, place)
+            around.block = (lines, place)
             machine.frames[-1].line = line
             execute_all(machine, line.body)
         else:
@@ -66,7 +71,7 @@ def execute_all(machine: Machine, lines: Many[cst.CSTNode]) -> None:
                 machine.recollection.execute(machine, line, partial(handler, machine, line))
             elif handler is not None:
                 handler(machine, line)
-    machine.block = outer
+    around.block = outer
 
 
 _LINES = of_kind(cst.SimpleStatementLine)
@@ -80,7 +85,7 @@ def _is_line(node: cst.CSTNode) -> TypeGuard[cst.SimpleStatementLine]:
 
 
 def _expression(machine: Machine, node: cst.Expr) -> None:
-    machine.statement = node.value
+    machine.now[Around].statement = node.value
     expressions.evaluate(machine, node.value)
 
 
@@ -123,7 +128,7 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
 def _return(machine: Machine, node: cst.Return) -> None:
     value = expressions.evaluate(machine, node.value) if node.value is not None else NONE
     if not machine.dead:
-        if node.value is not None and 0 < machine.replica_depth == len(machine.frames) - 1:
+        if node.value is not None and 0 < machine.now[Replica].depth == len(machine.frames) - 1:
             gather.check(machine, value, node.value)
             scatter.check_returned(machine, value, node.value)
         machine.jump("function", value)
@@ -176,27 +181,27 @@ def _import(machine: Machine, node: cst.Import) -> None:
 
 
 def _if(machine: Machine, node: cst.If) -> None:
-    holds, saw_gpu = machine.test(lambda: operators.condition(machine, node.test))
+    holds, saw_gpu = devices.branch_condition(machine, lambda: operators.condition(machine, node.test))
     if machine.dead:
         return
     _note_passing(machine, holds)
     if _moves_anyway(node):
-        machine.moving_tests.add(node.test)
-    machine.guards.append(node.test)
-    machine.sure_of_gpu += saw_gpu
+        machine.notes[DeviceChoices].moving_tests.add(node.test)
+    machine.now[Around].guards.append(node.test)
+    machine.now[Context].sure_of_gpu += saw_gpu
     machine.fork(
         ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
         asks=True,
     )
-    machine.sure_of_gpu -= saw_gpu
-    machine.guards.pop()
+    machine.now[Context].sure_of_gpu -= saw_gpu
+    machine.now[Around].guards.pop()
 
 
 def _note_passing(machine: Machine, holds: Condition) -> None:
     """What a test asks about the variable of a loop that is running is so on some pass: ``if epoch == 3``."""
-    if not machine.loops:
+    if not machine.now[Around].loops:
         return
-    variables = frozenset(name for loop in machine.loops for name in _bound_in(loop))
+    variables = frozenset(name for loop in machine.now[Around].loops for name in _bound_in(loop))
     for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
         if not variables.isdisjoint(_NAMES.findall(question.text)):
             question.say(passing=True)
@@ -260,13 +265,14 @@ def _rounds(machine: Machine) -> Iterator[None]:
     In it, the loops inside have shown theirs and go round once; but where what they leave behind hangs on a question
     that each of their rounds asks anew, a single answer must not seem to settle it.
     """
+    around = machine.now[Around]
     newest = machine.opaque()
     yield
-    if machine.again and not machine.hangs_on_later(newest):
+    if around.again and not machine.hangs_on_later(newest):
         return
-    before, machine.again = machine.again, True
+    before, around.again = around.again, True
     yield
-    machine.again = before
+    around.again = before
 
 
 def _for(machine: Machine, node: cst.For) -> None:
@@ -314,9 +320,9 @@ def _iteration(machine: Machine, node: cst.For, item: Callable[[], Value]) -> No
         execute_body(machine, node.body)
 
     if not machine.dead:
-        machine.loops.append(node)
+        machine.now[Around].loops.append(node)
         machine.scope("iteration", once)
-        machine.loops.pop()
+        machine.now[Around].loops.pop()
 
 
 def _while(machine: Machine, node: cst.While) -> None:
@@ -335,9 +341,9 @@ def _pass(machine: Machine, node: cst.While) -> None:
     holds = operators.condition(machine, node.test).known_before(newest)
 
     def body() -> Value:
-        machine.loops.append(node)
+        machine.now[Around].loops.append(node)
         machine.scope("iteration", lambda: execute_body(machine, node.body))
-        machine.loops.pop()
+        machine.now[Around].loops.pop()
         return NONE
 
     def leave() -> Value:
@@ -350,18 +356,19 @@ def _pass(machine: Machine, node: cst.While) -> None:
 
 def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     """The body without an exception, or a handler from the state before it."""
+    around = machine.now[Around]
     missing = _missing_import(machine, node)
     if missing is not None:
         _settled_import(machine, node, missing)
         return
     failed = asked(source="an exception is raised", usual=False)
     catches = _catches_attribute_errors(node)
-    machine.expecting_attribute_errors += catches
+    around.expecting_attribute_errors += catches
 
     def body() -> Value:
-        machine.tried.append(Tried(len(machine.frames), _dealt_with(node), all(map(_resumes, node.handlers))))
+        around.tried.append(Tried(len(machine.frames), _dealt_with(node), all(map(_resumes, node.handlers))))
         execute_body(machine, node.body)
-        machine.tried.pop()
+        around.tried.pop()
         if node.orelse is not None and not machine.dead:
             execute_body(machine, node.orelse.body)
         return NONE
@@ -370,7 +377,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     if node.handlers:
         branches.append((answered(failed, True), lambda: _handlers(machine, node)))
     machine.fork(branches if node.handlers else [(ALWAYS, body)])
-    machine.expecting_attribute_errors -= catches
+    around.expecting_attribute_errors -= catches
     if node.finalbody is not None and not machine.dead:
         execute_body(machine, node.finalbody.body)
 
@@ -476,7 +483,7 @@ def _manager(
     name = next((option.name for _, option in alternatives(called) if isinstance(option, External)), "")
     if name.rpartition(".")[2] in GRADIENT_CONTEXTS:
         gradless = _turns_gradients_off(machine, name, node)
-        return lambda machine, _: machine.without_gradients(gradless)
+        return lambda machine, _: gradients.without_gradients(machine, gradless)
     if name == "torch.cuda.device":
         return devices.current_device
     if name == "torch.device" or isinstance(value, Device):
@@ -532,7 +539,7 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
         return
     bind(machine, node.name.value, _decorated(machine, function, node) if node.decorators else function)
     if machine.at_home:
-        machine.functions.setdefault(node, function)
+        machine.notes[Program].functions.setdefault(node, function)
 
 
 def _decorated(machine: Machine, value: Value, node: cst.FunctionDef | cst.ClassDef) -> Value:
@@ -576,12 +583,12 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
     bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
     name, fields = node.name.value, tuple(_fields(node))
     cls = Class(machine.new_namespace(), name, bases, fields, is_module_class(bases), running_file(machine))
-    machine.definitions[cls.id] = node
+    machine.namespaces.definitions[cls.id] = node
     bind(machine, name, cls)
     if cls.module:
-        machine.module_classes.add(node)
+        machine.notes[Program].module_classes.add(node)
     if machine.at_home:
-        machine.classes.append(cls)
+        machine.notes[Program].classes.append(cls)
     machine.enclose()
     for line in node.body.body:
         define = _IN_CLASS.get(type(line))

@@ -6,6 +6,8 @@ waited for the GPU.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
@@ -14,8 +16,18 @@ from placement_lint.flow.domain.values import CPU, NONE, TRUE, Const, Device, Te
 from placement_lint.flow.events.schema import UnfinishedCopyRead
 from placement_lint.flow.models import hooks
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class AsyncCopies(Notes):
+    """Copies to the host that do not wait."""
+
+    # by the copy: what reads it first
+    unfinished_reads: dict[cst.CSTNode, cst.CSTNode] = noted(dict, Use.WEIGHED)
+
 
 # A cell of the module frame: how often the program has waited for the GPU.
 _WAITS = "#waits"
@@ -46,6 +58,6 @@ def read(machine: Machine, tensor: Tensor, source: str | cst.CSTNode, node: cst.
         hooks.used(machine, tensor.chunk, source, node)
     if tensor.unfinished is None or tensor.unfinished[1] != _so_far(machine):
         return
-    if machine.unfinished_reads.setdefault(tensor.unfinished[0], node) is node:
+    if machine.notes[AsyncCopies].unfinished_reads.setdefault(tensor.unfinished[0], node) is node:
         note = Note(tensor.unfinished[0], "copied to the host here, without waiting")
         machine.emit(UnfinishedCopyRead(node, machine.scene, source_text(source), source_text(node), note))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -16,6 +17,17 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import NONE, TRUE, Casting, Const, External, Value, alternatives
 from placement_lint.flow.events.schema import PrecisionLost
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Replica
+from placement_lint.flow.state.notes import Moment, noted
+
+
+@dataclass
+class Autocast(Moment):
+    """What autocast does here."""
+
+    # where something around says so that no replica has entered; None of no autocast
+    value: Value = noted(lambda: NONE)
+
 
 _IN_REPLICAS = "float16"
 
@@ -33,17 +45,18 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 @contextmanager
 def entered(machine: Machine, context: Value) -> Iterator[None]:
     """``with context:``, which autocast gave, or of which nothing is known."""
-    known = not machine.replica and any(isinstance(option, Casting) for _, option in alternatives(context))
-    outside, machine.casting = machine.casting, context if known else NONE
+    casting = machine.now[Autocast]
+    known = not machine.now[Replica].notes and any(isinstance(option, Casting) for _, option in alternatives(context))
+    outside, casting.value = casting.value, context if known else NONE
     try:
         yield
     finally:
-        machine.casting = outside
+        casting.value = outside
 
 
 def computed(machine: Machine, node: cst.Call) -> None:
     """A replica calls a layer that autocast runs in the lower precision."""
-    machine.lift(lambda context: _computed(machine, context, node), machine.casting)
+    machine.lift(lambda context: _computed(machine, context, node), machine.now[Autocast].value)
 
 
 def _computed(machine: Machine, context: Value, node: cst.Call) -> Value:

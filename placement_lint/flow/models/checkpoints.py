@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
@@ -25,19 +28,45 @@ from placement_lint.flow.domain.values import (
     Placed,
     Sequence,
     StateDict,
+    StateKey,
     Symbol,
     Tensor,
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import LoadedWhereSaved
+from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
 from placement_lint.flow.models import device_choice, modules, ranks
 from placement_lint.flow.state.classes import methods
+from placement_lint.flow.state.devices import Devices
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Unmapped
+from placement_lint.rule import Note
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import saves_to_attribute
+
+# The call, its label, the state dict, whether the module is a wrapper, ``strict``, and the keys that the program made.
+_StateRestored: TypeAlias = "tuple[cst.Call, Scene, str, Loaded, bool, bool, StateKey | None]"
+
+
+@dataclass
+class Checkpoints(Notes):
+    """Files that the program saves and loads."""
+
+    files: dict[str, list[tuple[Condition, Value, Note]]] = noted(dict, Use.WEIGHED)
+    # by the name of a file, in whichever folder: whether all that the program saves there is on the CPU
+    saved_on_cpu: dict[str, bool] = noted(dict)
+    # files and state dicts that went through a call that cannot be looked into, or whose keys the program uses
+    handled: set[object] = noted(set, Use.WEIGHED)
+    # calls of load_state_dict with what a file holds
+    loads: list[_StateRestored] = noted(list, Use.AT_END | Use.WEIGHED)
+    # loads without map_location, those that restore a model or optimizer, and those whose value is kept as it is
+    unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
+    state_loads: set[cst.Call] = noted(set)
+    kept_loads: set[cst.Call] = noted(set)
+
 
 # What a file has to do with a model, by its name or by what is taken from it.
 _CHECKPOINT = re.compile(
@@ -47,16 +76,17 @@ _CHECKPOINT = re.compile(
 
 def load(machine: Machine, arguments: Arguments, file: str, node: cst.Call) -> Value:
     """``torch.load(file)``"""
+    noted = machine.notes[Checkpoints]
     name = _name(machine, arguments.get(0, "f"), node.args[0].value)
     mapped = arguments.get(1, "map_location")
     device_choice.request_literal(machine, mapped, device_choice.argument(node, 1, "map_location"), node, node)
-    if (mapped is None or mapped == NONE) and not arguments.spread and not machine.default_was_set:
+    if (mapped is None or mapped == NONE) and not arguments.spread and not machine.notes[Devices].default_was_set:
         scene = replace(machine.scene, reach=machine.tested & machine.decided)
-        written = name in machine.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
+        written = name in noted.saved_on_cpu or _saves_there_itself(machine, node.args[0].value)
         joined = None if ranks.is_one_of_them(machine) else ranks.joined(machine)
-        machine.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
+        noted.unmapped.append(Unmapped(node, scene, file, name, written, machine.at_home, joined))
         if _CHECKPOINT.search(file):
-            machine.state_loads.add(node)
+            noted.state_loads.add(node)
     return Loaded(file, node=node, path=machine.path, resumed=_resumes(machine, arguments.get(0, "f"), file))
 
 
@@ -71,7 +101,9 @@ def _resumes(machine: Machine, file: Value | None, written: str) -> bool:
 def saved(machine: Machine, value: Value, arguments: Arguments, node: cst.Call) -> None:
     """``torch.save(value, file)``: whether all that is saved under a name goes back to the CPU."""
     name = _name(machine, arguments.get(1, "f"), node.args[1].value)
-    machine.saved_on_cpu[name] = machine.saved_on_cpu.get(name, True) and _is_on_cpu(machine, value)
+    machine.notes[Checkpoints].saved_on_cpu[name] = machine.notes[Checkpoints].saved_on_cpu.get(
+        name, True
+    ) and _is_on_cpu(machine, value)
 
 
 def _name(machine: Machine, file: Value | None, source: cst.BaseExpression) -> str:
@@ -137,27 +169,27 @@ def _places_of_module(machine: Machine, module: Object | Symbol) -> Iterator[Val
 def taken(machine: Machine, loaded: Loaded) -> None:
     """An entry of a loaded value is read."""
     if any(isinstance(entry, str) and _CHECKPOINT.search(entry) for entry in loaded.entries) and loaded.node:
-        machine.state_loads.add(loaded.node)
+        machine.notes[Checkpoints].state_loads.add(loaded.node)
 
 
 def restored(machine: Machine, value: Value | None) -> None:
     """``load_state_dict(value)``: the tensors are copied to where the parameters are."""
     for loaded in _within(machine, value):
         if loaded.node is not None:
-            machine.state_loads.add(loaded.node)
+            machine.notes[Checkpoints].state_loads.add(loaded.node)
 
 
 def kept(machine: Machine, value: Value) -> None:
     """Something else is done with a loaded value than to restore a state from it."""
     for loaded in _within(machine, value):
         if loaded.node is not None:
-            machine.kept_loads.add(loaded.node)
+            machine.notes[Checkpoints].kept_loads.add(loaded.node)
 
 
 def used_as_model(machine: Machine, loaded: Loaded) -> None:
     if loaded.node is not None:
-        machine.state_loads.add(loaded.node)
-        machine.kept_loads.add(loaded.node)
+        machine.notes[Checkpoints].state_loads.add(loaded.node)
+        machine.notes[Checkpoints].kept_loads.add(loaded.node)
 
 
 def _within(machine: Machine, value: Value | None) -> list[Loaded]:
@@ -176,11 +208,11 @@ def _within(machine: Machine, value: Value | None) -> list[Loaded]:
     return found
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """Report each checkpoint that may be loaded where its devices are not, or by every rank at once."""
     by_node: dict[cst.Call, list[Unmapped]] = {}
-    for unmapped in machine.unmapped:
-        if unmapped.node in machine.state_loads or _saves_state(machine, unmapped.file):
+    for unmapped in machine.notes[Checkpoints].unmapped:
+        if unmapped.node in machine.notes[Checkpoints].state_loads or _saves_state(machine, unmapped.file):
             by_node.setdefault(unmapped.node, []).append(unmapped)
     for node, visits in by_node.items():
         _report(machine, node, visits)
@@ -188,14 +220,16 @@ def resolve(machine: Machine) -> None:
 
 def _saves_state(machine: Machine, file: str) -> bool:
     """Whether the program saves the state of something in a file of this name."""
-    saved = [option for _, value, _ in machine.files.get(file, ()) for _, option in alternatives(value)]
+    saved = [
+        option for _, value, _ in machine.notes[Checkpoints].files.get(file, ()) for _, option in alternatives(value)
+    ]
     held = [item for value in saved if isinstance(value, Mapping) for _, item in value.items]
     return any(isinstance(option, StateDict) for item in (*saved, *held) for _, option in alternatives(item))
 
 
 def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
-    first, only_state = visits[0], node not in machine.kept_loads
-    if machine.saved_on_cpu.get(first.name):
+    first, only_state = visits[0], node not in machine.notes[Checkpoints].kept_loads
+    if machine.notes[Checkpoints].saved_on_cpu.get(first.name):
         # What the program itself saves from the CPU goes back there.
         return
     joined = next((visit for visit in visits if visit.joined is not None), None)
@@ -207,7 +241,7 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
     if any(visit.written for visit in visits):
         # What this very run wrote goes back to where it was.
         return
-    if machine.overlooks and not visits[0].at_home:
+    if machine.notes[Program].overlooks and not visits[0].at_home:
         # A helper for loading is often used beside one for saving.
         return
     if any(device_choice.asks_about_devices(visit.scene.reach) for visit in visits):

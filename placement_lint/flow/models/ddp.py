@@ -41,10 +41,28 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import DdpBypassed, DdpModuleChanged
 from placement_lint.flow.models import modules, optimizers, ranks
+from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import name_of, value_of
+from placement_lint.flow.state.notes import Moment, Notes, Use, noted
 from placement_lint.rule import Note
+
+
+@dataclass
+class Through(Moment):
+    """The wrappers that are calling their module."""
+
+    count: int = noted(int)
+
+
+@dataclass
+class Ddp(Notes):
+    """What is in DistributedDataParallel."""
+
+    wrappers: list[Object] = noted(list, Use.SHARED | Use.REPEATED)
+
 
 # Of each part of a module in DDP: the wrapper. Of a wrapper: what was changed since, and what went round it.
 _WRAPPER = "#ddp"
@@ -63,7 +81,7 @@ def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments
         # The constructor refuses it.
         return
     ranks.needs_group(machine)
-    machine.in_ddp.append(wrapper)
+    machine.notes[Ddp].wrappers.append(wrapper)
     for name in ("find_unused_parameters", "static_graph"):
         if arguments.keyword(name) not in (None, FALSE):
             machine.write(wrapper.id, "#tolerant", TRUE)
@@ -90,23 +108,28 @@ def wrapper_of(machine: Machine, module: Object | Symbol) -> Value | None:
 @contextmanager
 def through(machine: Machine) -> Iterator[None]:
     """While a wrapper calls its module."""
-    machine.through += 1
+    machine.now[Through].count += 1
     try:
         yield
     finally:
-        machine.through -= 1
+        machine.now[Through].count -= 1
 
 
 def came_through(machine: Machine, wrapper: Object, result: Value) -> Value:
     """What a wrapper returned: a backward from there is averaged over the ranks."""
-    if machine.without_grad:
+    if machine.now[NoGrad].count:
         return result
     return _marked(machine, result, lambda tensor: replace(tensor, synced=tensor.synced | {wrapper.id}))
 
 
 def came_round(machine: Machine, module: Object | Symbol, result: Value, node: cst.Call) -> Value:
     """What a bare module returned: if it is in a wrapper, that knows nothing of this call."""
-    if machine.through or machine.in_forward or machine.without_grad or not machine.in_ddp:
+    if (
+        machine.now[Through].count
+        or machine.now[Calls].in_forward
+        or machine.now[NoGrad].count
+        or not machine.notes[Ddp].wrappers
+    ):
         return result
     wrapper = wrapper_of(machine, module)
     if wrapper is None:
@@ -126,7 +149,7 @@ def came_round(machine: Machine, module: Object | Symbol, result: Value, node: c
 
 def _outermost(machine: Machine, wrapper: Fact, node: cst.Call) -> cst.CSTNode:
     """The call that the program makes from outside: of the module, or of the method that calls its layers."""
-    for frame, call in zip(machine.frames[1:], machine.calls, strict=True):
+    for frame, call in zip(machine.frames[1:], machine.now[Calls].nodes, strict=True):
         receiver = frame.receiver
         if isinstance(receiver, Object) and wrapper_of(machine, receiver) == wrapper:
             return call
@@ -169,7 +192,7 @@ def backward(machine: Machine, loss: Tensor, node: cst.Call) -> None:
     for identity in {identity for identity, _ in loss.unsynced} - loss.synced:
         calls = tuple(call for around, call in loss.unsynced if around == identity)
         machine.write(identity, _UNREDUCED, Fact("unreduced", (calls, note)))
-    for wrapper in machine.in_ddp:
+    for wrapper in machine.notes[Ddp].wrappers:
         if wrapper.id in loss.synced:
             _report_changes(machine, wrapper, note)
             machine.signals.backward_through_ddp(machine, loss, wrapper, note)
@@ -190,7 +213,7 @@ def stepped(machine: Machine, optimizer: Object) -> None:
 
 
 def _stepped_by(machine: Machine, optimizer: Object) -> list[Object]:
-    wrappers = [wrapper for wrapper in machine.in_ddp if machine.read(wrapper.id, _UNREDUCED) is not None]
+    wrappers = [wrapper for wrapper in machine.notes[Ddp].wrappers if machine.read(wrapper.id, _UNREDUCED) is not None]
     return [wrapper for wrapper in wrappers if optimizer in optimizers.holders(machine, wrapper)]
 
 
@@ -231,7 +254,7 @@ class _Change:
 def _changed(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, label: str = "") -> None:
     """Something was done to a part of a module that DDP has hooked."""
     wrapper = wrapper_of(machine, module)
-    if wrapper is None or machine.in_forward:
+    if wrapper is None or machine.now[Calls].in_forward:
         return
     change = Fact(f"{how} {id(node)}", _Change(how, node, label or machine.label(module, "the module")))
 
@@ -248,7 +271,7 @@ def _changed(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTN
 
 def _first_hooked(machine: Machine, module: Object | Symbol) -> Object | Symbol | None:
     """The first part of a module that is in DDP."""
-    if not machine.in_ddp:
+    if not machine.notes[Ddp].wrappers:
         return None
     parts = modules.reachable(machine, module).values()
     return next((part for part in parts if machine.read(part.id, _WRAPPER) is not None), None)

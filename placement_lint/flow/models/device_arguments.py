@@ -30,6 +30,7 @@ from placement_lint.flow.models import modules, ranks, visible_devices
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place, current
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
 
 _ON_GPU = machines(ONE_GPU | MANY_GPUS)
 
@@ -174,7 +175,7 @@ def _misplaced(machine: Machine, place: Place, device: Device) -> str | None:
         return "another GPU"
     on_first = isinstance(place, Device) and place.kind == "cuda" and place.index in (0, None)
     unset = current(machine) is None and not visible_devices.restricted(machine)
-    known = ranks.joined(machine) is not None or not machine.standalone
+    known = ranks.joined(machine) is not None or not machine.now[Calls].standalone
     return "current device" if on_first and unset and known and ranks.is_rank(device.index) else None
 
 

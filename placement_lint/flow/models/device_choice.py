@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -44,13 +45,27 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import CpuRefused, CudaRequested, Scene
 from placement_lint.flow.models import lightning, modules, visible_devices
-from placement_lint.flow.state.devices import as_place, current_is_chosen
+from placement_lint.flow.state.devices import Context, as_place, current_is_chosen
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import visible
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.options import is_option
 from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class DeviceChoices(Notes):
+    """The choices of a device, and what asks for CUDA whatever they are."""
+
+    chosen: list[Chosen] = noted(list, Use.AT_END | Use.WEIGHED)
+    requests: list[Request] = noted(list, Use.AT_END | Use.WEIGHED)
+    # how tensors are reached that are taken from a GPU to the host
+    fetched: list[Condition] = noted(list, Use.AT_END)
+    # tests of a tensor's device under which it is moved to that very device, and nothing else
+    moving_tests: set[cst.BaseExpression] = noted(set, Use.AT_END)
 
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:
@@ -62,7 +77,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     for cube in on_cpu[0].cubes if on_cpu else ():
         for answer in cube.answers if cube.machines != NO_GPU else ():
             answer.question.say(chooses_cpu=answer.given)
-    if machine.standalone:
+    if machine.now[Calls].standalone:
         return
     options = [option for _, place in places if (option := _option(place)) is not None and not _is_item(option)]
     if not options and not (on_cpu and len(places) > 1):
@@ -70,11 +85,15 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     text = machine.text(node.args[0].value) if node.args else "the device"
     note = Note(node, f"`{text}` is used here")
     if on_cpu and len(places) > 1:
-        machine.chosen.append(Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0])))
+        machine.notes[DeviceChoices].chosen.append(
+            Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0]))
+        )
     for option in options:
         elsewhere = machine.question(("elsewhere", option), text=option.text or text)
         elsewhere.say(predicate=ELSEWHERE)
-        machine.chosen.append(Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option))
+        machine.notes[DeviceChoices].chosen.append(
+            Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option)
+        )
 
 
 def _is_helpful(machine: Machine, choice: Condition) -> bool:
@@ -123,11 +142,11 @@ def request(
     written: cst.BaseExpression | None = None,
 ) -> None:
     """CUDA is asked for in so many words; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
-    if machine.standalone and not asks_about_devices(machine.tested & machine.decided):
+    if machine.now[Calls].standalone and not asks_about_devices(machine.tested & machine.decided):
         lightning.requested(machine, how, node)
-    if machine.standalone or machine.worker is not None:
+    if machine.now[Calls].standalone or machine.now[Context].worker is not None:
         return
-    if machine.sure_of_gpu or machine.does_without("AssertionError", "RuntimeError"):
+    if machine.now[Context].sure_of_gpu or machine.does_without("AssertionError", "RuntimeError"):
         return
     if (
         written is not None
@@ -139,7 +158,9 @@ def request(
     scene = replace(machine.scene, reach=machine.tested & machine.decided if written is None else machine.path)
     if module is None or modules.has_parameters(machine, module) is not False:
         follows, names = current_is_chosen(machine), visible(machine)
-        machine.requests.append(Request(node, scene, how, written, follows, names, machine.at_home))
+        machine.notes[DeviceChoices].requests.append(
+            Request(node, scene, how, written, follows, names, machine.at_home)
+        )
     guarding = _device_flags(machine.tested)
     if guarding is not None:
         text = _flag_text(machine.tested)
@@ -147,7 +168,7 @@ def request(
         helpful = _is_helpful(machine, guarding)
         chosen = Chosen(guarding.negation, _none_of(guarding), note, text, helpful=helpful)
         of_module = module is not None and modules.is_module(machine, module)
-        machine.chosen.append(replace(chosen, of_module=of_module))
+        machine.notes[DeviceChoices].chosen.append(replace(chosen, of_module=of_module))
 
 
 def request_literal(
@@ -180,7 +201,7 @@ def without_cpu(machine: Machine, given: Value, source: cst.BaseExpression | Non
 
     What goes on as if it did not is on the CPU.
     """
-    if source is not None and not machine.sure_of_gpu and not machine.does_without("RuntimeError"):
+    if source is not None and not machine.now[Context].sure_of_gpu and not machine.does_without("RuntimeError"):
         _refuse_cpu(machine, given, source, node)
     return machine.lift(lambda option: CPU if option == NO_DEVICE else option, given)
 
@@ -195,8 +216,8 @@ def _refuse_cpu(machine: Machine, given: Value, source: cst.BaseExpression, node
 
 def fetched(machine: Machine, tensor: Tensor) -> None:
     """``t.cpu()`` of what is on a GPU."""
-    if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not machine.standalone:
-        machine.fetched.append(machine.tested & machine.decided)
+    if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not machine.now[Calls].standalone:
+        machine.notes[DeviceChoices].fetched.append(machine.tested & machine.decided)
 
 
 def argument(node: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
@@ -299,13 +320,14 @@ def _flag_text(reach: Condition) -> str:
 
 def resolve(machine: Machine) -> set[cst.CSTNode]:
     """Report every request that is reached where some choice falls elsewhere; their nodes."""
+    noted = machine.notes[DeviceChoices]
     by_node: dict[cst.CSTNode, list[Request]] = {}
-    for asked in machine.requests:
+    for asked in noted.requests:
         by_node.setdefault(asked.node, []).append(asked)
-    machine.chosen = [chosen for chosen in _distinct(machine.chosen) if not _is_about_else(machine, chosen)]
+    noted.chosen = [chosen for chosen in _distinct(noted.chosen) if not _is_about_else(machine, chosen)]
     ignoring: set[cst.CSTNode] = set()
     for node, visits in by_node.items():
-        ignored = next((chosen for chosen in machine.chosen if _ignores(node, visits, chosen)), None)
+        ignored = next((chosen for chosen in noted.chosen if _ignores(node, visits, chosen)), None)
         if ignored is not None:
             asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
             scene = replace(asked.scene, when=asked.scene.reach & ignored.on_cpu)
@@ -336,8 +358,8 @@ def _is_about_else(machine: Machine, chosen: Chosen) -> bool:
     ``--multi-gpu`` says how many, not if; where results are kept, if they are taken to the host otherwise.
     """
     flags = any(cube.answers for cube in chosen.surely_not.cubes)
-    fetched = () if chosen.of_module else machine.fetched
-    on_gpu = (*(asked.scene.reach for asked in machine.requests), *fetched)
+    fetched = () if chosen.of_module else machine.notes[DeviceChoices].fetched
+    on_gpu = (*(asked.scene.reach for asked in machine.notes[DeviceChoices].requests), *fetched)
     return flags and any(reach.implies(chosen.surely_not) for reach in on_gpu)
 
 
@@ -353,7 +375,7 @@ def asks_about_devices(reach: Condition) -> bool:
 
 def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:
     """The choice of a device that may fall elsewhere each time a statement is reached."""
-    return next((chosen for chosen in machine.chosen if _may_fall_elsewhere(scenes, chosen)), None)
+    return next((chosen for chosen in machine.notes[DeviceChoices].chosen if _may_fall_elsewhere(scenes, chosen)), None)
 
 
 def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:

@@ -28,9 +28,12 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.models import backward, ddp, gradients, loaders, modules, wrappers
+from placement_lint.flow.models.device_choice import DeviceChoices
+from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.classes import has_base
 from placement_lint.flow.state.devices import make_current
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.records import Chosen
 from placement_lint.rule import Note
 
@@ -63,16 +66,18 @@ def _own_gpu(machine: Machine) -> Device:
 
 def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``Accelerator()``"""
-    machine.pinned = True
+    machine.notes[Ranks].pinned = True
     result = machine.new_object(Kind.OTHER, ACCELERATOR, node)
     if arguments.keyword("cpu") == TRUE:
         machine.write(result.id, "device", CPU)
         return result
     machine.write(result.id, "device", chosen_device(machine))
     make_current(machine, _own_gpu(machine))
-    if arguments.keyword("device_placement") is None and not machine.standalone:
+    if arguments.keyword("device_placement") is None and not machine.now[Calls].standalone:
         note = Note(node, "Accelerate chooses the device here")
-        machine.chosen.append(Chosen(machines(NO_GPU), machines(NO_GPU), note, "accelerator.device"))
+        machine.notes[DeviceChoices].chosen.append(
+            Chosen(machines(NO_GPU), machines(NO_GPU), note, "accelerator.device")
+        )
         machine.write(result.id, "#places", TRUE)
         if not arguments.spread and not any(name.endswith("_plugin") for name in arguments.keywords):
             # DeepSpeed and FSDP wrap in another way.

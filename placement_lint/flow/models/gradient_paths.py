@@ -32,8 +32,10 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.models import modules
+from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
 
 # Of the program: the cuts behind the last loss that went backward, and where that was.
 _CUTS = "#cuts"
@@ -120,7 +122,7 @@ def _own(machine: Machine) -> frozenset[int]:
     module, function = machine.frame.receiver, machine.frame.function
     if not isinstance(module, Object) or module.kind is not Kind.MODULE or function is None:
         return frozenset()
-    if not machine.in_forward or machine.without_grad:
+    if not machine.now[Calls].in_forward or machine.now[NoGrad].count:
         return frozenset()
     if machine.chooses:
         return frozenset()

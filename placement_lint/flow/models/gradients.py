@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -24,8 +26,36 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import GeneratorExhausted
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Moment, Notes, Use, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class NoGrad(Moment):
+    """How many ``no_grad`` are around."""
+
+    count: int = noted(int)
+
+
+@dataclass
+class Gradients(Notes):
+    """What the program does to gradients as a whole."""
+
+    # it assigns to ``.grad`` itself: gradients may come from anywhere
+    by_hand: bool = noted(bool, Use.SHARED)
+
+
+@contextmanager
+def without_gradients(machine: Machine, gradless: bool) -> Iterator[None]:
+    """Inside ``torch.no_grad()``, if that is where this is."""
+    around = machine.now[NoGrad]
+    around.count += gradless
+    try:
+        yield
+    finally:
+        around.count -= gradless
+
 
 # Of a tensor that is a leaf whatever it was made with: the answer to ``requires_grad``.
 _ASKED = "#requires grad"

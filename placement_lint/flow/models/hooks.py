@@ -36,8 +36,19 @@ from placement_lint.flow.models import modules
 from placement_lint.flow.state.extent import CONTENT_CELLS
 from placement_lint.flow.state.heap import Cell
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Replica
+from placement_lint.flow.state.notes import Notes, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Hooks(Notes):
+    """Hooks of modules."""
+
+    # the ids of the modules that have any
+    hooked: set[int] = noted(set)
+
 
 # Cells of the module frame: the hooks that there are, and the last call of a module that has some and is no replica.
 _HOOKS = "#hooks"
@@ -57,7 +68,7 @@ def register(machine: Machine, module: Object | Symbol, arguments: Arguments, no
     if isinstance(function, (Function, Bound)):
         hook = Fact(f"hook {id(node)} of {module.id}", _Hook(module, function, node))
         machine.write(machine.module_frame, _HOOKS, Sequence((*_known(machine), hook)))
-        machine.hooked.add(module.id)
+        machine.notes[Hooks].hooked.add(module.id)
 
 
 def removed(machine: Machine) -> None:
@@ -73,7 +84,7 @@ def _known(machine: Machine) -> tuple[Value, ...]:
 
 def called_bare(machine: Machine, module: Object | Symbol) -> None:
     """A module is called with a whole batch: its hooks get what is to be had."""
-    if not machine.hooked.isdisjoint(modules.reachable(machine, module)):
+    if not machine.notes[Hooks].hooked.isdisjoint(modules.reachable(machine, module)):
         machine.write(machine.module_frame, _BARE_CALL, machine.fresh())
 
 
@@ -87,24 +98,28 @@ def run(machine: Machine) -> dict[Cell, Value]:
     left: dict[Cell, Value] = {}
     for fact in _known(machine):
         hook = fact.details if isinstance(fact, Fact) else None
-        if isinstance(hook, _Hook) and hook.module.id in machine.replicated:
+        if isinstance(hook, _Hook) and hook.module.id in machine.now[Replica].modules:
             left.update(_run(machine, hook))
     return left
 
 
 def _run(machine: Machine, hook: _Hook) -> dict[Cell, Value]:
-    newest, chunk = machine.newest, Chunk(hook.call, machine.replica, machine.replica_ids, _so_far(machine))
+    replica = machine.now[Replica]
+    newest, chunk = (
+        machine.newest,
+        Chunk(hook.call, replica.notes, replica.ids, _so_far(machine)),
+    )
     output = Tensor(REPLICA, None, scattered=True, chunk=chunk)
     machine.store.begin()
     # What else the function does is for when it is looked at by itself.
-    with machine.noting({"events": [], "called": set(), "called_on": set()}):
+    with machine.unheard():
         machine.evaluator.call(
             machine, hook.function, Arguments((hook.module, machine.fresh("input"), output)), hook.call
         )
     machine.dead = False
     changes = machine.store.changes(machine.store.depth - 1)
     machine.store.roll_back()
-    outside = [cell for cell in changes if cell[0] <= newest and cell[0] not in machine.replicated]
+    outside = [cell for cell in changes if cell[0] <= newest and cell[0] not in replica.modules]
     left = {cell: kept for cell in outside if (kept := _kept(machine, cell, changes[cell])) is not None}
     return {cell: kept for cell, kept in left.items() if not _is_inside(machine, cell[0])}
 
@@ -147,6 +162,6 @@ def _outside(machine: Machine, chunk: Tensor) -> Value:
 
 def used(machine: Machine, chunk: Chunk, source: str | cst.CSTNode, node: cst.CSTNode) -> None:
     """The content of what a hook kept is read."""
-    if not machine.replica and chunk.since == _so_far(machine):
+    if not machine.now[Replica].notes and chunk.since == _so_far(machine):
         trace = (*chunk.replica, Note(node, "used here"))
         machine.emit(ChunkUsed(chunk.hook, machine.scene, source_text(source), chunk.ids, trace))

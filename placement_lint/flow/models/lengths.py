@@ -7,6 +7,7 @@ only, which is given the same, or what a third has given back for it.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -14,12 +15,22 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import CPU, NONE, Function, Symbol, Tensor, Value, alternatives
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.records import Input
+
+
+@dataclass
+class Lengths(Notes):
+    """The lengths by which forwards pack."""
+
+    # inputs of forwards that some forward packs by, and by parameter of a forward what else is handed there
+    inputs: set[Input] = noted(set, Use.AT_END | Use.INCIDENTAL)
+    handed_on: dict[Input, set[Input]] = noted(dict, Use.AT_END | Use.INCIDENTAL)
 
 
 def pack(machine: Machine, arguments: Arguments) -> None:
     """``pack_padded_sequence(x, lengths)``"""
-    machine.lengths.update(_inputs(arguments.get(1, "lengths")))
+    machine.notes[Lengths].inputs.update(_inputs(arguments.get(1, "lengths")))
 
 
 def enter(machine: Machine, forward: Function, arguments: Arguments) -> None:
@@ -27,7 +38,7 @@ def enter(machine: Machine, forward: Function, arguments: Arguments) -> None:
     for position, parameter in enumerate(forward.parameters[1:]):
         given = _inputs(arguments.get(position, parameter.name.value))
         if given:
-            machine.handed_on.setdefault(parameter, set()).update(given)
+            machine.notes[Lengths].handed_on.setdefault(parameter, set()).update(given)
 
 
 def given_back(machine: Machine, part: Value, target: cst.BaseExpression, statement: cst.CSTNode) -> Value:
@@ -38,7 +49,7 @@ def given_back(machine: Machine, part: Value, target: cst.BaseExpression, statem
     if isinstance(part, Tensor) and part.assumed and isinstance(before, Tensor):
         return replace(part, entered=part.entered or before.granted)
     if isinstance(part, Symbol) and before is not None and _may_be_lengths(before):
-        machine.handed_on.setdefault(part, set()).update(_inputs(before))
+        machine.notes[Lengths].handed_on.setdefault(part, set()).update(_inputs(before))
     return part
 
 
@@ -58,11 +69,11 @@ def _may_be_lengths(value: Value) -> bool:
 
 def resolve(machine: Machine) -> AbstractSet[Input]:
     """All inputs that are lengths somewhere, or nothing but lengths where they are handed from."""
-    known: set[Input] = set(machine.lengths)
+    known: set[Input] = set(machine.notes[Lengths].inputs)
     before = -1
     while len(known) > before:
         before = len(known)
-        for parameter, given in machine.handed_on.items():
+        for parameter, given in machine.notes[Lengths].handed_on.items():
             if parameter in known:
                 known.update(given)
             elif given <= known:

@@ -5,6 +5,8 @@ What users call a batch goes through ``transfer_batch_to_device`` (lightning/pyt
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import LIGHTNING_MODULES
@@ -12,10 +14,22 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import OWN, Class, Const, Function, Object, Role, Tensor, Value
 from placement_lint.flow.events.schema import CudaRequested
+from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.classes import find, has_base
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Lightning(Notes):
+    """What Lightning does for the program."""
+
+    # a Trainer wants a GPU
+    trains_on_gpu: bool = noted(bool, Use.SHARED)
+
 
 _STEPS = {"training_step", "validation_step", "test_step", "predict_step"}
 _GPUS = (Const("gpu"), Const("cuda"))
@@ -23,10 +37,12 @@ _GPUS = (Const("gpu"), Const("cuda"))
 
 def trainer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``Trainer(accelerator="gpu")`` wants a GPU; any other takes what there is."""
-    machine.pinned = True
+    machine.notes[Ranks].pinned = True
     gpus = arguments.keyword("gpus")
     counted = isinstance(gpus, Const) and bool(gpus.value)
-    machine.trains_on_gpu = machine.trains_on_gpu or arguments.keyword("accelerator") in _GPUS or counted
+    machine.notes[Lightning].trains_on_gpu = (
+        machine.notes[Lightning].trains_on_gpu or arguments.keyword("accelerator") in _GPUS or counted
+    )
     return machine.fresh(node)
 
 
@@ -34,7 +50,9 @@ def takes_over(machine: Machine, cls: Class) -> None:
     """Lightning moves a module of this class, whether or not that is seen."""
     if has_base(cls, LIGHTNING_MODULES):
         node = machine.definition(cls).name
-        machine.moved.setdefault(cls.id, Note(node, "Lightning moves the module to the device of its Trainer"))
+        machine.notes[ModuleNotes].moved.setdefault(
+            cls.id, Note(node, "Lightning moves the module to the device of its Trainer")
+        )
 
 
 def is_step(machine: Machine, instance: Object, method: Function) -> bool:
@@ -53,9 +71,13 @@ def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> No
     """CUDA is asked for in so many words by a method of a module whose device Lightning chooses."""
     frame = next((frame for frame in reversed(machine.frames) if isinstance(frame.receiver, Object)), None)
     receiver = frame.receiver if frame is not None else None
-    if machine.trains_on_gpu or not isinstance(receiver, Object) or not has_base(receiver.cls, LIGHTNING_MODULES):
+    if (
+        machine.notes[Lightning].trains_on_gpu
+        or not isinstance(receiver, Object)
+        or not has_base(receiver.cls, LIGHTNING_MODULES)
+    ):
         return
-    note = machine.moved.get(receiver.cls.id) if isinstance(receiver.cls, Class) else None
+    note = machine.notes[ModuleNotes].moved.get(receiver.cls.id) if isinstance(receiver.cls, Class) else None
     if note is not None:
         here = "self.device" if machine.frame is frame and not machine.constructing(receiver) else ""
         machine.emit(CudaRequested(node, machine.scene, source_text(how), note, "that of its Trainer", device=here))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -35,14 +36,33 @@ from placement_lint.flow.domain.values import (
     compare,
     describe,
 )
-from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused
+from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused, Scene
 from placement_lint.flow.models import wrappers
+from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state.containers import content
-from placement_lint.flow.state.devices import as_place, default_place, resolve
+from placement_lint.flow.state.devices import Context, as_place, default_place, resolve
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, noted
+from placement_lint.flow.state.program import Program
 from placement_lint.rule import Note
 from placement_lint.source.querying import ends_at_once
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Loaders(Notes):
+    """Iterations over loaders, and their workers."""
+
+    # iterations over what a DistributedSampler shuffles, by the loop around them and the id of the sampler, with the
+    # scene where the loader may have another sampler
+    sampled: dict[cst.For | cst.While, dict[int, tuple[tuple[Note, ...], Scene | None]]] = noted(dict)
+    # the ids of the samplers whose epoch is set, the loops in which one is, and whether it may be any sampler's
+    samplers_set: set[int] = noted(set)
+    loops_setting: set[cst.For | cst.While] = noted(set)
+    sets_any_epoch: bool = noted(bool)
+    # the program leaves it at forking the workers
+    forks: bool = noted(lambda: True)
+
 
 DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
 WORKERS = "#workers"
@@ -190,23 +210,24 @@ def _check_order(machine: Machine, shuffle: Value, given: Value, node: cst.Call)
 
 def note_set_epoch(machine: Machine, owner: Value) -> None:
     """``owner.set_epoch``: of a sampler made in sight, or of what may lead to any."""
-    machine.loops_setting.update(machine.loops_around())
+    noted = machine.notes[Loaders]
+    noted.loops_setting.update(machine.loops_around())
     if isinstance(owner, Object) and owner.cls == External(DISTRIBUTED_SAMPLER):
-        machine.samplers_set.add(owner.id)
+        noted.samplers_set.add(owner.id)
     elif owner != NONE:
-        machine.sets_any_epoch = True
+        noted.sets_any_epoch = True
 
 
 def given_away(machine: Machine, given: Object) -> None:
     """A sampler, or a loader with one, is given to a call that cannot be looked into: that may set its epoch."""
     for _, option in alternatives(machine.read(given.id, "sampler") or given):
         if isinstance(option, Object):
-            machine.samplers_set.add(option.id)
+            machine.notes[Loaders].samplers_set.add(option.id)
 
 
 def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
     """A loader is iterated: in another loop, after a DistributedSampler, and to train on it, that is an epoch."""
-    if machine.without_grad or machine.read(loader.id, _TARGET) is not None:
+    if machine.now[NoGrad].count or machine.read(loader.id, _TARGET) is not None:
         # Whoever only evaluates gets the same in any order.
         return
     for guard, made in alternatives(machine.read(loader.id, "sampler") or NONE):
@@ -221,7 +242,7 @@ def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
                 Note(node, "each process goes through its share here"),
             )
             scene = None if guard is ALWAYS else replace(machine.scene, when=machine.path & guard)
-            machine.sampled.setdefault(epoch, {}).setdefault(made.id, (notes, scene))
+            machine.notes[Loaders].sampled.setdefault(epoch, {}).setdefault(made.id, (notes, scene))
 
 
 def _epoch(machine: Machine, node: cst.CSTNode) -> cst.For | cst.While | None:
@@ -238,11 +259,12 @@ def _goes_round(loop: cst.For | cst.While, node: cst.CSTNode) -> bool:
     return loop.iter is not node and source_text(loop.iter) != "range(1)"
 
 
-def report_epochs(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """Once it is known whose epoch is set; a loop that sets one sampler's knows why, and of which it need not."""
-    for loop, samplers in machine.sampled.items() if not machine.sets_any_epoch else ():
-        left = [found for identity, found in samplers.items() if identity not in machine.samplers_set]
-        if left and loop not in machine.loops_setting:
+    noted = machine.notes[Loaders]
+    for loop, samplers in noted.sampled.items() if not noted.sets_any_epoch else ():
+        left = [found for identity, found in samplers.items() if identity not in noted.samplers_set]
+        if left and loop not in noted.loops_setting:
             notes, scene = left[0]
             machine.emit(SamplerMisused(loop, scene or machine.scene, "no epoch", notes))
 
@@ -252,20 +274,21 @@ def report_epochs(machine: Machine) -> None:
 
 def set_start_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``mp.set_start_method("spawn")``"""
-    machine.forks = machine.forks and arguments.get(0, "method") == Const("fork")
+    machine.notes[Loaders].forks = machine.notes[Loaders].forks and arguments.get(0, "method") == Const("fork")
     return NONE
 
 
 @contextmanager
 def in_worker(machine: Machine, loader: Object) -> Iterator[None]:
     """What a loader does while it makes a batch happens in a worker, where it has any."""
-    before = machine.worker
+    context = machine.now[Context]
+    before = context.worker
     if machine.read(loader.id, WORKERS) == TRUE:
-        machine.worker = Note(loader.node, "the DataLoader forks its workers here")
+        context.worker = Note(loader.node, "the DataLoader forks its workers here")
     try:
         yield
     finally:
-        machine.worker = before
+        context.worker = before
 
 
 def _try_out(machine: Machine, loader: Object, arguments: Arguments, node: cst.Call) -> None:
@@ -277,10 +300,10 @@ def _try_out(machine: Machine, loader: Object, arguments: Arguments, node: cst.C
     if forked.possible:
         with machine.aside(forked):
             machine.write(loader.id, WORKERS, TRUE)
-            said = len(machine.events)
+            said = len(machine.notes[Program].events)
             batch = machine.evaluator.element(machine, loader, node)
             _initialise(machine, loader, arguments, node)
-            if not any(isinstance(event, CudaInWorker) for event in machine.events[said:]):
+            if not any(isinstance(event, CudaInWorker) for event in machine.notes[Program].events[said:]):
                 _each_tensor(machine, batch, lambda tensor: _report_resident(machine, tensor, node))
         machine.write(loader.id, WORKERS, TRUE)
     elif pinned.possible:
@@ -352,7 +375,7 @@ def _check_shuffle(machine: Machine, given: Value, node: cst.Call) -> None:
             machine.emit(LoaderMisplaced(node, machine.scene, fault, default if made == NONE else place))
         return NONE
 
-    if not machine.in_default_context:
+    if not machine.now[Context].in_default_context:
         machine.lift(check, given, default_place(machine))
 
 

@@ -200,7 +200,7 @@ def _after(
 ) -> Value:
     """What forward hooks return in the place of an output; what else they do is for when they are looked at alone."""
     for hook in hooks:
-        with machine.noting({"events": [], "called": set()}), machine.aside(ALWAYS):
+        with machine.unheard(), machine.aside(ALWAYS):
             made = machine.evaluator.call(
                 machine, hook.function, _given_to(machine, module, hook, arguments, node, output), node
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
 from functools import partial
 
 import libcst as cst
@@ -54,12 +55,48 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import Operand, UnregisteredUsed
 from placement_lint.flow.models import ddp, optimizers, parameter_replacement
 from placement_lint.flow.models.arrivals import arrive
+from placement_lint.flow.state.allocations import InForward
 from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place, default_place, target_place
-from placement_lint.flow.state.machine import Below, Children, Machine
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Calls, Replica
 from placement_lint.flow.state.names import spelled
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
+
+
+@dataclass
+class Children:
+    """What a module holds, and what of it is registered: by what that hangs on, if it ``hangs`` on anything else."""
+
+    held: Many[tuple[str, Value]]
+    hangs: bool
+    found: dict[object, Many[tuple[str, Value]]] = field(default_factory=dict)
+
+
+@dataclass
+class Below:
+    """The modules that were found below one, with the ``ids`` of their Parameters and buffers once they were asked for.
+
+    It stands as long as each of them holds what it ``held``, if that is said, and what it hangs on is ``given``.
+    """
+
+    found: dict[int, Object | Symbol]
+    held: Many[tuple[int, Many[tuple[str, Value]]]] = ()
+    given: object = None
+    ids: frozenset[int] | None = None
+
+
+@dataclass
+class Structure(Notes):
+    """What is found of modules, until they change."""
+
+    # by the id of a module
+    children: dict[int, Children] = noted(dict, Use.DERIVED)
+    below: dict[int, Below] = noted(dict, Use.DERIVED)
+
 
 PLACE = "#place"
 ITEMS = "#items"
@@ -70,15 +107,15 @@ OUTLINE = "#outline"
 def is_module(machine: Machine, value: Value) -> bool:
     if isinstance(value, Object):
         return value.kind in (Kind.MODULE, Kind.WRAPPER)
-    return isinstance(value, Symbol) and value.id in machine.modules_by_use
+    return isinstance(value, Symbol) and value.id in machine.notes[ModuleNotes].modules_by_use
 
 
 def treat_as_module(machine: Machine, value: Value, surely: bool = False) -> None:
     """The program uses an unknown value as only a module can be used, or it is ``surely`` one."""
     if isinstance(value, Symbol):
-        machine.modules_by_use.add(value.id)
+        machine.notes[ModuleNotes].modules_by_use.add(value.id)
         if surely:
-            machine.modules_by_name.add(value.id)
+            machine.notes[ModuleNotes].modules_by_name.add(value.id)
 
 
 def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, device: Value | None = None) -> Object:
@@ -111,10 +148,10 @@ def children(machine: Machine, module: Object) -> Many[tuple[str, Value]]:
         inner = machine.read(module.id, INNER)
         return [("module", inner)] if inner is not None else []
     held = machine.store.held(module.id)
-    known = machine.children.get(module.id)
+    known = machine.notes[Structure].children.get(module.id)
     if known is None or known.held is not held:
         hangs = any(_hangs(value) for name, value in held if name != PLACE)
-        known = machine.children[module.id] = Children(held, hangs)
+        known = machine.notes[Structure].children[module.id] = Children(held, hangs)
     given = _given(machine) if known.hangs else None
     found = known.found.get(given)
     if found is None:
@@ -160,15 +197,16 @@ def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
 
 def _below(machine: Machine, root: Value) -> Below:
     """What is below a module: what was found there before, where nothing of it changed since."""
+    noted = machine.notes[Structure]
     if not isinstance(root, Object):
         return Below(_found_below(machine, root))
-    known = machine.below.get(root.id)
+    known = noted.below.get(root.id)
     if known is None or not _stands(machine, known):
-        known = machine.below[root.id] = Below(_found_below(machine, root))
+        known = noted.below[root.id] = Below(_found_below(machine, root))
         parts = list(known.found.values())
         if all(isinstance(part, Object) and part.kind is not Kind.WRAPPER for part in parts):
             known.held = [(part.id, machine.store.held(part.id)) for part in parts]
-            hangs = any(machine.children[part.id].hangs for part in parts)
+            hangs = any(noted.children[part.id].hangs for part in parts)
             known.given = _given(machine) if hangs else None
     return known
 
@@ -183,7 +221,7 @@ def _stands(machine: Machine, known: Below) -> bool:
 
 def _given(machine: Machine) -> object:
     """What a choice of children hangs on."""
-    return machine.path, len(machine.modules_by_use)
+    return machine.path, len(machine.notes[ModuleNotes].modules_by_use)
 
 
 def _found_below(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
@@ -301,7 +339,11 @@ def as_content(machine: Machine, container: Object, value: Value) -> Value:
 def items_of(machine: Machine, module: Object) -> Value | None:
     """What a container holds; in a replica, where the replica has it."""
     items = machine.read(module.id, ITEMS)
-    if isinstance(items, (Sequence, Mapping)) and machine.replica and module.id in machine.replicated:
+    if (
+        isinstance(items, (Sequence, Mapping))
+        and machine.now[Replica].notes
+        and module.id in machine.now[Replica].modules
+    ):
         return _each(items, lambda item: machine.lift(_in_replica, item))
     return items
 
@@ -316,7 +358,7 @@ def _each(held: Sequence | Mapping, change: Callable[[Value], Value]) -> Sequenc
 def own_tensor(machine: Machine, module: Object, name: str) -> Value | None:
     """A Parameter or buffer of a library's module; in a replica, where the replica has it."""
     value = machine.read(module.id, name)
-    if value is not None and machine.replica and module.id in machine.replicated:
+    if value is not None and machine.now[Replica].notes and module.id in machine.now[Replica].modules:
         return machine.lift(_in_replica, value)
     return value
 
@@ -332,8 +374,9 @@ def _in_replica(value: Value) -> Value:
 
 def placed(machine: Machine, module: Object | Symbol) -> Value:
     """Where a module's own parameters are: a Placed, or a choice of them."""
-    if machine.replica and module.id in machine.replicated:
-        return Placed(REPLICA, machine.replica[-1])
+    replica = machine.now[Replica]
+    if replica.notes and module.id in replica.modules:
+        return Placed(REPLICA, replica.notes[-1])
     value = machine.read(module.id, PLACE)
     if value is None:
         return _placed_before(machine, module)
@@ -367,6 +410,7 @@ def move(machine: Machine, module: Object | Symbol, target: Value, note_node: cs
 
 
 def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CSTNode) -> Value:
+    noted = machine.notes[ModuleNotes]
     place = target_place(machine, target)
     if place is None:
         return NONE
@@ -375,8 +419,12 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
     optimizers.before_move(machine, module, place, note)
     parameter_replacement.converted(machine, module, place, node)
     ddp.moving(machine, module, place, node)
-    if module.id in machine.unregistered:
-        tended(machine, machine.unregistered[module.id].owner, machine.unregistered[module.id].name)
+    if module.id in noted.unregistered:
+        tended(
+            machine,
+            noted.unregistered[module.id].owner,
+            noted.unregistered[module.id].name,
+        )
     _put(machine, module, place, note)
     return NONE
 
@@ -395,9 +443,9 @@ def settle(machine: Machine, module: Object | Symbol, target: Value, node: cst.C
 def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) -> None:
     for part in reachable(machine, module).values():
         if place != Device("cpu"):
-            machine.moved.setdefault(part.id, note)
+            machine.notes[ModuleNotes].moved.setdefault(part.id, note)
             if isinstance(part, Object) and isinstance(part.cls, Class):
-                machine.moved.setdefault(part.cls.id, note)
+                machine.notes[ModuleNotes].moved.setdefault(part.cls.id, note)
         machine.write(part.id, PLACE, Placed(place, note))
         if machine.log is not None:
             machine.log.moved(part.id, note)
@@ -500,7 +548,7 @@ def tended(machine: Machine, owner: Object, name: str) -> None:
     running = [frame.function for frame in machine.frames if frame.receiver == owner]
     moving = all(function is not None and function.name in MODULE_MOVES for function in running)
     if isinstance(owner.cls, Class) and moving:
-        machine.tended.update((cls.file, cls.name, name) for cls in resolution_order(owner.cls))
+        machine.notes[ModuleNotes].tended.update((cls.file, cls.name, name) for cls in resolution_order(owner.cls))
 
 
 def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:
@@ -573,9 +621,9 @@ def stored(
         return value
     if value.role is not Role.PARAMETER and _is_buffer(machine, module, name):
         return replace(value, role=Role.BUFFER, holder=None)
-    if value.role is Role.PARAMETER or machine.in_forward:
+    if value.role is Role.PARAMETER or machine.now[Calls].in_forward:
         return value
-    if value.role is Role.BUFFER and (machine.standalone or not _is_held_as_buffer(machine, module, value)):
+    if value.role is Role.BUFFER and (machine.now[Calls].standalone or not _is_held_as_buffer(machine, module, value)):
         return value
     # A buffer under another name is a plain attribute there, as is what was computed from the parameters of a part.
     holder = Holder(module, name, node, registrable=registrable)
@@ -652,15 +700,17 @@ def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst
         history=(note,) if note else (),
     )
     layer = module.cls.name if isinstance(module, Object) and isinstance(module.cls, External) else ""
-    return Operand(callee, tensor, whole=True, layer=layer, unregistered=module.id in machine.unregistered)
+    return Operand(
+        callee, tensor, whole=True, layer=layer, unregistered=module.id in machine.notes[ModuleNotes].unregistered
+    )
 
 
 def report_unregistered(machine: Machine, identity: int, node: cst.CSTNode, module: Object | None = None) -> None:
     """A module or Parameter takes part in a forward: is a plain list or dict all that holds it?"""
-    holder = machine.unregistered.get(identity)
-    if holder is None or holder.owner not in machine.in_forward or _cared_for(machine, identity, holder):
+    holder = machine.notes[ModuleNotes].unregistered.get(identity)
+    if holder is None or holder.owner not in machine.now[Calls].in_forward or _cared_for(machine, identity, holder):
         return
-    if holder.content == "parameter" and identity in machine.ever_held:
+    if holder.content == "parameter" and identity in machine.notes[ModuleNotes].ever_held:
         # Somebody has given it to an optimizer by itself.
         return
     needed = frozenset({identity}) if module is None else _needed(machine, module)
@@ -690,7 +740,7 @@ def _needed(machine: Machine, module: Object) -> frozenset[int]:
 
 def _around(machine: Machine) -> Iterator[Object]:
     """The modules whose methods run: the outermost forward's, and those whose other methods have led there."""
-    yield machine.in_forward[0]
+    yield machine.now[Calls].in_forward[0]
     for frame in machine.frames:
         if isinstance(frame.receiver, Object) and is_module(machine, frame.receiver):
             yield frame.receiver
@@ -701,7 +751,7 @@ def _cared_for(machine: Machine, identity: int, holder: Holder) -> bool:
 
     Either of it is enough for what was there before the holder.
     """
-    signs = (identity in machine.moved, ddp.flag_of(machine, identity) == Fact("frozen"))
+    signs = (identity in machine.notes[ModuleNotes].moved, ddp.flag_of(machine, identity) == Fact("frozen"))
     return any(signs) if identity < holder.owner.id else all(signs)
 
 
@@ -747,9 +797,9 @@ def _is_content(machine: Machine, item: Value, kind: str) -> bool:
 
 def moved_on_the_way(machine: Machine) -> Note | None:
     """Where one of the modules whose forward is running was moved or wrapped."""
-    for module in machine.in_forward:
+    for module in machine.now[Calls].in_forward:
         identity = module.cls.id if isinstance(module.cls, Class) else module.id
-        note = machine.moved.get(module.id) or machine.moved.get(identity)
+        note = machine.notes[ModuleNotes].moved.get(module.id) or machine.notes[ModuleNotes].moved.get(identity)
         if note is not None:
             return note
     return None
@@ -808,7 +858,11 @@ def settle_tensors(machine: Machine, module: Object, place: Place) -> None:
 
 def made_here(machine: Machine, value: Value) -> cst.CSTNode | None:
     """Where the running forward made a module or Parameter; None where it did not."""
-    nodes = [machine.made[identity].node for identity in made_of(machine, value) if identity in machine.made]
+    nodes = [
+        machine.now[InForward].made[identity].node
+        for identity in made_of(machine, value)
+        if identity in machine.now[InForward].made
+    ]
     return nodes[0] if nodes else None
 
 

@@ -20,6 +20,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import MoveOnNonMovable
 from placement_lint.flow.models import device_choice, optimizers
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Around
 from placement_lint.flow.state.names import is_bound_here, spelled
 from placement_lint.source.abstraction import by_kind
 from placement_lint.source.wording import source_text
@@ -67,9 +68,9 @@ def refuses(machine: Machine, receiver: Value, name: str, node: cst.Call) -> boo
     refusing = kind(receiver) if name in MOVES else None
     if refusing is None or not isinstance(node.func, cst.Attribute):
         return False
-    if not machine.expecting_attribute_errors and not machine.names_one_of_many:
+    if not machine.now[Around].expecting_attribute_errors and not machine.names_one_of_many:
         written = node.func.value
-        dropped = machine.statement is node
+        dropped = machine.now[Around].statement is node
         assignable = not dropped or (isinstance(written, cst.Name) and is_bound_here(machine, written.value))
         device = device_choice.argument(node, 0, "device")
         machine.emit(

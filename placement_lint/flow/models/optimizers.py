@@ -34,10 +34,26 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
 from placement_lint.flow.models import checkpoints, ddp, device_choice, gradients, modules, schedulers, trainable
+from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Optimizers(Notes):
+    """The optimizers, and what became of them."""
+
+    built: list[Object] = noted(list, Use.SHARED | Use.REPEATED)
+    # by the id of a module that took a variable's place: itself, the one before, and what is stale by that
+    successors: dict[int, tuple[Object, int, object]] = noted(dict)
+    # optimizers whose state stayed behind, until the end of the program or a load_state_dict says otherwise
+    pending: list[tuple[int, OptimizerStateStranded]] = noted(list)
+
 
 _COVERED = "#covered"  # Const of the ids of the modules and parameters held
 _STATE = "#state"  # Fact: why there is state, and where it was made
@@ -91,7 +107,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     machine.write(optimizer.id, _BLOCK, Fact("block", machine.block_around()))
     machine.write(optimizer.id, _STRANDED, _TOGETHER)
     machine.write(optimizer.id, _GIVEN, Sequence((params or NONE, arguments.get(1, "lr") or NONE)))
-    machine.optimizers.append(optimizer)
+    machine.notes[Optimizers].built.append(optimizer)
     if OPTIMIZERS[name].eager:
         note = Note(node, f"`{_short(name)}` creates its state here, on the device of the parameters")
         machine.write(optimizer.id, _STATE, Fact("built", note))
@@ -118,13 +134,13 @@ def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:
     held = held - excluded if trainable.is_filtered(machine, params) else held
     machine.write(optimizer.id, _COVERED, Const(held))
     machine.write(optimizer.id, _LEFT_OUT, Const(excluded - held))
-    machine.ever_held |= held
+    machine.notes[ModuleNotes].ever_held |= held
     return NONE
 
 
 def unfrozen(machine: Machine, parts: frozenset[int], node: cst.CSTNode) -> None:
     """Parameters ask for gradients from here on: an optimizer that left them out does not have them."""
-    for optimizer in machine.optimizers:
+    for optimizer in machine.notes[Optimizers].built:
         left_out = machine.read(optimizer.id, _LEFT_OUT)
         if left_out is not None:
             machine.lift(lambda ids, held=optimizer: _note_unfrozen(machine, held, ids, parts, node), left_out)
@@ -135,8 +151,8 @@ def _note_unfrozen(
 ) -> Value:
     ids = left_out.value if isinstance(left_out, Const) and isinstance(left_out.value, frozenset) else frozenset()
     missed = frozenset(part for part in parts if any(one in ids for one in trainable.around(machine, part)))
-    everything = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
-    missed -= everything | machine.given_away
+    everything = frozenset().union(*(_covered(machine, each) for each in machine.notes[Optimizers].built))
+    missed -= everything | machine.notes[ModuleNotes].given_away
     if missed:
         known = machine.read(optimizer.id, _STALE)
         earlier = known.items if isinstance(known, Sequence) else ()
@@ -214,10 +230,10 @@ def _covered(machine: Machine, optimizer: Object) -> frozenset[int]:
 
 def holders(machine: Machine, module: Object | Symbol) -> list[Object]:
     """The optimizers that hold parameters of a module."""
-    if not machine.optimizers:
+    if not machine.notes[Optimizers].built:
         return []
     parts = frozenset(modules.reachable(machine, module))
-    return [optimizer for optimizer in machine.optimizers if parts & _covered(machine, optimizer)]
+    return [optimizer for optimizer in machine.notes[Optimizers].built if parts & _covered(machine, optimizer)]
 
 
 def has_state(machine: Machine, optimizer: Object) -> bool:
@@ -276,7 +292,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
 
 def _add(machine: Machine, optimizer: Object, added: frozenset[int]) -> None:
     machine.write(optimizer.id, _COVERED, Const(_covered(machine, optimizer) | added))
-    machine.ever_held |= added
+    machine.notes[ModuleNotes].ever_held |= added
     _refresh(machine, optimizer, added)
 
 
@@ -314,7 +330,7 @@ def before_move(machine: Machine, module: Object | Symbol, target: Place, note: 
     """A module is about to be moved: state that was made for its parameters stays where it is."""
     machine.signals.module_moving(machine, module, note.node)
     moving: frozenset[int] | None = None
-    for optimizer in machine.optimizers:
+    for optimizer in machine.notes[Optimizers].built:
         state = machine.read(optimizer.id, _STATE)
         if state is None:
             continue
@@ -341,7 +357,9 @@ def state_taken(machine: Machine, optimizer: Object) -> None:
 def _catch_up(machine: Machine, optimizer: Object) -> None:
     """No state is left behind any more."""
     machine.write(optimizer.id, _STRANDED, _TOGETHER)
-    machine.pending = [(held, event) for held, event in machine.pending if held != optimizer.id]
+    machine.notes[Optimizers].pending = [
+        (held, event) for held, event in machine.notes[Optimizers].pending if held != optimizer.id
+    ]
 
 
 def _strand(
@@ -375,7 +393,7 @@ def _leave(machine: Machine, optimizer: Object, stranded: _Stranded) -> Value:
     machine.write(optimizer.id, _STRANDED, Fact("stranded", stranded))
     unused = stranded.reason == "built" and machine.read(optimizer.id, _STEPPED) is None
     if unused and stranded.target != CPU:
-        machine.pending.append((optimizer.id, _stranded_event(machine, optimizer, stranded, ())))
+        machine.notes[Optimizers].pending.append((optimizer.id, _stranded_event(machine, optimizer, stranded, ())))
     return NONE
 
 
@@ -408,7 +426,7 @@ def replaced(
     machine: Machine, owner: Object | Symbol, name: str, before: Value | None, after: Value, node: cst.CSTNode
 ) -> None:
     """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
-    if (machine.optimizers or machine.in_ddp) and _brings_parameters(machine, after):
+    if (machine.notes[Optimizers].built or machine.notes[ddp.Ddp].wrappers) and _brings_parameters(machine, after):
         fresh = _added(machine, owner, after) or frozenset(_ids(machine, after))
         part = name if name.startswith("[") else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
@@ -460,7 +478,7 @@ def _touched(fact: Value) -> frozenset[int]:
 
 def _mark_stale(machine: Machine, touched: frozenset[int], what: _Stale) -> None:
     concerned = {one for part in touched for one in trainable.around(machine, part)}
-    for optimizer in machine.optimizers:
+    for optimizer in machine.notes[Optimizers].built:
         covered = _covered(machine, optimizer)
         if covered & concerned and not what.fresh & covered:
             known = machine.read(optimizer.id, _STALE)
@@ -495,7 +513,7 @@ def _ids(machine: Machine, value: Value) -> Iterator[int]:
 def _report_stale(machine: Machine, optimizer: Object, facts: Value, stepped: Note) -> Value:
     covered = _covered(machine, optimizer)
     known = [fact.details for fact in facts.items if isinstance(fact, Fact)] if isinstance(facts, Sequence) else []
-    held = frozenset().union(*(_covered(machine, each) for each in machine.optimizers))
+    held = frozenset().union(*(_covered(machine, each) for each in machine.notes[Optimizers].built))
     facts_known = [what for what in known if isinstance(what, _Stale)]
     stale = [what for what in facts_known if what.how != "unfrozen" and not what.fresh & covered]
     stale += [what for what in facts_known if what.how == "unfrozen" and _is_missed(machine, what.fresh - held)]
@@ -553,14 +571,19 @@ def _reached(machine: Machine) -> frozenset[int]:
 
 def succeeded(machine: Machine, name: str, before: Value | None, after: Value, node: cst.CSTNode) -> None:
     """``model = copy.deepcopy(model)``: a variable goes from one module to another."""
-    if not machine.optimizers or before is None or before == after:
+    noted = machine.notes[Optimizers]
+    if not noted.built or before is None or before == after:
         return
     for _, old in alternatives(before):
         for _, new in alternatives(after):
             if isinstance(old, Object) and isinstance(new, Object) and _takes_the_place(machine, old, new):
-                known = machine.successors.get(new.id)
+                known = noted.successors.get(new.id)
                 if known is None or known[1] != old.id:
-                    machine.successors[new.id] = (new, old.id, _Stale(node, name, "succeeded", frozenset()))
+                    noted.successors[new.id] = (
+                        new,
+                        old.id,
+                        _Stale(node, name, "succeeded", frozenset()),
+                    )
 
 
 def _takes_the_place(machine: Machine, old: Object, new: Object) -> bool:
@@ -572,18 +595,18 @@ def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: 
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
     machine.signals.module_copied(machine, original, twin, node)
     what = _Stale(node, machine.label(original, "the model"), how, frozenset())
-    machine.successors[twin.id] = (twin, original.id, what)
+    machine.notes[Optimizers].successors[twin.id] = (twin, original.id, what)
 
 
 def _report_successor(machine: Machine, optimizer: Object, stepped: Note) -> None:
     covered = _covered(machine, optimizer)
     reached = machine.read(machine.module_frame, _GRADIENTS)
-    if reached is None or machine.gradients_by_hand:
+    if reached is None or machine.notes[Gradients].by_hand:
         return
 
     def report(reached: Value) -> Value:
         parts = reached.value if isinstance(reached, Const) and isinstance(reached.value, frozenset) else frozenset()
-        for successor, predecessor, what in machine.successors.values():
+        for successor, predecessor, what in machine.notes[Optimizers].successors.values():
             held = predecessor in covered and not covered & parts
             if held and parts & frozenset(modules.reachable(machine, successor)):
                 assert isinstance(what, _Stale)
@@ -592,3 +615,8 @@ def _report_successor(machine: Machine, optimizer: Object, stepped: Note) -> Non
         return NONE
 
     machine.lift(report, reached)
+
+
+def finish(machine: Machine) -> None:
+    """Report the optimizers whose state is where their parameters are no longer."""
+    machine.notes[Program].events.extend(event for _, event in machine.notes[Optimizers].pending)

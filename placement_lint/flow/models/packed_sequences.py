@@ -7,6 +7,8 @@ longest of its own sequences, unless it is told how long the others' are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
@@ -15,7 +17,16 @@ from placement_lint.flow.domain.values import NONE, REPLICA, Device, Place, Tens
 from placement_lint.flow.events.schema import PackingMisused
 from placement_lint.flow.models import device_choice
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Replica
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
+
+
+@dataclass
+class PackedSequences(Notes):
+    """Packed sequences."""
+
+    ids: set[int] = noted(set, Use.INCIDENTAL)
 
 
 def packed(machine: Machine, sequence: Value) -> Value:
@@ -23,14 +34,14 @@ def packed(machine: Machine, sequence: Value) -> Value:
     if not isinstance(sequence, Tensor):
         return sequence
     identity = machine.new_id()
-    machine.packed.add(identity)
+    machine.notes[PackedSequences].ids.add(identity)
     return replace(sequence, uid=identity)
 
 
 def check_lengths(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
     """Inside DataParallel ``lengths`` are on a GPU, if they are a tensor that it put there or come of one."""
     source = device_choice.argument(node, 1, "lengths")
-    inside = machine.replica or machine.on_only_gpu
+    inside = machine.now[Replica].notes or machine.now[Replica].on_only_gpu
 
     def check(lengths: Value) -> Value:
         if source is not None and isinstance(lengths, Tensor) and _on_gpu(lengths.place) and not lengths.assumed:
@@ -49,7 +60,7 @@ def check_argument(machine: Machine, value: Value, source: cst.BaseExpression, n
     """An argument of a DataParallel call."""
 
     def check(option: Value) -> Value:
-        if isinstance(option, Tensor) and option.uid in machine.packed:
+        if isinstance(option, Tensor) and option.uid in machine.notes[PackedSequences].ids:
             called = (Note(node, "called here"),)
             machine.emit(PackingMisused(source, machine.scene, "argument", machine.text(source), called))
         return NONE
@@ -59,12 +70,12 @@ def check_argument(machine: Machine, value: Value, source: cst.BaseExpression, n
 
 def padded(machine: Machine, sequence: Value, arguments: Arguments, node: cst.Call) -> Value:
     """``pad_packed_sequence(packed)``, in a replica of its own length."""
-    own = machine.replica and arguments.get(3, "total_length") in (None, NONE) and not arguments.spread
+    own = machine.now[Replica].notes and arguments.get(3, "total_length") in (None, NONE) and not arguments.spread
     return replace(sequence, padded=node if own else None) if isinstance(sequence, Tensor) else sequence
 
 
 def check_returned(machine: Machine, returned: Tensor, label: str, node: cst.CSTNode) -> None:
     """What a forward returns is gathered, as long as all of it but the batch is of one size."""
     if returned.padded is not None:
-        trace = (*machine.replica, Note(node, "returned here"))
+        trace = (*machine.now[Replica].notes, Note(node, "returned here"))
         machine.emit(PackingMisused(returned.padded, machine.scene, "output", label, trace))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -26,6 +27,18 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.models import modules, optimizers
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, noted
+from placement_lint.flow.state.records import Tie
+
+
+@dataclass
+class Ties(Notes):
+    """Ties of weights."""
+
+    # by the id of a module, a name there and the id of the Parameter; the ids of those whose ties were broken
+    made: dict[tuple[int, str, int], Tie] = noted(dict)
+    parted: set[int] = noted(set)
+
 
 # Cells of the module frame: what torch.__future__ was told about conversions.
 _OVERWRITING = "#overwrite parameters"
@@ -154,7 +167,7 @@ def converted(machine: Machine, module: Object | Symbol, target: Place | None, n
     So it is from meta and to XLA, and everywhere once ``set_overwrite_module_params_on_conversion`` says so
     (torch/nn/modules/module.py).
     """
-    if not (machine.optimizers or machine.ties) or not _is_off(machine, _SWAPPING):
+    if not (machine.notes[optimizers.Optimizers].built or machine.notes[Ties].made) or not _is_off(machine, _SWAPPING):
         return
     if machine.read(machine.module_frame, _OVERWRITING) == TRUE:
         _renewed(machine, module, "converted", node)
@@ -173,7 +186,7 @@ def _renewed(
     node: cst.CSTNode,
     touched: frozenset[int] = frozenset(),
 ) -> None:
-    if machine.optimizers:
+    if machine.notes[optimizers.Optimizers].built:
         optimizers.renewed(machine, module, how, node, touched)
     machine.signals.parameters_replaced(machine, module, how, node)
 
@@ -182,7 +195,7 @@ def assigned(machine: Machine, module: Object | Symbol, strict: Value | None, no
     """``load_state_dict(assign=True)``: the loaded tensors become the Parameters, all of them if it is strict."""
     if not _is_off(machine, _SWAPPING):
         return
-    if machine.optimizers:
+    if machine.notes[optimizers.Optimizers].built:
         empty = frozenset(_at(machine, module, "meta"))
         optimizers.renewed(machine, module, "materialized" if empty else "assigned", node)
     if strict in (None, TRUE):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -12,10 +13,22 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import Const, Device, Object, Symbol, Value
 from placement_lint.flow.events.schema import ParallelInGroup, Scene
 from placement_lint.flow.models import loaders, modules, ranks
+from placement_lint.flow.models.ranks import Ranks, Spawned
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import name_of, spelled
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Group, Parallel
 from placement_lint.rule import Note
+
+
+@dataclass
+class Processes(Notes):
+    """What the processes of a program share."""
+
+    # the samplers that ask a process group for the rank, and the DataParallels that believe to be alone
+    sharing: list[Group] = noted(list, Use.WEIGHED)
+    parallels: list[Parallel] = noted(list, Use.WEIGHED)
 
 
 def is_initialised(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -31,7 +44,7 @@ def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     """``DistributedSampler(dataset)`` asks the process group for the rank, unless it is told."""
     if not arguments.has(1, "num_replicas"):
         note = Note(node, "DistributedSampler gives this process its share of the data here")
-        machine.sharing.append(Group(machine.scene, note, ranks.process(machine)))
+        machine.notes[Processes].sharing.append(Group(machine.scene, note, ranks.process(machine)))
     return loaders.distributed_sampler(machine, name, arguments, node)
 
 
@@ -40,14 +53,14 @@ def spawned(machine: Machine, arguments: Arguments, node: cst.Call) -> Iterator[
     """While the function runs that ``mp.spawn`` starts in each process: nothing of what it leaves there comes back."""
     several = arguments.get(2, "nprocs") not in (None, Const(1))
     if several:
-        machine.spawned.append(Note(node, "started in several processes here"))
+        machine.now[Spawned].notes.append(Note(node, "started in several processes here"))
     machine.store.begin()
     try:
         yield
     finally:
         machine.store.roll_back()
         if several:
-            machine.spawned.pop()
+            machine.now[Spawned].notes.pop()
 
 
 def parallel_built(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
@@ -58,10 +71,10 @@ def parallel_built(machine: Machine, module: Object | Symbol, node: cst.Call) ->
     )
     if ranks.is_one_of_them(machine):
         return
-    if machine.spawned:
-        machine.emit(_in_group(what, machine.spawned[-1], what.scene))
+    if machine.now[Spawned].notes:
+        machine.emit(_in_group(what, machine.now[Spawned].notes[-1], what.scene))
     else:
-        machine.parallels.append(what)
+        machine.notes[Processes].parallels.append(what)
 
 
 def _rank(machine: Machine, module: Object | Symbol) -> str:
@@ -73,12 +86,12 @@ def _rank(machine: Machine, module: Object | Symbol) -> str:
 
 def resolve(machine: Machine) -> set[cst.CSTNode]:
     """Once the whole program is known: the wrappings that happen in one process of several."""
-    for parallel in machine.parallels:
-        for group in (*machine.groups, *machine.sharing):
+    for parallel in machine.notes[Processes].parallels:
+        for group in (*machine.notes[Ranks].groups, *machine.notes[Processes].sharing):
             when = parallel.scene.when & group.scene.when
             if when.possible and _belong_together(parallel, group):
                 machine.emit(_in_group(parallel, group.note, replace(parallel.scene, when=when)))
-    return {event.node for event in machine.events if isinstance(event, ParallelInGroup)}
+    return {event.node for event in machine.notes[Program].events if isinstance(event, ParallelInGroup)}
 
 
 def _belong_together(parallel: Parallel, group: Group) -> bool:

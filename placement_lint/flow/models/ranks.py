@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -25,9 +26,42 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import CurrentDeviceUnset, GlobalRankUsed
 from placement_lint.flow.state.devices import current
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls, Replica
 from placement_lint.flow.state.names import spelled
-from placement_lint.flow.state.records import Group, Use
+from placement_lint.flow.state.notes import Moment, Notes, Use, noted
+from placement_lint.flow.state.records import DeviceUse, Group
 from placement_lint.rule import Note
+
+
+@dataclass
+class Spawned(Moment):
+    """Where the running function was started in several processes."""
+
+    notes: list[Note] = noted(list, Use.PASSING)
+
+
+@dataclass
+class Ranks(Notes):
+    """Process groups, and the GPUs of their ranks."""
+
+    # the global ranks by whose number something was put on a GPU
+    at_work: set[int] = noted(set)
+    # process groups of several processes, and what uses the current device although nobody set it
+    groups: list[Group] = noted(list, Use.WEIGHED)
+    uses_of_current: list[DeviceUse] = noted(list, Use.AT_END | Use.WEIGHED)
+    # what uses the current device after somebody set it
+    uses_of_own: set[cst.CSTNode] = noted(set, Use.AT_END)
+    # all processes are given GPUs of their own, by a framework or from outside; those that choose theirs
+    pinned: bool = noted(bool)
+    pinned_processes: set[object] = noted(set)
+    # the program is made for several nodes; the ids of ranks that it computes from the node's number; what uses the
+    # rank among all processes as the number of a GPU
+    several_nodes: bool = noted(bool)
+    computed: set[int] = noted(set)
+    as_numbers: dict[int, list[DeviceUse]] = noted(dict, Use.WEIGHED)
+    # the names of the options by which a launcher tells a process its number on this node
+    local_names: set[str] = noted(set)
+
 
 # A cell of the module frame: the process group of this process.
 _GROUP = "#process group"
@@ -54,7 +88,7 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         note = Note(node, "each rank joins the process group here")
         if not alone and not machine.dead:
             machine.write(machine.module_frame, _GROUP, Fact(str(getattr(chosen, "value", "")), note))
-            machine.groups.append(Group(machine.scene, note, process(machine)))
+            machine.notes[Ranks].groups.append(Group(machine.scene, note, process(machine)))
         return NONE
 
     return machine.lift(start, backend)
@@ -83,7 +117,7 @@ def has_group(machine: Machine, asked: Symbol) -> Value:
     def known(guard: Condition, option: Value) -> Value:
         if option is not ABSENT:
             return option
-        return asked if machine.standalone or _hangs_on(guard, asked) else FALSE
+        return asked if machine.now[Calls].standalone or _hangs_on(guard, asked) else FALSE
 
     return machine.either([(guard, known(guard, option)) for guard, option in alternatives(seen)])
 
@@ -114,9 +148,9 @@ def process(machine: Machine) -> object:
 
     None for what the module's own statements run.
     """
-    if machine.spawned:
-        return machine.spawned[-1].node
-    return machine.frames[1].id if machine.standalone and machine.running else None
+    if machine.now[Spawned].notes:
+        return machine.now[Spawned].notes[-1].node
+    return machine.frames[1].id if machine.now[Calls].standalone and machine.now[Calls].running else None
 
 
 _RANK = re.compile(r"rank|\bgpu\b", re.IGNORECASE)
@@ -156,7 +190,7 @@ def _is_global(value: object) -> bool:
 
 def _is_local(machine: Machine, value: object) -> bool:
     """Whether a value is that of an option which a launcher gives the number on this node."""
-    return isinstance(value, Symbol) and value.text.rpartition(".")[2] in machine.local_ranks
+    return isinstance(value, Symbol) and value.text.rpartition(".")[2] in machine.notes[Ranks].local_names
 
 
 # ``node_rank * gpus + gpu``: who counts the processes of all nodes multiplies, and adds the number on this one.
@@ -167,21 +201,21 @@ def _note_computed(machine: Machine, rank: Value) -> None:
     """The rank that a process joins its group with."""
     for _, option in alternatives(rank):
         if isinstance(option, Symbol) and _COMPUTED.search(option.text):
-            machine.computed_ranks.add(option.id)
-            machine.several_nodes = True
+            machine.notes[Ranks].computed.add(option.id)
+            machine.notes[Ranks].several_nodes = True
 
 
 def notice_attribute(machine: Machine, name: str, value: Value) -> None:
     """``args.local_rank`` is read; where that is the rank among all, or 0, nothing tells of several nodes."""
     if _SEVERAL_NODES.fullmatch(name):
         told = any(isinstance(option, Const) or _is_global(option) for _, option in alternatives(value))
-        machine.several_nodes = machine.several_nodes or not told
+        machine.notes[Ranks].several_nodes = machine.notes[Ranks].several_nodes or not told
 
 
 def notice_name(machine: Machine, name: object) -> None:
     """An option, attribute or variable that only programs for several nodes have."""
     if isinstance(name, str) and _SEVERAL_NODES.fullmatch(name):
-        machine.several_nodes = True
+        machine.notes[Ranks].several_nodes = True
 
 
 def notice_option(machine: Machine, arguments: Arguments) -> None:
@@ -192,7 +226,7 @@ def notice_option(machine: Machine, arguments: Arguments) -> None:
         notice_name(machine, text)
     if any(_LOCAL_RANK.fullmatch(text) for text in texts):
         named = arguments.keyword("dest")
-        machine.local_ranks.add(str(named.value) if isinstance(named, Const) else texts[0].lstrip("-"))
+        machine.notes[Ranks].local_names.add(str(named.value) if isinstance(named, Const) else texts[0].lstrip("-"))
 
 
 _LOCAL_RANK = re.compile(r"--local[_-]rank")
@@ -200,42 +234,44 @@ _LOCAL_RANK = re.compile(r"--local[_-]rank")
 
 def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = True) -> None:
     """A number that nobody knows names a GPU; ``works`` unless it only does that, and puts nothing there."""
+    noted = machine.notes[Ranks]
     counts_all = _is_global(index) and not _is_local(machine, index)
-    if isinstance(index, Symbol) and (counts_all or index.id in machine.computed_ranks):
+    if isinstance(index, Symbol) and (counts_all or index.id in noted.computed):
         if works:
-            machine.ranks_at_work.add(index.id)
+            noted.at_work.add(index.id)
         note = Note(node, f"`{machine.text(node)}` uses the global rank")
-        machine.global_ranks.setdefault(index.id, []).append(Use(machine.scene, note, process(machine)))
+        noted.as_numbers.setdefault(index.id, []).append(DeviceUse(machine.scene, note, process(machine)))
 
 
 def _report_global_ranks(machine: Machine) -> None:
-    for rank, uses in machine.global_ranks.items() if machine.several_nodes else ():
-        if rank not in machine.ranks_at_work:
+    noted = machine.notes[Ranks]
+    for rank, uses in noted.as_numbers.items() if noted.several_nodes else ():
+        if rank not in noted.at_work:
             continue
         first, *others = {used.note.node: used for used in uses}.values()
         trace = tuple(used.note for used in others)
         label, environ = machine.text(first.note.node), spelled(machine, "os.environ")
-        computed = rank in machine.computed_ranks
+        computed = rank in noted.computed
         machine.emit(GlobalRankUsed(first.note.node, first.scene, label, environ, trace, computed))
 
 
 def pin(machine: Machine) -> None:
     """The process that runs is given a GPU of its own."""
-    machine.pinned_processes.add(process(machine))
+    machine.notes[Ranks].pinned_processes.add(process(machine))
 
 
 def use(machine: Machine, asked: Place, node: cst.CSTNode) -> None:
     """Something is put on a GPU: on the one that the program says, or on the current one."""
     name_gpu(machine, asked.index if isinstance(asked, Device) else asked, node)
-    if machine.replica or is_one_of_them(machine):
+    if machine.now[Replica].notes or is_one_of_them(machine):
         return
     if isinstance(asked, Symbol) or isinstance(asked.index, Symbol):
         pin(machine)
     elif asked == Device("cuda") and current(machine) is not None:
-        machine.uses_of_own.add(node)
+        machine.notes[Ranks].uses_of_own.add(node)
     elif asked == Device("cuda"):
         note = Note(node, f"`{machine.text(node)}` uses the current device, which is cuda:0 in every process")
-        machine.uses_of_current.append(Use(machine.scene, note, process(machine)))
+        machine.notes[Ranks].uses_of_current.append(DeviceUse(machine.scene, note, process(machine)))
 
 
 def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -248,20 +284,21 @@ def collective(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     return machine.fresh(node)
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """Once the whole program is known: does any rank choose its GPU?"""
+    noted = machine.notes[Ranks]
     _report_global_ranks(machine)
-    if machine.pinned:
+    if noted.pinned:
         return
     # A process joins its group once: what joins one itself is not called from another process that does.
-    if machine.pinned_processes - {group.process for group in machine.groups}:
+    if noted.pinned_processes - {group.process for group in noted.groups}:
         return
-    chosen = {used.note.node for used in machine.uses_of_current if used.process in machine.pinned_processes}
-    for group in {(group.note.node, group.process): group for group in machine.groups}.values():
+    chosen = {used.note.node for used in noted.uses_of_current if used.process in noted.pinned_processes}
+    for group in {(group.note.node, group.process): group for group in noted.groups}.values():
         uses = {
             used.note.node: used
-            for used in machine.uses_of_current
-            if used.note.node not in chosen | machine.uses_of_own
+            for used in noted.uses_of_current
+            if used.note.node not in chosen | noted.uses_of_own
             and used.process == group.process
             and not used.scene.reach.excludes(group.scene.reach)
             # where the program may as well choose the CPU it is not made for several GPUs

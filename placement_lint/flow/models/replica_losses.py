@@ -6,11 +6,31 @@ many elements, and what only has one element can be a number: ``backward()`` of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.domain.values import Tensor
-from placement_lint.flow.events.schema import ReplicaLossUsed
+from placement_lint.flow.events.schema import ReplicaLossReduced, ReplicaLossUsed
+from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
+
+
+@dataclass
+class ReplicaLosses(Notes):
+    """Losses of which each replica makes one."""
+
+    # reductions of them, and those whose result is divided afterwards
+    reduced: list[ReplicaLossReduced] = noted(list, Use.AT_END)
+    divided: set[cst.CSTNode] = noted(set)
+    # outputs of DataParallel models that are used as numbers; by what made them, those that the program averages, and
+    # those of which it asks how many elements they have
+    used_as_numbers: list[ReplicaLossUsed] = noted(list)
+    averaged: set[cst.CSTNode] = noted(set)
+    measured: set[cst.CSTNode] = noted(set)
+
 
 # With a single row there is a single replica: only these tell that the batch has more, or that it is a loss.
 _WANT_NUMBER = ("item", "float", "int", "format", "__float__", "__int__")
@@ -25,25 +45,31 @@ def used_as_number(
     event = ReplicaLossUsed(node, machine.scene, source, how, use, tensor)
     if tensor.per_replica:
         machine.emit(event)
-    elif use == "backward" or (use in _WANT_NUMBER and not machine.without_grad):
-        machine.used_as_numbers.append(event)
+    elif use == "backward" or (use in _WANT_NUMBER and not machine.now[NoGrad].count):
+        machine.notes[ReplicaLosses].used_as_numbers.append(event)
 
 
 def averaged(machine: Machine, tensor: Tensor) -> None:
     """The program makes one number of an output itself: it is a loss."""
     if tensor.gathered is not None:
-        machine.averaged.add(tensor.gathered)
+        machine.notes[ReplicaLosses].averaged.add(tensor.gathered)
 
 
 def measured(machine: Machine, tensor: Tensor) -> None:
     """The program asks how many elements an output has: it knows what to do with several."""
     if tensor.gathered is not None:
-        machine.measured.add(tensor.gathered)
+        machine.notes[ReplicaLosses].measured.add(tensor.gathered)
 
 
-def resolve(machine: Machine) -> None:
-    """Report each backward from an output, and the other uses of those that the program averages elsewhere."""
-    for use in machine.used_as_numbers:
+def finish(machine: Machine) -> None:
+    """Report what is reduced and not divided, and each backward from an output.
+
+    Other uses only of those outputs that the program averages elsewhere.
+    """
+    noted = machine.notes[ReplicaLosses]
+    program = machine.notes[Program]
+    program.events.extend(event for event in noted.reduced if event.node not in noted.divided)
+    for use in noted.used_as_numbers:
         made = use.tensor.gathered
-        if made not in machine.measured and (use.use == "backward" or made in machine.averaged):
-            machine.events.append(use)
+        if made not in noted.measured and (use.use == "backward" or made in noted.averaged):
+            program.events.append(use)

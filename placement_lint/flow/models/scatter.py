@@ -37,6 +37,7 @@ from placement_lint.flow.models import packed_sequences, shapes
 from placement_lint.flow.state.classes import find
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Replica
 from placement_lint.rule import Note
 
 _BATCH_FIRST = "#batch first"
@@ -82,8 +83,8 @@ def after_layer(
 
 
 def _report(machine: Machine, what: str, given: Operand, module: Object, dim: int, node: cst.Call) -> None:
-    wrapped, called = machine.replica
-    machine.batch_misplaced = True
+    wrapped, called = machine.now[Replica].notes
+    machine.now[Replica].batch_misplaced = True
     layer = module.cls.name.rpartition(".")[2]
     trace = (Note(module.node, f"`{layer}` is built here"), wrapped, called, Note(node, "called here, in a replica"))
     at = wrapped.node if what == "input" else called.node
@@ -113,7 +114,7 @@ def unpacked(sequence: Value, arguments: Arguments) -> Value:
 
 def check_returned(machine: Machine, value: Value, node: cst.BaseExpression) -> None:
     """What forward returns is gathered along the dimension along which its inputs were split."""
-    dim = machine.replica_dim
+    dim = machine.now[Replica].dim
     if dim is not None:
         machine.lift(lambda option: _check_returned(machine, option, dim, node), value)
 
@@ -131,7 +132,7 @@ def _check_returned(machine: Machine, value: Value, dim: int, node: cst.BaseExpr
         packed_sequences.check_returned(machine, value, machine.text(node), node)
     if isinstance(value, Tensor) and not shapes.agrees(value.split, dim):
         label, batch = machine.text(node), value.split or 0
-        machine.emit(BatchMisplaced(node, machine.scene, "output", label, "", dim, batch, machine.replica))
+        machine.emit(BatchMisplaced(node, machine.scene, "output", label, "", dim, batch, machine.now[Replica].notes))
     return NONE
 
 
@@ -163,7 +164,7 @@ def _no_rows(machine: Machine, value: Value, source: cst.BaseExpression, keyword
 def check_arguments(machine: Machine, arguments: Arguments, dim: int | None, node: cst.Call) -> None:
     """Arguments of which it is certain that their first dimension is not that of the batch."""
     check_dimensions(machine, arguments, node)
-    if dim != 0 or machine.batch_misplaced:
+    if dim != 0 or machine.now[Replica].batch_misplaced:
         return
     given = [(machine.restrict(value), source, keyword) for value, source, keyword in _given(arguments, node)]
     tensors = [value for value, _, _ in given if isinstance(value, Tensor)]

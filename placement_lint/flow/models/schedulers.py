@@ -23,8 +23,23 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import SchedulerOutlived
 from placement_lint.flow.models import optimizers
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Schedulers(Notes):
+    """Schedulers and the optimizers that they go on with."""
+
+    # schedulers that go on with an optimizer, by its id, whose place another took, by the id of that
+    outlived: list[tuple[SchedulerOutlived, int, int]] = noted(list, Use.AT_END)
+    # the ids of optimizers that have schedulers, and of those that others may get hold of, or of their groups, with
+    # where that is; where the groups were only read
+    scheduled: set[int] = noted(set, Use.AT_END)
+    optimizers_out: set[tuple[int, cst.CSTNode]] = noted(set, Use.AT_END)
+    groups_read: set[cst.CSTNode] = noted(set, Use.AT_END)
+
 
 # Of a scheduler: the attribute under which the program itself finds its optimizer, and where it took it.
 _OPTIMIZER = "optimizer"
@@ -53,7 +68,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     if optimizer is not None:
         machine.write(scheduler.id, _OPTIMIZER, optimizer)
         machine.write(scheduler.id, _BUILT, Fact("built", node))
-        machine.scheduled.update(held.id for held in _optimizers(optimizer))
+        machine.notes[Schedulers].scheduled.update(held.id for held in _optimizers(optimizer))
     return scheduler
 
 
@@ -61,7 +76,12 @@ def succeeded(
     machine: Machine, variable: str | cst.CSTNode, before: Value | None, after: Value, node: cst.CSTNode
 ) -> None:
     """``optimizer = SGD(...)``, where the variable has held another one until now."""
-    if not machine.optimizers or before is None or before == after or not isinstance(node, (cst.Assign, cst.AnnAssign)):
+    if (
+        not machine.notes[optimizers.Optimizers].built
+        or before is None
+        or before == after
+        or not isinstance(node, (cst.Assign, cst.AnnAssign))
+    ):
         return
 
     def take_over(old: Value, new: Value) -> Value:
@@ -100,7 +120,7 @@ def _note_outlived(machine: Machine, scheduler: Symbol, old: Object, fact: Value
         took = Note(built.details, f"`{label}` gets the old optimizer here")
         steps = Note(node, "this sets the learning rate of the old one only")
         event = SchedulerOutlived(succession.node, machine.scene, label, source_text(succession.variable), took, steps)
-        machine.outlived.append((event, old.id, succession.optimizer.id))
+        machine.notes[Schedulers].outlived.append((event, old.id, succession.optimizer.id))
     return NONE
 
 
@@ -113,19 +133,21 @@ def _is_left_alone(machine: Machine, old: Object, new: Object) -> bool:
 def optimizer_stepped(machine: Machine, optimizer: Object, node: cst.CSTNode) -> None:
     """An optimizer that another took the place of still trains: the program has it under another name."""
     if machine.read(optimizer.id, _SUCCESSOR) is not None:
-        machine.optimizers_out.add((optimizer.id, node))
+        machine.notes[Schedulers].optimizers_out.add((optimizer.id, node))
 
 
 def given_away(machine: Machine, values: Iterable[Value], node: cst.CSTNode) -> None:
     """Optimizers go where it is not seen who steps them or sets their learning rates."""
-    if machine.optimizers:
-        machine.optimizers_out.update((held.id, node) for value in values for held in _optimizers(value))
+    if machine.notes[optimizers.Optimizers].built:
+        machine.notes[Schedulers].optimizers_out.update(
+            (held.id, node) for value in values for held in _optimizers(value)
+        )
 
 
 def groups(machine: Machine, optimizer: Object, name: str, node: cst.CSTNode) -> Value:
     """``optimizer.param_groups``: whoever has them may set the learning rate."""
     if name == GROUPS:
-        machine.optimizers_out.add((optimizer.id, node))
+        machine.notes[Schedulers].optimizers_out.add((optimizer.id, node))
     return Bound(optimizer, name, node=node)
 
 
@@ -138,7 +160,7 @@ def item(machine: Machine, owner: Bound, key: Value) -> Value:
     """``optimizer.param_groups[0]``, a group that has no other name and may only be read; ``group["params"]``."""
     if _is_of_groups(owner, GROUPS) and owner.node is not None and key != SLICE:
         if isinstance(key, Const):
-            machine.groups_read.add(owner.node)
+            machine.notes[Schedulers].groups_read.add(owner.node)
         return group(machine, owner)
     if _is_of_groups(owner, _GROUP) and key == Const("params"):
         return Bound(owner.receiver, _PARAMS, node=owner.node)
@@ -164,11 +186,12 @@ def _is_of_groups(value: Bound, *names: str) -> bool:
     return value.name in names and _is_optimizer(value.receiver)
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """At the end it is known that nobody else looks after the learning rate."""
-    out = {identity for identity, node in machine.optimizers_out if node not in machine.groups_read}
-    for event, old, new in machine.outlived:
-        if out.isdisjoint((old, new)) and new not in machine.scheduled:
+    noted = machine.notes[Schedulers]
+    out = {identity for identity, node in noted.optimizers_out if node not in noted.groups_read}
+    for event, old, new in noted.outlived:
+        if out.isdisjoint((old, new)) and new not in noted.scheduled:
             machine.emit(event)
 
 

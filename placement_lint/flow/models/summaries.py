@@ -14,6 +14,7 @@ from placement_lint.flow.domain.path_condition import Condition, told_apart
 from placement_lint.flow.domain.values import ABSENT, Kind, Object, Symbol, Value, alternatives, choose
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
 
 # The call that put a wrapper around a module; None for bare modules.
 _Group = cst.CSTNode | None
@@ -43,6 +44,7 @@ def summary(machine: Machine, options: Many[tuple[Condition, Value]]) -> Value |
 
 def _common(machine: Machine, groups: dict[_Group, tuple[list[Condition], list[Object | Symbol]]]) -> Symbol:
     """The module that stands for all, in a wrapper or not."""
+    noted = machine.notes[ModuleNotes]
     inside: dict[int, Object | Symbol] = {}
     places: dict[Value, list[Condition]] = {}
     for guards, members in groups.values():
@@ -58,10 +60,10 @@ def _common(machine: Machine, groups: dict[_Group, tuple[list[Condition], list[O
         standing = choose(zip(told_apart([*places.values()]), places, strict=True))
         machine.write(common.id, modules.PLACE, standing or machine.fresh())
     for module in inside.values():
-        for note in machine.wraps.get(module.id, ()):
-            if note not in (notes := machine.wraps.setdefault(common.id, [])):
+        for note in noted.wraps.get(module.id, ()):
+            if note not in (notes := noted.wraps.setdefault(common.id, [])):
                 notes.append(note)
-        machine.wrapped_in.setdefault(common.id, set()).update(machine.wrapped_in.get(module.id, ()))
+        noted.wrapped_in.setdefault(common.id, set()).update(noted.wrapped_in.get(module.id, ()))
     return common
 
 

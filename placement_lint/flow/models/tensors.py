@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -80,12 +81,32 @@ from placement_lint.flow.models import (
     trainable,
 )
 from placement_lint.flow.models.arrivals import arrive, meet
+from placement_lint.flow.models.replica_losses import ReplicaLosses
+from placement_lint.flow.state.allocations import Allocations
 from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.devices import as_place, default_place, place_of_default_type, resolve, target_place
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Around, Calls
 from placement_lint.flow.state.names import is_bound_here, value_of
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Tensors(Notes):
+    """What happens to tensors."""
+
+    discarded: set[object] = noted(set)
+    # tensors that were reported to be on another device than what they meet, by the same
+    strays: set[object] = noted(set)
+    # by the node that makes or moves a tensor in a forward: the arguments around it that are tensors as well
+    inputs: dict[cst.CSTNode, tuple[str, ...]] = noted(dict, Use.INCIDENTAL)
+    # where ``.device`` of a tensor is read, and moves of leaves whose copies were told to keep their gradients
+    devices_read: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
+    retained: set[cst.CSTNode] = noted(set)
+
 
 # --- making tensors ----------------------------------------------------------------------------------------
 
@@ -100,7 +121,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
     if given is None or given == NONE:
         if name in FACTORIES_OF_DATA and (data := arguments.get(0, "data")) is not None and _has_place(machine, data):
             return machine.lift(lambda option: _from_data(machine, name, option, node), data)
-        source = Source.FACTORY_IN_FORWARD if machine.in_forward else Source.FACTORY
+        source = Source.FACTORY_IN_FORWARD if machine.now[Calls].in_forward else Source.FACTORY
         scalar = _scalar(machine, shape, arguments)
 
         def make(place: Value) -> Value:
@@ -262,7 +283,9 @@ def operate(
     leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
     result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
     # What comes of a tensor whose move was thrown away is not to blame for being where it is.
-    blamed = [operand.tensor.created for operand in tensors if operand.tensor.created in machine.discarded]
+    blamed = [
+        operand.tensor.created for operand in tensors if operand.tensor.created in machine.notes[Tensors].discarded
+    ]
     return replace(result, created=blamed[0]) if blamed else result
 
 
@@ -293,9 +316,9 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
     if not _blamed_elsewhere(machine, stray.tensor) and not (stray.tensor.adrift or home.tensor.adrift):
         event = _mixed(machine, operation, stray, home, node)
         machine.emit(event)
-        machine.strays.add(stray.tensor.created or stray.tensor.uid)
+        machine.notes[Tensors].strays.add(stray.tensor.created or stray.tensor.uid)
         adrift = _is_adrift(event)
-        either = adrift or not (machine.in_forward or stray.whole or home.whole)
+        either = adrift or not (machine.now[Calls].in_forward or stray.whole or home.whole)
         home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either, adrift=adrift))
     if (stray.whole and not stray.unregistered) or _keeps_to_the_cpu(stray.tensor, home.tensor):
         # Once the module is where it belongs, its output may be elsewhere as well.
@@ -339,9 +362,9 @@ def _meet_an_option(
 
 def _blamed_elsewhere(machine: Machine, stray: Tensor) -> bool:
     """Whether a tensor is out of place as a move was thrown away, a Parameter is none, or a forward made a layer."""
-    if (stray.created or stray.uid) in machine.discarded:
+    if (stray.created or stray.uid) in machine.notes[Tensors].discarded:
         return True
-    if not machine.made_in_forward.isdisjoint({*stray.modules, stray.uid}):
+    if not machine.notes[Allocations].ids.isdisjoint({*stray.modules, stray.uid}):
         return True
     return stray.lost is not None and not stray.modules
 
@@ -357,7 +380,7 @@ def _made_here_for_a_moved_module(one: Tensor, other: Tensor) -> bool:
 def _mixed(
     machine: Machine, operation: str | cst.CSTNode, stray: Operand, home: Operand, node: cst.CSTNode
 ) -> DevicesMixed:
-    unregistered = stray.unregistered or stray.tensor.uid in machine.unregistered
+    unregistered = stray.unregistered or stray.tensor.uid in machine.notes[ModuleNotes].unregistered
     put = stray.tensor.history[-1].node if stray.tensor.history else None
     return DevicesMixed(
         node,
@@ -365,11 +388,11 @@ def _mixed(
         operation if isinstance(operation, str) else f"`{source_text(operation)}`",
         replace(stray, unregistered=unregistered),
         home,
-        bool(machine.in_forward),
+        bool(machine.now[Calls].in_forward),
         modules.moved_on_the_way(machine),
         _name_of_place(machine, home.tensor),
-        machine.inputs.get(put, ()) if put is not None else (),
-        brought=put not in machine.inputs,
+        machine.notes[Tensors].inputs.get(put, ()) if put is not None else (),
+        brought=put not in machine.notes[Tensors].inputs,
     )
 
 
@@ -388,8 +411,8 @@ def _name_of_place(machine: Machine, tensor: Tensor) -> str:
 
 def _note_inputs(machine: Machine, node: cst.Call) -> None:
     """A forward makes or moves a tensor: which arguments of the running function are tensors as well?"""
-    if machine.in_forward and node not in machine.inputs:
-        machine.inputs[node] = sure_tensors(machine)
+    if machine.now[Calls].in_forward and node not in machine.notes[Tensors].inputs:
+        machine.notes[Tensors].inputs[node] = sure_tensors(machine)
 
 
 def sure_tensors(machine: Machine) -> tuple[str, ...]:
@@ -559,12 +582,13 @@ _MEASURES = {"dim", "ndim", "ndimension", "numel", "nelement", "shape", "size"}
 
 def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) -> Value:
     """``t.name``, where it is no call."""
+    noted = machine.notes[Tensors]
     if name == "device":
-        machine.devices_read.add(node)
+        noted.devices_read.add(node)
         # What is put beside a tensor that is out of place goes where that is moved.
-        astray = (tensor.created or tensor.uid or None) in machine.strays
+        astray = (tensor.created or tensor.uid or None) in noted.strays
         return machine.fresh(node) if astray else tensor.place
-    if name == "grad" and tensor.copied is not None and tensor.copied not in machine.retained:
+    if name == "grad" and tensor.copied is not None and tensor.copied not in noted.retained:
         label = machine.text(node).removesuffix(".grad")
         machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
     if name == "is_cuda" and (tensor.place == OWN or (isinstance(tensor.place, Symbol) and machine.looks_at_forward)):
@@ -593,7 +617,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name in _FIELDS and tensor.role is not Role.BATCH:
         return derive(tensor, _FIELDS[name], node, tensor.scalar)
     if name == "grad":
-        machine.asked_for.add(tensor.uid)
+        machine.notes[ModuleNotes].asked_for.add(tensor.uid)
         return replace(tensor, role=Role.PLAIN, modules=frozenset(), uid=0)
     return Bound(tensor, name, node=node)
 
@@ -684,7 +708,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "get_device":
         return device_choice.NO_DEVICE if tensor.place == CPU and not tensor.assumed else tensor.place
     if name == "retain_grad" and tensor.copied is not None:
-        machine.retained.add(tensor.copied)
+        machine.notes[Tensors].retained.add(tensor.copied)
     if name in HOST_VALUE_METHODS:
         if name in _MEASURES:
             replica_losses.measured(machine, tensor)
@@ -761,9 +785,9 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
         moved = tensor if name == "pin_memory" else move(machine, tensor, place, node, f".{name}(…)")
         moved = async_copy.copied(machine, tensor, moved, arguments, node)
         named = as_place(place)
-        is_dropped = machine.statement is node and _could_be_assigned(machine, node)
+        is_dropped = machine.now[Around].statement is node and _could_be_assigned(machine, node)
         if is_dropped and named is not None and (named != tensor.place or name == "pin_memory"):
-            machine.discarded.add(tensor.created or tensor.uid)
+            machine.notes[Tensors].discarded.add(tensor.created or tensor.uid)
             receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
             assignable = not isinstance(receiver, cst.Name) or _would_be_seen(machine, receiver.value, node)
             label = machine.text(receiver)
@@ -842,7 +866,9 @@ def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNod
         replica_losses.averaged(machine, tensor)
     if tensor.per_replica:
         if name in ("sum", "mean"):
-            machine.reduced.append(ReplicaLossReduced(node, machine.scene, source_text(source), name, tensor))
+            machine.notes[ReplicaLosses].reduced.append(
+                ReplicaLossReduced(node, machine.scene, source_text(source), name, tensor)
+            )
         return replace(tensor, per_replica=False, scalar=True, reduced=node, uid=0)
     reduction = name if name in ("sum", "mean") else None
     return replace(derive(tensor, f".{name}()", node, True), reduction=reduction)

@@ -9,6 +9,8 @@ import libcst as cst
 from placement_lint.flow.domain.values import TRUE, Class, Object, Parameters, Value, alternatives
 from placement_lint.flow.models import ddp, modules, optimizers
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.program import Program
 
 
 def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTNode) -> None:
@@ -16,7 +18,7 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTN
     if flag == TRUE:
         optimizers.unfrozen(machine, parts, node)
     else:
-        machine.ever_frozen |= parts
+        machine.notes[ModuleNotes].ever_frozen |= parts
     ddp.flagged(machine, parts, flag, node)
 
 
@@ -36,7 +38,7 @@ def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
 
 def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
     filtered = [part for parameters in _filtered(machine, value) for part in _ids(machine, parameters)]
-    return filtered or sorted(machine.ever_frozen)
+    return filtered or sorted(machine.notes[ModuleNotes].ever_frozen)
 
 
 def is_filtered(machine: Machine, value: Value | None) -> bool:
@@ -61,7 +63,7 @@ def around(machine: Machine, part: int) -> Iterator[int]:
     current: int | None = part
     while current is not None:
         yield current
-        current = machine.outer.get(current)
+        current = machine.notes[Program].outer.get(current)
 
 
 def has_own_parameters(machine: Machine, module: Object) -> bool:

@@ -6,15 +6,33 @@ how many devices there are), and numbers what is visible from 0.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.domain.values import ABSENT, Const, Device, Fact, Symbol, Value, alternatives
 from placement_lint.flow.events.schema import InvisibleDevice, VisibleDevicesLate
-from placement_lint.flow.state.devices import current_is_chosen
+from placement_lint.flow.models.ranks import Ranks
+from placement_lint.flow.state.devices import Context, current_is_chosen
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class VisibleDevices(Notes):
+    """What the program does before and after it restricts the GPUs that it sees."""
+
+    # assignments of CUDA_VISIBLE_DEVICES that nothing reads any more, unless another process does
+    late: list[VisibleDevicesLate] = noted(list, Use.WEIGHED)
+    # GPUs named by numbers that are not visible, and where that was first
+    invisible: dict[int, cst.CSTNode] = noted(dict, Use.WEIGHED)
+    # it uses CUDA outside of the workers of its loaders
+    uses_cuda: bool = noted(bool)
+
 
 # Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
 _VISIBLE = "#visible devices"
@@ -27,8 +45,10 @@ _AS_SCRIPT = "touched by the script"
 
 def touch(machine: Machine, node: cst.CSTNode) -> None:
     """CUDA is initialised, unless it is already."""
-    machine.uses_cuda = machine.uses_cuda or machine.worker is None
-    if machine.worker is None and machine.read(machine.module_frame, _TOUCHED) is None:
+    if machine.now[Context].worker is not None:
+        return
+    machine.notes[VisibleDevices].uses_cuda = True
+    if machine.read(machine.module_frame, _TOUCHED) is None:
         note = Note(node, f"`{machine.text(node)}` initialises CUDA here")
         machine.write(machine.module_frame, _TOUCHED, Fact(_AS_SCRIPT if machine.is_script else "touched", note))
 
@@ -44,18 +64,18 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
             with machine.assuming(guard):
                 # Where there is no GPU, none is hidden in vain.
                 if not machine.path.excludes(machines(ONE_GPU | MANY_GPUS)):
-                    machine.late_restrictions.append(VisibleDevicesLate(node, machine.scene, fact.details))
+                    machine.notes[VisibleDevices].late.append(VisibleDevicesLate(node, machine.scene, fact.details))
     if isinstance(value, Const) and isinstance(value.value, str):
         machine.write(machine.module_frame, _VISIBLE, Fact(value.value, Note(node, "set here")))
     else:
         machine.write(machine.module_frame, _VISIBLE, value)
         machine.write(machine.module_frame, _SET, Fact("set", Note(node, "set here")))
-        machine.pinned = True
+        machine.notes[Ranks].pinned = True
 
 
 def hand_down(machine: Machine) -> None:
     """The program starts another one, which reads the variable anew: then it was set in time, for that one."""
-    machine.late_restrictions.clear()
+    machine.notes[VisibleDevices].late.clear()
 
 
 def restricted(machine: Machine) -> bool:
@@ -99,8 +119,10 @@ def name_device(
     if known is None or not isinstance(device.index, int):
         return
     entries, note = known
-    if device.index >= len(entries) and (literal or machine.invisible.get(device.index, node) is node):
-        machine.invisible.setdefault(device.index, node)
+    if device.index >= len(entries) and (
+        literal or machine.notes[VisibleDevices].invisible.get(device.index, node) is node
+    ):
+        machine.notes[VisibleDevices].invisible.setdefault(device.index, node)
         machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (device.index,), entries, note))
 
 
@@ -111,3 +133,7 @@ def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: 
     if isinstance(note, Note) and machine.read(machine.module_frame, _VISIBLE) == number:
         text = number.text or "the number"
         machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (1,), ("1",), note, text))
+
+
+def finish(machine: Machine) -> None:
+    machine.notes[Program].events.extend(machine.notes[VisibleDevices].late)

@@ -6,9 +6,12 @@ itself an attribute, a layer or a Parameter of that name.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import WRAPPERS
+from placement_lint.flow.domain.path_condition import Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     NONE,
@@ -25,10 +28,23 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import WrapperAttributeWritten
 from placement_lint.flow.models import modules, wrappers
+from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id, find
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class WrapperAttributes(Notes):
+    """Attributes of wrappers."""
+
+    # what is assigned on a wrapper (its id) around a module that has another of that name; the attributes of wrappers
+    # that are read, and those of modules in one that are assigned
+    writes: list[tuple[WrapperAttributeWritten, int, Object]] = noted(list, Use.AT_END)
+    fields: set[tuple[int, str, Condition]] = noted(set, Use.AT_END)
 
 
 def written(
@@ -56,7 +72,7 @@ def _written(
         kind = WRAPPERS[wrapper.cls.name]
         wrapped = Note(wrapper.node, f"wrapped in {kind} here")
         event = WrapperAttributeWritten(node, machine.scene, source_text(text), kind, name, wrapped, _is_part(value))
-        machine.wrapper_writes.append((event, wrapper.id, module))
+        machine.notes[WrapperAttributes].writes.append((event, wrapper.id, module))
     return NONE
 
 
@@ -94,26 +110,26 @@ def _is_same(own: Value, value: Value) -> bool:
 def read(machine: Machine, wrapper: Object, name: str) -> None:
     """``wrapper.name``: the program may well keep something of its own there."""
     if not wrappers.has_attribute(wrapper, name):
-        machine.wrapper_fields.add((wrapper.id, name, machine.path))
+        machine.notes[WrapperAttributes].fields.add((wrapper.id, name, machine.path))
 
 
 def written_inside(machine: Machine, module: Object, name: str) -> None:
     """``wrapper.module.name = value``, or the module itself assigns it: then what the wrapper has is something else."""
-    if module.id in machine.wraps:
-        machine.wrapper_fields.add((module.id, name, machine.path))
+    if module.id in machine.notes[ModuleNotes].wraps:
+        machine.notes[WrapperAttributes].fields.add((module.id, name, machine.path))
 
 
-def resolve(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """What was assigned is missed where the module inside reads its own."""
-    for event, wrapper, module in machine.wrapper_writes:
-        readers = machine.reads.get((class_id(module), event.name), {})
+    for event, wrapper, module in machine.notes[WrapperAttributes].writes:
+        readers = machine.notes[Accesses].reads.get((class_id(module), event.name), {})
         reads = tuple(Note(node, "read here") for node, updating in readers.items() if not updating)
         if reads and not _is_looked_after(machine, event, {wrapper, module.id}):
-            machine.emit(replace(event, reads=reads, always=event.node not in machine.read_of_others))
+            machine.emit(replace(event, reads=reads, always=event.node not in machine.notes[Accesses].read_of_others))
 
 
 def _is_looked_after(machine: Machine, event: WrapperAttributeWritten, owners: set[int]) -> bool:
     return any(
         owner in owners and name == event.name and not event.scene.when.excludes(path)
-        for owner, name, path in machine.wrapper_fields
+        for owner, name, path in machine.notes[WrapperAttributes].fields
     )

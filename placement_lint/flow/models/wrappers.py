@@ -54,6 +54,8 @@ from placement_lint.flow.models import (
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Around, Replica
 from placement_lint.rule import Note
 
 _IDS = "#device ids"
@@ -75,6 +77,7 @@ def _ids(arguments: Arguments) -> Value:
 
 
 def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call) -> Value:
+    noted = machine.notes[ModuleNotes]
     modules.treat_as_module(machine, inner)
     inner = _once(machine, name, inner, node)
     if not isinstance(inner, (Object, Symbol)):
@@ -84,13 +87,13 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     wrapper = around(machine, inner, ids, output, node, name, arguments.get(3, "dim"))
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
-    machine.wraps.setdefault(inner.id, []).append(note)
-    machine.wrapped_in.setdefault(inner.id, set()).update(frame.id for frame in machine.frames)
+    noted.wraps.setdefault(inner.id, []).append(note)
+    noted.wrapped_in.setdefault(inner.id, set()).update(frame.id for frame in machine.frames)
     machine.signals.module_wrapped(machine, inner, name, node)
     for part in modules.reachable(machine, inner).values():
-        machine.moved.setdefault(part.id, note)
+        noted.moved.setdefault(part.id, note)
         if isinstance(part, Object) and not isinstance(part.cls, External):
-            machine.moved.setdefault(part.cls.id, note)
+            noted.moved.setdefault(part.cls.id, note)
     if name == DATA_PARALLEL:
         if ids == NONE or (content(machine, ids) is not None and not is_single(machine, ids)):
             processes.parallel_built(machine, inner, node)
@@ -252,14 +255,15 @@ def _on_one_device(
     forward: Forward,
 ) -> Value:
     """With one device there are no replicas, but the same look at where the module is."""
+    replica = machine.now[Replica]
     _check_first_device(machine, wrapper, inner, ids, device, node)
     scatter.check_dimensions(machine, arguments, node)
-    outside = machine.on_only_gpu
-    machine.on_only_gpu = _notes(machine, wrapper, inner, node, "DataParallel puts the inputs on its only GPU")
+    outside = replica.on_only_gpu
+    replica.on_only_gpu = _notes(machine, wrapper, inner, node, "DataParallel puts the inputs on its only GPU")
     try:
         return forward(inner, _scattered(machine, arguments, device))
     finally:
-        machine.on_only_gpu = outside
+        replica.on_only_gpu = outside
 
 
 def _notes(machine: Machine, wrapper: Object, inner: Object | Symbol, node: cst.Call, how: str) -> tuple[Note, Note]:
@@ -291,18 +295,19 @@ def _in_replicas(
     node: cst.Call,
     forward: Forward,
 ) -> Value:
+    replica = machine.now[Replica]
     first = first_device(machine, ids)
     missed = _check_first_device(machine, wrapper, inner, ids, first, node) if first is not None else NONE
     output = _output_device(machine, wrapper, first)
-    if machine.replica:
+    if replica.notes:
         return machine.fresh()
-    machine.replica = _notes(machine, wrapper, inner, node, "each replica runs the forward on its own GPU")
-    machine.replica_ids = _literal_ids(machine, ids)
-    machine.replica_depth = len(machine.frames)
+    replica.notes = _notes(machine, wrapper, inner, node, "each replica runs the forward on its own GPU")
+    replica.ids = _literal_ids(machine, ids)
+    replica.depth = len(machine.frames)
     given = machine.read(wrapper.id, _DIM)
     dim = given.value if isinstance(given, Const) and isinstance(given.value, int) else None
-    machine.replica_dim, machine.batch_misplaced = dim, False
-    machine.replicated = frozenset(modules.reachable(machine, inner))
+    replica.dim, replica.batch_misplaced = dim, False
+    replica.modules = frozenset(modules.reachable(machine, inner))
     machine.store.begin()
     try:
         result = forward(inner, _scattered(machine, arguments, REPLICA, dim))
@@ -311,8 +316,8 @@ def _in_replicas(
     finally:
         # What a replica assigns to its attributes goes with the replica.
         machine.store.roll_back()
-        machine.replica, machine.replica_ids, machine.replicated = (), (), frozenset()
-        machine.replica_depth = 0
+        replica.notes, replica.ids, replica.modules = (), (), frozenset()
+        replica.depth = 0
     for cell, value in kept.items():
         machine.write(*cell, value)
     scatter.check_arguments(machine, arguments, dim, node)
@@ -494,7 +499,7 @@ def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNo
     own = machine.read(wrapper.id, name)
     if own is not None:
         return own
-    if not has_attribute(wrapper, name) and not machine.expecting_attribute_errors:
+    if not has_attribute(wrapper, name) and not machine.now[Around].expecting_attribute_errors:
         kind = WRAPPERS[wrapper.cls.name]
         wrapped = Note(wrapper.node, f"wrapped in {kind} here")
         machine.emit(WrapperAttributeRead(node, machine.scene, text, kind, name, wrapped))
@@ -526,7 +531,7 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
         elif isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
             continue
         if isinstance(option, Loaded):
-            machine.loads.append((node, here, label, option, into_wrapper, strict, key))
+            machine.notes[checkpoints.Checkpoints].loads.append((node, here, label, option, into_wrapper, strict, key))
         elif isinstance(option, StateDict) and not state_keys.fits(machine, option, key, into_wrapper):
             trace = (Note(option.node, "the state dict is taken here"),)
             machine.emit(
@@ -536,7 +541,9 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
 
 def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
     """Whether the program may have looked at the keys and changed them, or deals with keys that do not fit."""
-    return _keys_of(state) in machine.handled or (strict and machine.expects("RuntimeError"))
+    return _keys_of(state) in machine.notes[checkpoints.Checkpoints].handled or (
+        strict and machine.expects("RuntimeError")
+    )
 
 
 def _keys_of(state: Loaded | StateDict) -> object:
@@ -545,19 +552,19 @@ def _keys_of(state: Loaded | StateDict) -> object:
 
 def keys_used(machine: Machine, state: Loaded | StateDict) -> None:
     """The program looks at the keys of a state dict, or changes them: what it does next depends on a prefix."""
-    machine.handled.add(_keys_of(state))
+    machine.notes[checkpoints.Checkpoints].handled.add(_keys_of(state))
 
 
 def may_change(machine: Machine, value: Value) -> None:
     """A state dict is given away: its keys may be others afterwards."""
     if isinstance(value, (Loaded, StateDict)):
-        machine.handled.add(value.file if isinstance(value, Loaded) else _keys_of(value))
+        machine.notes[checkpoints.Checkpoints].handled.add(value.file if isinstance(value, Loaded) else _keys_of(value))
 
 
-def resolve_loads(machine: Machine) -> None:
+def finish(machine: Machine) -> None:
     """Once all that the program saves is known: does what it loads from the same file fit?"""
-    for node, scene, label, loaded, into_wrapper, strict, key in machine.loads:
-        if loaded.file in machine.handled:
+    for node, scene, label, loaded, into_wrapper, strict, key in machine.notes[checkpoints.Checkpoints].loads:
+        if loaded.file in machine.notes[checkpoints.Checkpoints].handled:
             continue
         saves = [(guard, _entry(value, loaded.entries), note) for guard, value, note in _saved_there(machine, loaded)]
         fitting = any_of(
@@ -578,14 +585,15 @@ def resolve_loads(machine: Machine) -> None:
 
 
 def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into_wrapper: bool) -> bool:
-    return not state_keys.fits(machine, state, key, into_wrapper) and _keys_of(state) not in machine.handled
+    handled = _keys_of(state) in machine.notes[checkpoints.Checkpoints].handled
+    return not handled and not state_keys.fits(machine, state, key, into_wrapper)
 
 
 def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:
     """What the program saved in a file; to resume is to load what some earlier run of it saved, under any name."""
-    saves = machine.files.get(loaded.file)
+    saves = machine.notes[checkpoints.Checkpoints].files.get(loaded.file)
     if saves is None and loaded.resumed:
-        every = [save for saved in machine.files.values() for save in saved]
+        every = [save for saved in machine.notes[checkpoints.Checkpoints].files.values() for save in saved]
         saves = [save for save in every if _entry(save[1], loaded.entries) is not None]
     return saves or []
 
@@ -608,4 +616,6 @@ def save(machine: Machine, value: Value, file: str, node: cst.Call) -> None:
         if isinstance(option, Object) and option.kind is Kind.DICT:
             option = machine.read(option.id, "#map") or option
         for inner, saved in alternatives(option):
-            machine.files.setdefault(file, []).append((machine.path & guard & inner, saved, note))
+            machine.notes[checkpoints.Checkpoints].files.setdefault(file, []).append(
+                (machine.path & guard & inner, saved, note)
+            )

@@ -10,13 +10,16 @@ import libcst as cst
 from placement_lint.flow.domain.values import Object, Source, Tensor, Value, alternatives
 from placement_lint.flow.events.schema import MadeInForward
 from placement_lint.flow.models import modules
-from placement_lint.flow.state.machine import Machine, Made
+from placement_lint.flow.state.allocations import Allocations, InForward, Made
+from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.signals import Signals
 
 
 def note_module(machine: Machine, module: Object) -> None:
     """A module has been built; one that another module's ``__init__`` builds belongs to that."""
-    if machine.in_forward and not _constructing_within(machine):
+    if machine.now[Calls].in_forward and not _constructing_within(machine):
         _note(machine, module.id, module.node, module.cls.name.rpartition(".")[2])
 
 
@@ -25,7 +28,7 @@ def note_parameter(machine: Machine, parameter: Tensor, data: Value, node: cst.C
     if not isinstance(data, Tensor):
         return
     fresh = data.source in (Source.FACTORY_IN_FORWARD, Source.FACTORY_ON_DEVICE) and data.uid
-    if machine.in_forward and fresh and not _constructing_within(machine):
+    if machine.now[Calls].in_forward and fresh and not _constructing_within(machine):
         _note(machine, parameter.uid, node, "Parameter")
 
 
@@ -37,8 +40,8 @@ def _note(machine: Machine, identity: int, node: cst.CSTNode, cls: str) -> None:
     running = [frame.function for frame in machine.frames if frame.function is not None]
     if any(_RUN_ONCE.fullmatch(name) for function in running for name in function.decorators):
         return
-    machine.made[identity] = Made(node, machine.scene, cls)
-    machine.made_in_forward.add(identity)
+    machine.now[InForward].made[identity] = Made(node, machine.scene, cls)
+    machine.notes[Allocations].ids.add(identity)
 
 
 def _constructing_within(machine: Machine) -> bool:
@@ -46,7 +49,11 @@ def _constructing_within(machine: Machine) -> bool:
     for frame in reversed(machine.frames):
         if frame.function is not None and frame.function.name == "__init__":
             return True
-        if frame.receiver == machine.in_forward[-1] and frame.function is not None and frame.function.name == "forward":
+        if (
+            frame.receiver == machine.now[Calls].in_forward[-1]
+            and frame.function is not None
+            and frame.function.name == "forward"
+        ):
             return False
     return False
 
@@ -59,39 +66,40 @@ def note_use(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
 
 
 def _use(machine: Machine, identity: int) -> None:
-    if identity in machine.made:
-        machine.made[identity].used = True
+    if identity in machine.now[InForward].made:
+        machine.now[InForward].made[identity].used = True
 
 
 def note_module_use(machine: Machine, module: Object) -> None:
     """A module made here is called; what it contains is used as a part of it."""
-    if module.id in machine.made and _learns_of_its_own(machine, module):
+    if module.id in machine.now[InForward].made and _learns_of_its_own(machine, module):
         _use(machine, module.id)
         for part in modules.reachable(machine, module):
             if part != module.id:
-                machine.made.pop(part, None)
+                machine.now[InForward].made.pop(part, None)
 
 
 def _learns_of_its_own(machine: Machine, module: Object) -> bool:
     """Whether it has more to learn than the layers that it was given: one around a layer of the model has not."""
     given = (part for part in modules.reachable(machine, module).values() if isinstance(part, Object))
-    own = (part for part in given if part.id in machine.made or part.id > module.id)
+    own = (part for part in given if part.id in machine.now[InForward].made or part.id > module.id)
     return any(modules.learns_itself(machine, part) for part in own)
 
 
 def note_keeping(machine: Machine, value: Value) -> None:
     """A value is stored in something that may outlive the forward."""
-    if machine.made:
+    forward = machine.now[InForward]
+    if forward.made:
         for _, option in alternatives(value):
             for identity in modules.made_of(machine, option):
-                if identity in machine.made:
-                    machine.made[identity].kept = True
+                if identity in forward.made:
+                    forward.made[identity].kept = True
 
 
 def forget(machine: Machine, identity: int) -> None:
     """The program looks after the weights itself: it sets, loads or freezes them."""
-    machine.made.pop(identity, None)
-    machine.made_in_forward.discard(identity)
+    machine.now[InForward].made.pop(identity, None)
+    machine.notes[Allocations].ids.discard(identity)
 
 
 # --- once, or each time -------------------------------------------------------------------------------------------
@@ -99,29 +107,32 @@ def forget(machine: Machine, identity: int) -> None:
 
 def run_forward(machine: Machine, run: Callable[[], Value]) -> Value:
     """Run an outermost forward and report what each call of it makes anew."""
-    before, machine.made = machine.made, {}
+    forward = machine.now[InForward]
+    before, forward.made = forward.made, {}
     result = run()
-    made = [record for record in machine.made.values() if record.used]
+    made = [record for record in forward.made.values() if record.used]
     again = _rehearse(machine, run) if any(record.kept for record in made) else {}
     for record in made:
         if not record.kept or (record.node in again and record.scene.reach.implies(again[record.node].scene.reach)):
             machine.emit(MadeInForward(record.node, record.scene, record.cls, record.kept))
-    machine.made = before
+    forward.made = before
     return result
 
 
 def _rehearse(machine: Machine, run: Callable[[], Value]) -> dict[cst.CSTNode, Made]:
     """What a second call makes, from the state that the first one left; nothing else of it counts."""
-    if machine.rehearsing or machine.dead:
+    program = machine.notes[Program]
+    forward = machine.now[InForward]
+    if forward.rehearsing or machine.dead:
         return {}
-    events, machine.events = machine.events, []
-    machine.rehearsing, machine.made = True, {}
+    events, program.events = program.events, []
+    forward.rehearsing, forward.made = True, {}
     machine.store.begin()
     run()
     machine.store.roll_back()
     machine.dead = False
-    machine.rehearsing, machine.events = False, events
-    return {record.node: record for record in machine.made.values()}
+    forward.rehearsing, program.events = False, events
+    return {record.node: record for record in forward.made.values()}
 
 
 # --- what it hears ---------------------------------------------------------------------------------------------------

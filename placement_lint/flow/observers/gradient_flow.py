@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence as Many
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -24,10 +25,27 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import GradientLost
 from placement_lint.flow.models import gradient_paths, modules, optimizers, trainable
+from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class GradientFlow(Notes):
+    """What backwards reach."""
+
+    # the modules and Parameters that some backward may reach, or that were trained before; those before a cut, and what
+    # an optimizer holds that steps after it
+    learned: set[int] = noted(set, Use.AT_END)
+    cut_off: list[tuple[GradientLost, frozenset[int], frozenset[int]]] = noted(list, Use.AT_END)
+    # the same as learned without what was trained before
+    given_gradients: set[int] = noted(set, Use.AT_END)
+
 
 # Of the program: the cuts behind the last loss that went backward, and where that was.
 _CUTS = "#cuts"
@@ -44,8 +62,8 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
     for _, option in alternatives(loss):
         known = gradient_paths.reached(option) if isinstance(option, Tensor) else None
         given = {_ANYTHING} if known is None else known
-        machine.learned |= given
-        machine.given_gradients |= given
+        machine.notes[GradientFlow].learned |= given
+        machine.notes[GradientFlow].given_gradients |= given
     found = loss.cuts if isinstance(loss, Tensor) and loss.reached is not None else frozenset()
     machine.write(machine.module_frame, _CUTS, Const((found, Note(node, "the backward is here"))))
 
@@ -54,20 +72,20 @@ def given_away(machine: Machine, tensor: Tensor) -> None:
     """A tensor is given to what cannot be looked into: there may be a backward from it."""
     known = gradient_paths.reached(tensor)
     given = tensor.modules | tensor.parameters if known is None else known
-    machine.learned |= given
-    machine.given_gradients |= given
+    machine.notes[GradientFlow].learned |= given
+    machine.notes[GradientFlow].given_gradients |= given
 
 
 def loaded(machine: Machine, module: Object | Symbol) -> None:
     """``module.load_state_dict(…)``: it was trained before."""
-    machine.learned |= set(modules.reachable(machine, module))
+    machine.notes[GradientFlow].learned |= set(modules.reachable(machine, module))
 
 
 def tied(machine: Machine, owner: Object, value: Value) -> None:
     """``a.weight = b.weight``: what trains one of them trains the other."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.modules:
-            machine.learned |= option.modules | {owner.id, option.uid}
+            machine.notes[GradientFlow].learned |= option.modules | {owner.id, option.uid}
 
 
 def changed(machine: Machine, tensor: Tensor) -> None:
@@ -75,9 +93,9 @@ def changed(machine: Machine, tensor: Tensor) -> None:
     receiver = machine.frame.receiver
     building = isinstance(receiver, Object) and machine.constructing(receiver)
     if not building and tensor.role is Role.PARAMETER:
-        machine.learned |= tensor.modules | {tensor.uid}
+        machine.notes[GradientFlow].learned |= tensor.modules | {tensor.uid}
     elif not building and tensor.lost is not None:
-        machine.learned |= tensor.modules | {tensor.lost.uid}
+        machine.notes[GradientFlow].learned |= tensor.modules | {tensor.lost.uid}
 
 
 def written_into(machine: Machine, *values: Value) -> None:
@@ -123,21 +141,29 @@ def _stepped(machine: Machine, optimizer: Object, known: Value, note: Note) -> V
         label = machine.label(optimizer, "the optimizer")
         for one in cuts:
             event = GradientLost(one.node, machine.scene, source_text(one.node), one.how, label, back, note)
-            machine.cut_off.append((event, one.behind, held))
+            machine.notes[GradientFlow].cut_off.append((event, one.behind, held))
     return NONE
 
 
 def knows_backwards(machine: Machine) -> bool:
     """Whether all is known that any backward of the program reaches, or gives gradients to in another way."""
-    return not (_ANYTHING in machine.learned or machine.gradients_by_hand or machine.overlooks)
+    return not (
+        _ANYTHING in machine.notes[GradientFlow].learned
+        or machine.notes[Gradients].by_hand
+        or machine.notes[Program].overlooks
+    )
 
 
 def finish(machine: Machine) -> None:
     """At the end it is known what no backward ever reached."""
     if not knows_backwards(machine):
         return
-    looked_after = machine.learned | machine.ever_frozen | machine.given_away
-    for event, behind, held in machine.cut_off:
+    looked_after = (
+        machine.notes[GradientFlow].learned
+        | machine.notes[ModuleNotes].ever_frozen
+        | machine.notes[ModuleNotes].given_away
+    )
+    for event, behind, held in machine.notes[GradientFlow].cut_off:
         lost = {part for part in behind if looked_after.isdisjoint(trainable.around(machine, part))}
         if lost and lost <= held:
             machine.emit(event)

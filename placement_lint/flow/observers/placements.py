@@ -16,6 +16,7 @@ from placement_lint.flow.domain.values import Class, Device, Kind, Object, Place
 from placement_lint.flow.events.schema import Event, OptimizerStale
 from placement_lint.flow.models import modules, wrappers
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.rule import Note
 
 Scope: TypeAlias = "cst.CSTNode | None"
@@ -111,10 +112,10 @@ class PlacementLog:
         self.stale = [event for event in events if isinstance(event, OptimizerStale)]
         for placement in self.placements.values():
             if placement.owner is not None:
-                placement.scope = machine.definitions[placement.owner.id]
+                placement.scope = machine.namespaces.definitions[placement.owner.id]
             for identity in placement.objects:
                 placement.trace.update(self._notes.get(identity, {}))
-                placement.trace.update(dict.fromkeys(machine.wraps.get(identity, ())))
+                placement.trace.update(dict.fromkeys(machine.notes[ModuleNotes].wraps.get(identity, ())))
 
 
 def _scope(machine: Machine) -> Scope:
@@ -200,7 +201,7 @@ def _trace(machine: Machine, value: Value) -> Iterator[Note]:
         for _, option in alternatives(inner) if inner is not None else ():
             yield from _trace(machine, option)
             if isinstance(option, Object):
-                yield from machine.wraps.get(option.id, ())
+                yield from machine.notes[ModuleNotes].wraps.get(option.id, ())
 
 
 def _notes_of(placed: Value) -> Iterator[Note]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -24,7 +25,19 @@ from placement_lint.flow.events.schema import LayerRepeated
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Repeated(Notes):
+    """Layers and Parameters that a list repeats."""
+
+    # by the id of one; the ids of those that containers of torch.nn keep, and of those whose places others take
+    events: dict[int, LayerRepeated] = noted(dict)
+    kept: set[int] = noted(set, Use.AT_END)
+    refilled: set[int] = noted(set, Use.AT_END)
+
 
 # Who writes so means it.
 _ON_PURPOSE = re.compile(r"shar(?:e|ing)|tied|tying|recur|universal|same|reus|albert", re.IGNORECASE)
@@ -49,7 +62,7 @@ def repeated(machine: Machine, node: cst.BinaryOperation, left: Value, right: Va
         return
     for item in known.items:
         for identity, kind in _made(machine, item, newest):
-            machine.repeated[identity] = LayerRepeated(node, machine.scene, literal, counted, kind)
+            machine.notes[Repeated].events[identity] = LayerRepeated(node, machine.scene, literal, counted, kind)
 
 
 def _is_several(times: Value, written: cst.BaseExpression) -> bool:
@@ -83,14 +96,16 @@ def _learns(machine: Machine, made: Object) -> bool:
 
 def kept(machine: Machine, value: Value) -> None:
     """A container of torch.nn gets a layer or Parameter, or a list of them."""
-    if machine.repeated:
-        machine.kept_repeated.update(_identities(machine, value))
+    if machine.notes[Repeated].events:
+        machine.notes[Repeated].kept.update(_identities(machine, value))
 
 
 def refilled(machine: Machine, items: Sequence) -> None:
     """``layers[i] = layer``: what is in the list keeps the place for others."""
-    if machine.repeated:
-        machine.refilled.update(identity for item in items.items for identity in _identities(machine, item))
+    if machine.notes[Repeated].events:
+        machine.notes[Repeated].refilled.update(
+            identity for item in items.items for identity in _identities(machine, item)
+        )
 
 
 def _identities(machine: Machine, value: Value) -> Iterator[int]:
@@ -104,6 +119,7 @@ def _identities(machine: Machine, value: Value) -> Iterator[int]:
 
 def finish(machine: Machine) -> None:
     """At the end it is known which of them containers keep as they are."""
-    for identity, event in machine.repeated.items():
-        if identity in machine.kept_repeated and identity not in machine.refilled:
+    noted = machine.notes[Repeated]
+    for identity, event in noted.events.items():
+        if identity in noted.kept and identity not in noted.refilled:
             machine.emit(event)

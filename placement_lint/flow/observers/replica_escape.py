@@ -7,6 +7,8 @@ method that was bound in ``__init__``, leads back to the original on the first d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.domain.aliasing import marked
@@ -27,15 +29,25 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import AliasUsed
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Replica
+from placement_lint.flow.state.notes import Notes, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
+
+
+@dataclass
+class Escapes(Notes):
+    """What a forward keeps of its module."""
+
+    # by the id of a module, an attribute and a value there that may lead to a module: the statement that put it
+    kept: dict[tuple[int, str, Value], cst.CSTNode] = noted(dict)
 
 
 def kept(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """``self.name = value``, where the value may lead to a module."""
     for _, option in alternatives(value):
         if _how(option):
-            machine.kept[(owner.id, name, option)] = node
+            machine.notes[Escapes].kept[(owner.id, name, option)] = node
 
 
 def _how(value: Value) -> str:
@@ -52,7 +64,7 @@ def escaping(machine: Machine, owner: Object, name: str, value: Value, node: cst
 
     ``alone`` where it is the only thing that may be read there.
     """
-    how, statement = _how(value), machine.kept.get((owner.id, name, value))
+    how, statement = _how(value), machine.notes[Escapes].kept.get((owner.id, name, value))
     if owner.alias is not None:
         return marked(value, owner.alias)
     if not how or statement is None:
@@ -67,13 +79,13 @@ def enclose(machine: Machine, function: Function) -> None:
         return
     for name in machine.store.names(function.frame):
         value = machine.read(function.frame, name)
-        if isinstance(value, Object) and value.id in machine.replicated:
+        if isinstance(value, Object) and value.id in machine.now[Replica].modules:
             machine.write(machine.frame.id, name, marked(value, function.alias))
 
 
 def call(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
     """A module is called in a replica."""
-    if not isinstance(module, Object) or module.alias is None or module.id not in machine.replicated:
+    if not isinstance(module, Object) or module.alias is None or module.id not in machine.now[Replica].modules:
         return
     # Of a class of the program its own layers will tell.
     if not modules.is_of_program(module) and modules.has_parameters(machine, module) is True:
@@ -82,12 +94,12 @@ def call(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
 
 def use(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
     """A tensor takes part in an operation."""
-    if tensor.alias is not None and machine.replica:
+    if tensor.alias is not None and machine.now[Replica].notes:
         _report(machine, tensor.alias, "parameter", node)
 
 
 def _report(machine: Machine, alias: Alias, content: str, node: cst.CSTNode) -> None:
-    if not machine.replica:
+    if not machine.now[Replica].notes:
         return
     holder = Holder(alias.owner, alias.name, alias.node, alias.how, content, registrable=True)
     container = modules.registering(machine, holder) if alias.how in ("list", "tuple", "dict") else ""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
     NONE,
@@ -28,11 +30,26 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import SharedContainerChanged, SharedTensorChanged
+from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id
 from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Around, Replica
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
+from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Replicas(Notes):
+    """What replicas change."""
+
+    # plain tensors that they add to: as buffers they would be no better
+    accumulating: set[tuple[int, str]] = noted(set)
+    shared_changes: list[tuple[SharedTensorChanged, int, frozenset[str]]] = noted(list, Use.AT_END)
+
 
 # --- tensors ---------------------------------------------------------------------------------------------------
 
@@ -73,28 +90,28 @@ def change_item(machine: Machine, owner: Value, key: Value, value: Value, node: 
 def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CSTNode, copied: bool = False) -> None:
     """A tensor is changed by what it meets, or by what is ``copied`` to it, which may be on another device."""
     memory, values = tensor.memory, tuple(by)
-    if memory is None or not machine.replica or tensor.role is Role.PARAMETER:
+    if memory is None or not machine.now[Replica].notes or tensor.role is Role.PARAMETER:
         return
     before = machine.read(memory.owner.id, memory.name)
     held = [option for _, option in alternatives(before) if isinstance(option, Tensor)] if before is not None else []
     if any(option.role is Role.PARAMETER for option in held):
         return
     identity = class_id(memory.owner)
-    machine.changed.add((identity, memory.name))
+    machine.notes[Accesses].changed.add((identity, memory.name))
     buffer = any(option.role is Role.BUFFER for option in held)
     if not buffer and not copied and tensor.place == CPU and _on_replica(values):
         # On one GPU as well as on many the two do not mix: that the tensor is not moved is the fault.
-        machine.accumulating.add((identity, memory.name))
+        machine.notes[Replicas].accumulating.add((identity, memory.name))
         return
     label = f"self.{memory.name}"
     event = SharedTensorChanged(node, machine.scene, label, memory.name, buffer, depends(machine, *values))
-    tests = " ".join(source_text(test) for test in machine.guards)
-    machine.shared_changes.append((event, identity, frozenset(re.findall(r"self\.(\w+)", tests))))
+    tests = " ".join(source_text(test) for test in machine.now[Around].guards)
+    machine.notes[Replicas].shared_changes.append((event, identity, frozenset(re.findall(r"self\.(\w+)", tests))))
 
 
 def accumulates(machine: Machine, holder: Holder | None) -> bool:
     """Whether replicas add to the tensor that an attribute holds."""
-    return holder is not None and (class_id(holder.owner), holder.name) in machine.accumulating
+    return holder is not None and (class_id(holder.owner), holder.name) in machine.notes[Replicas].accumulating
 
 
 def keeps(machine: Machine, owner: Object, name: str, value: Value) -> bool:
@@ -124,9 +141,21 @@ def _on_replica(values: Iterable[Value]) -> bool:
 
 
 def finish(machine: Machine) -> None:
-    """What is done under a test of something that a forward changes is done once: an initialisation by the data."""
-    for event, identity, tested in machine.shared_changes:
-        if not any((identity, name) in machine.changed for name in tested):
+    """Report what replicas changed, where it counts.
+
+    What they assigned matters where somebody reads it later; what is done under a test of something that a forward
+    changes is done once: an initialisation by the data.
+    """
+    accesses = machine.notes[Accesses]
+    for rebound, identity in accesses.rebinds:
+        readers = accesses.reads.get((identity, rebound.name), {})
+        reads = tuple(
+            Note(node, "only updated here" if updating else "read here") for node, updating in readers.items()
+        )
+        if reads:
+            machine.emit(replace(rebound, reads=reads))
+    for event, identity, tested in machine.notes[Replicas].shared_changes:
+        if not any((identity, name) in accesses.changed for name in tested):
             machine.emit(event)
 
 
@@ -140,11 +169,16 @@ def change_container(
     machine: Machine, target: Object, how: str, key: Value | None, values: Iterable[Value], node: cst.CSTNode
 ) -> None:
     """``self.items.append(value)``, ``self.cache[key] = value``"""
-    holder = machine.holders.get(target.id)
-    if holder is None or not machine.replica or holder.owner.id not in machine.replicated or how not in _PUTS:
+    holder = machine.notes[ModuleNotes].holders.get(target.id)
+    if (
+        holder is None
+        or not machine.now[Replica].notes
+        or holder.owner.id not in machine.now[Replica].modules
+        or how not in _PUTS
+    ):
         return
-    machine.changed.add((class_id(holder.owner), holder.name))
-    own = (holder.owner.id, holder.name) in machine.written
+    machine.notes[Accesses].changed.add((class_id(holder.owner), holder.name))
+    own = (holder.owner.id, holder.name) in machine.notes[Accesses].written
     if not own and not _names_device(key) and any(_has_tensor(machine, value) for value in values):
         event = SharedContainerChanged(node, machine.scene, f"self.{holder.name}", holder.name, target.kind.value, how)
         machine.emit(event)

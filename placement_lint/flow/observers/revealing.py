@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
@@ -10,24 +12,33 @@ from placement_lint.flow.domain.values import NONE, Value
 from placement_lint.flow.events.schema import Revealed
 from placement_lint.flow.models import describing
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.program import Program
+
+
+@dataclass
+class Reveals(Notes):
+    """The calls of reveal_placement."""
+
+    events: list[Revealed] = noted(list, Use.AT_END)
 
 
 def reveal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """Record what is known of the argument, which is the result."""
     value = arguments.get(0, "value") or NONE
     label = machine.text(node.args[0].value) if node.args else ""
-    machine.revealed.append(Revealed(node, machine.scene, label, describing.described(machine, value)))
+    machine.notes[Reveals].events.append(Revealed(node, machine.scene, label, describing.described(machine, value)))
     return value
 
 
 def finish(machine: Machine) -> None:
     """Report each call once, with all that was known there at different visits."""
     known: dict[cst.CSTNode, Revealed] = {}
-    for event in machine.revealed:
+    for event in machine.notes[Reveals].events:
         first = known.setdefault(event.node, event)
         if event.known not in first.known.split(_OR):
             known[event.node] = replace(first, known=f"{first.known}{_OR}{event.known}")
-    machine.events.extend(known.values())
+    machine.notes[Program].events.extend(known.values())
 
 
 # Between what is known at one visit and at another.

@@ -7,6 +7,7 @@ buffer memory of its own on the other device.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -25,11 +26,23 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.schema import ParameterShared
+from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import value_of
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
+
+
+@dataclass
+class SharedStorage(Notes):
+    """Parameters that share memory with other tensors."""
+
+    # the ids of tensors of which Parameters were made, and attributes that change with a Parameter, by their class
+    storages: set[int] = noted(set)
+    parameters: list[tuple[ParameterShared, int]] = noted(list, Use.AT_END)
+
 
 # Of a Parameter: the id of the tensor that it was made of.
 _MEMORY = "#memory"
@@ -44,12 +57,12 @@ def shared(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) 
     memory = _memory(machine, data)
     if memory:
         machine.write(parameter.uid, _MEMORY, Const(memory))
-        machine.storages.add(memory)
+        machine.notes[SharedStorage].storages.add(memory)
 
 
 def replaced(machine: Machine, tensor: Tensor) -> None:
     """``tensor.data = …``: it is in other memory from here on."""
-    if tensor.uid and machine.storages:
+    if tensor.uid and machine.notes[SharedStorage].storages:
         machine.write(tensor.uid, _MEMORY, Const(machine.new_id()))
 
 
@@ -73,7 +86,7 @@ def change_by_method(
 
 def change(machine: Machine, tensor: Value, source: cst.BaseExpression, node: cst.CSTNode) -> None:
     """A tensor that the program calls ``source`` is changed in place while a module is built that has it."""
-    if not machine.storages:
+    if not machine.notes[SharedStorage].storages:
         return
     while isinstance(source, cst.Attribute) and source.attr.value == "data":
         source = source.value
@@ -82,7 +95,7 @@ def change(machine: Machine, tensor: Value, source: cst.BaseExpression, node: cs
         return
     owner = value_of(machine, source.value)
     being_built = isinstance(owner, Object) and owner.kind is Kind.MODULE and machine.constructing(owner)
-    if isinstance(owner, Object) and being_built and _memory(machine, tensor) in machine.storages:
+    if isinstance(owner, Object) and being_built and _memory(machine, tensor) in machine.notes[SharedStorage].storages:
         _changed(machine, owner, tensor, source.attr.value, node)
 
 
@@ -95,7 +108,11 @@ def _changed(machine: Machine, module: Object, tensor: Tensor | Symbol, name: st
 
 def kept(machine: Machine, module: Object, name: str, value: Value) -> None:
     """``module.name = value``, which was changed by way of another attribute before."""
-    if not machine.storages or not isinstance(value, (Tensor, Symbol)) or not machine.constructing(module):
+    if (
+        not machine.notes[SharedStorage].storages
+        or not isinstance(value, (Tensor, Symbol))
+        or not machine.constructing(module)
+    ):
         return
     fact = machine.read(_memory(machine, value), _CHANGED)
     if isinstance(fact, Fact) and isinstance(fact.details, tuple) and fact.details[0] == module:
@@ -118,7 +135,7 @@ def _note_shared(
     if isinstance(parameter, Tensor) and parameter.created is not None:
         both = all(isinstance(one, Tensor) and one.role is Role.PARAMETER for one in (tensor, value))
         event = ParameterShared(parameter.created, machine.scene, parted, name, other, both, changed)
-        machine.shared_parameters.append((event, class_id(module)))
+        machine.notes[SharedStorage].parameters.append((event, class_id(module)))
 
 
 def _held(machine: Machine, module: Object, memory: int) -> Iterator[tuple[str, Tensor | Symbol]]:
@@ -150,8 +167,8 @@ def _later(*named: tuple[str, Tensor | Symbol]) -> tuple[Tensor | Symbol, str]:
 
 def finish(machine: Machine) -> None:
     """What changed with another is missed where the module reads it once it is built."""
-    for event, identity in machine.shared_parameters:
-        readers = machine.reads.get((identity, event.other), {})
+    for event, identity in machine.notes[SharedStorage].parameters:
+        readers = machine.notes[Accesses].reads.get((identity, event.other), {})
         reads = tuple(Note(node, f"`self.{event.other}` is read here") for node in readers)
         if reads:
             machine.emit(replace(event, reads=reads))

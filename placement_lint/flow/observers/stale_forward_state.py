@@ -29,9 +29,12 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import DevicesMixed
 from placement_lint.flow.models import modules
+from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import find, methods
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.registries import copied, empty_registries
+from placement_lint.flow.state.moment import Replica
+from placement_lint.flow.state.notes import Registry, copied, empty, registries
+from placement_lint.flow.state.program import Program
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
@@ -42,7 +45,7 @@ _MOVES_ALONG = (Role.PARAMETER, Role.BUFFER)
 
 def note(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """A forward assigns to an attribute of a module."""
-    if not machine.replica and any(_is_somewhere(option) for _, option in alternatives(value)):
+    if not machine.now[Replica].notes and any(_is_somewhere(option) for _, option in alternatives(value)):
         machine.write(owner.id, _LEFT + name, Fact(f"left {id(node)}", Holder(owner, name, node)))
 
 
@@ -56,7 +59,7 @@ def _is_somewhere(value: Value) -> bool:
 def keeping(machine: Machine, run: Callable[[], Value]) -> Value:
     """Run an outermost forward: what it leaves where its module is, its next call finds there."""
     result = run()
-    for owner, name in sorted(machine.written):
+    for owner, name in sorted(machine.notes[Accesses].written):
         value, fact = machine.read(owner, name), machine.read(owner, _LEFT + name)
         if value is not None and isinstance(fact, Fact) and isinstance(fact.details, Holder):
             machine.write(owner, name, _held(machine, value, fact.details))
@@ -74,8 +77,6 @@ def _held(machine: Machine, value: Value, holder: Holder) -> Value:
 
 # --- a class by itself -------------------------------------------------------------------------------------------
 
-# What a second call asks of what was noted before it.
-_ASKED = ("holders", "in_ddp", "labels", "modules_by_name", "modules_by_use", "moved", "optimizers", "unregistered")
 # Through these a class may look after what moves.
 _MOVES = ("_apply", "to", "cuda", "cpu")
 
@@ -85,14 +86,15 @@ def call_again(machine: Machine, instance: Object, run: Callable[[], Value]) -> 
     left = dict(_left_behind(machine, instance))
     if not left:
         return
-    registries = empty_registries() | {name: copied(getattr(machine, name)) for name in _ASKED}
-    with machine.noting(registries), machine.aside(answered(machine.own_on_gpu, True)):
+    known = registries()
+    noted = empty(known.own) | {one: copied(machine.notes.get_registry(one)) for one in known.repeated}
+    with machine.notes.replaced(noted), machine.aside(answered(machine.own_on_gpu, True)):
         for (owner, name), value in left.items():
             machine.write(owner, name, value)
-        machine.written = set()
+        machine.notes[Accesses].written = set()
         run()
         reused = {cell for cell, value in left.items() if _is_still_there(machine, *cell, value)}
-    for event in registries["events"]:
+    for event in noted[Registry(Program, "events")]:
         stray = event.stray.tensor if isinstance(event, DevicesMixed) else None
         if stray is not None and stray.left and stray.holder and (stray.holder.owner.id, stray.holder.name) in reused:
             machine.emit(event)

@@ -24,6 +24,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import TieBroken
 from placement_lint.flow.models import ddp, modules, optimizers
+from placement_lint.flow.models.parameter_replacement import Ties
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import value_of
 from placement_lint.flow.state.records import Tie
@@ -50,7 +51,9 @@ def tied(machine: Machine, owner: Object, name: str, value: Value, node: cst.CST
         if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.uid:
             source = _source(machine, option, owner, name, node)
             if source:
-                machine.ties[owner.id, name, option.uid] = Tie(node, owner.id, name, option.uid, source | {owner.id})
+                machine.notes[Ties].made[owner.id, name, option.uid] = Tie(
+                    node, owner.id, name, option.uid, source | {owner.id}
+                )
             _settle(machine, owner)
 
 
@@ -67,10 +70,10 @@ def _source(machine: Machine, parameter: Tensor, owner: Object, name: str, node:
 
 def parted(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode) -> None:
     """Each name below a module gets a new Parameter."""
-    if not machine.ties or (how == "materialized" and not _empties(node)):
+    if not machine.notes[Ties].made or (how == "materialized" and not _empties(node)):
         return
     parts = modules.reachable(machine, module)
-    for tie in machine.ties.values():
+    for tie in machine.notes[Ties].made.values():
         held = machine.read(tie.owner, tie.name) if parts.keys() >= tie.layers else None
         if held is not None:
             fact = Fact(f"parted {id(node)}", _Parted(tie, node, how, machine.newest))
@@ -85,34 +88,34 @@ def _empties(node: cst.CSTNode) -> bool:
 def _part(machine: Machine, held: Value, tie: Tie, how: str, parted: Fact) -> Value:
     changes = how != "materialized" or (isinstance(held, Tensor) and held.place == Device("meta"))
     if isinstance(held, Tensor) and held.uid == tie.uid and changes:
-        machine.parted.add(tie.uid)
+        machine.notes[Ties].parted.add(tie.uid)
         machine.write(tie.uid, _PARTED, parted)
     return NONE
 
 
 def given_away(machine: Machine, value: Value) -> None:
     """A call that cannot be looked into gets a module: it may tie what belongs together."""
-    if machine.parted and isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
-        for uid in machine.parted:
+    if machine.notes[Ties].parted and isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
+        for uid in machine.notes[Ties].parted:
             mend(machine, uid)
 
 
 def _settle(machine: Machine, owner: Object) -> None:
     """A module gets a Parameter once its own was no longer that of others: it is tied again, or is not meant to be."""
-    for tie in machine.ties.values() if machine.parted else ():
+    for tie in machine.notes[Ties].made.values() if machine.notes[Ties].parted else ():
         if owner.id in tie.layers:
             mend(machine, tie.uid)
 
 
 def mend(machine: Machine, uid: int) -> None:
     """What came of a tied Parameter is looked after by the program: ``a.weight.data = b.weight.data``."""
-    if uid in machine.parted:
+    if uid in machine.notes[Ties].parted:
         machine.write(uid, _PARTED, ABSENT)
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
     """``optimizer.step()``: Parameters that were one are trained each by itself."""
-    for uid in machine.parted:
+    for uid in machine.notes[Ties].parted:
         fact = machine.read(uid, _PARTED)
         if fact is not None:
             machine.lift(lambda option: _report(machine, optimizer, option, note), fact)

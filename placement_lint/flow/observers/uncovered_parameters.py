@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -21,8 +22,24 @@ from placement_lint.flow.events.schema import OptimizerMisses
 from placement_lint.flow.models import ddp, modules, optimizers, trainable
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Calls
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
+
+
+@dataclass
+class Coverage(Notes):
+    """Parameters, and the optimizers that should hold them."""
+
+    # modules outside of others that make losses of what modules give, and Parameters that no module has
+    criteria: dict[int, Object] = noted(dict)
+    loose: dict[int, cst.CSTNode] = noted(dict)
+    # by the id of a tensor that may be a number: the module that gave it, a criterion if it is one
+    perhaps_losses: dict[int, Object] = noted(dict)
+    misses: list[tuple[OptimizerMisses, frozenset[int]]] = noted(list, Use.AT_END)
+
 
 # --- criteria and Parameters by themselves -----------------------------------------------------------------------
 
@@ -34,7 +51,7 @@ def called(machine: Machine, module: Object, inputs: Iterable[Value], result: Va
 
     Whether what it gives is a number may be told by a backward from there.
     """
-    if machine.in_forward or module.id in machine.criteria:
+    if machine.now[Calls].in_forward or module.id in machine.notes[Coverage].criteria:
         return result
     options = [option for value in inputs for option in _handed(machine, value)]
     given = any(isinstance(option, Tensor) and option.modules for option in options)
@@ -43,7 +60,7 @@ def called(machine: Machine, module: Object, inputs: Iterable[Value], result: Va
     if not given or not trainable.has_own_parameters(machine, module):
         return result
     if number or named:
-        machine.criteria[module.id] = module
+        machine.notes[Coverage].criteria[module.id] = module
         return result
     return machine.lift(lambda option: _perhaps_a_loss(machine, module, option), result)
 
@@ -52,15 +69,15 @@ def _perhaps_a_loss(machine: Machine, module: Object, result: Value) -> Value:
     if not isinstance(result, Tensor) or result.scalar is False:
         return result
     identity = machine.new_id()
-    machine.perhaps_losses[identity] = module
+    machine.notes[Coverage].perhaps_losses[identity] = module
     return replace(result, uid=identity)
 
 
 def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
     """``loss.backward()``: it is a number, and the module that gave it a criterion."""
-    module = machine.perhaps_losses.get(loss.uid) if isinstance(loss, Tensor) else None
+    module = machine.notes[Coverage].perhaps_losses.get(loss.uid) if isinstance(loss, Tensor) else None
     if module is not None:
-        machine.criteria[module.id] = module
+        machine.notes[Coverage].criteria[module.id] = module
 
 
 def _handed(machine: Machine, value: Value) -> Iterator[Value]:
@@ -77,48 +94,53 @@ def note_parameter(machine: Machine, parameter: Tensor, data: Value, node: cst.C
     receivers = [frame.receiver for frame in machine.frames]
     in_module = any(isinstance(one, Object) and one.kind is Kind.MODULE for one in receivers)
     if not in_module:
-        machine.loose[parameter.uid] = node
+        machine.notes[Coverage].loose[parameter.uid] = node
 
 
 def registered(machine: Machine, value: Value) -> None:
     """A module gets a Parameter: it is no longer by itself."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor) and option.role is Role.PARAMETER:
-            machine.loose.pop(option.uid, None)
+            machine.notes[Coverage].loose.pop(option.uid, None)
 
 
 def asked_for(machine: Machine, module: Object | Symbol) -> None:
     """``module.parameters()``: somebody may train them."""
-    machine.asked_for.update(modules.registered_below(machine, module) if isinstance(module, Object) else {module.id})
+    machine.notes[ModuleNotes].asked_for.update(
+        modules.registered_below(machine, module) if isinstance(module, Object) else {module.id}
+    )
 
 
 def given_away(machine: Machine, module: Object) -> None:
     """A module is given to a call that cannot be looked into."""
     asked_for(machine, module)
-    machine.given_away.update(modules.reachable(machine, module))
+    machine.notes[ModuleNotes].given_away.update(modules.reachable(machine, module))
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
     """An optimizer steps after a backward that ``reached`` these modules and Parameters."""
+    noted = machine.notes[Coverage]
     if not reached & optimizers.covered(machine, optimizer):
         return
     label = machine.label(optimizer, "the optimizer")
-    for module in machine.criteria.values():
+    for module in noted.criteria.values():
         parts = modules.registered_below(machine, module)
         if parts & reached and not any(ddp.is_frozen(machine, part) for part in parts):
             name, cls = machine.label(module, "the criterion"), module.cls.name.rpartition(".")[2]
             event = OptimizerMisses(optimizer.node, machine.scene, label, name, cls, module.node, note)
-            machine.misses.append((event, parts))
-    for uid, node in machine.loose.items():
+            noted.misses.append((event, parts))
+    for uid, node in noted.loose.items():
         if uid in reached and not ddp.is_frozen(machine, uid):
             event = OptimizerMisses(optimizer.node, machine.scene, label, "", "Parameter", node, note)
-            machine.misses.append((event, frozenset({uid})))
+            noted.misses.append((event, frozenset({uid})))
 
 
 def finish(machine: Machine) -> None:
     """At the end it is known what no optimizer ever held."""
-    for event, parts in machine.misses:
-        if parts.isdisjoint(machine.ever_held) and parts.isdisjoint(machine.asked_for):
+    for event, parts in machine.notes[Coverage].misses:
+        if parts.isdisjoint(machine.notes[ModuleNotes].ever_held) and parts.isdisjoint(
+            machine.notes[ModuleNotes].asked_for
+        ):
             machine.emit(event)
 
 

@@ -7,6 +7,7 @@ same backward, and be trained by each rank for itself.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -25,10 +26,27 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import TrainedOutsideDdp
 from placement_lint.flow.models import ddp, modules, optimizers, ranks, trainable
+from placement_lint.flow.models.ddp import Ddp
+from placement_lint.flow.models.gradients import Gradients
+from placement_lint.flow.observers.uncovered_parameters import Coverage
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
+
+
+@dataclass
+class Beside(Notes):
+    """What is trained beside DistributedDataParallel."""
+
+    # modules, by id, each with its first call; what is trained there, with the ids of what it learns; the program
+    # averages something of the kind over the ranks itself
+    modules: dict[int, tuple[Object, cst.Call]] = noted(dict)
+    trained: list[tuple[TrainedOutsideDdp, frozenset[int]]] = noted(list, Use.AT_END)
+    reduces_by_hand: bool = noted(bool)
+
 
 # Of a module, or of a Parameter by itself: the wrapper beside it, and the backward that gave it gradients of its own.
 _BESIDE = "#beside ddp"
@@ -39,17 +57,17 @@ _BY_HAND = re.compile(r"grad|param|weight|bias|\bp\b|\.data\b|bucket|flat", re.I
 def called(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
     """A module that is in no DDP is called from outside of any."""
     if isinstance(module, Object) and module.kind is Kind.MODULE:
-        machine.beside_ddp.setdefault(module.id, (module, node))
+        machine.notes[Beside].modules.setdefault(module.id, (module, node))
 
 
 def backward(machine: Machine, loss: Tensor, wrapper: Object, note: Note) -> None:
     """A backward from what came through a wrapper as well."""
     fact = Fact(f"beside {wrapper.id} {id(note.node)}", (wrapper, note))
     reached = loss.modules | loss.parameters | (loss.reached or frozenset())
-    for module, _ in machine.beside_ddp.values():
+    for module, _ in machine.notes[Beside].modules.values():
         if reached & _learning(machine, module):
             machine.write(module.id, _BESIDE, fact)
-    for uid in machine.loose.keys() & reached:
+    for uid in machine.notes[Coverage].loose.keys() & reached:
         machine.write(uid, _BESIDE, fact)
 
 
@@ -76,12 +94,16 @@ def zeroed(machine: Machine, optimizer: Object) -> None:
 
 def _candidates(machine: Machine, optimizer: Object) -> list[int]:
     """What an optimizer holds of these, without the parts of others."""
-    if not machine.in_ddp:
+    if not machine.notes[Ddp].wrappers:
         return []
     held = optimizers.covered(machine, optimizer)
-    called = [module for module, _ in machine.beside_ddp.values()]
+    called = [module for module, _ in machine.notes[Beside].modules.values()]
     inner = {part for module in called for part in modules.reachable(machine, module) if part != module.id}
-    return [one for one in (*machine.beside_ddp, *machine.loose) if one in held and one not in inner]
+    return [
+        one
+        for one in (*machine.notes[Beside].modules, *machine.notes[Coverage].loose)
+        if one in held and one not in inner
+    ]
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
@@ -96,11 +118,11 @@ def _note(machine: Machine, identity: int, optimizer: Object, fact: Value, stepp
     if not isinstance(fact, Fact) or not isinstance(fact.details, tuple):
         return NONE
     wrapper, backward = fact.details
-    module, call = machine.beside_ddp.get(identity, (None, None))
+    module, call = machine.notes[Beside].modules.get(identity, (None, None))
     label, kind = (machine.label(module, "the module"), module.cls.name) if module is not None else ("", "Parameter")
     trace = (Note(wrapper.node, "wrapped in DistributedDataParallel here"), backward, stepped)
     event = TrainedOutsideDdp(
-        call or machine.loose[identity],
+        call or machine.notes[Coverage].loose[identity],
         machine.scene,
         label,
         kind.rpartition(".")[2],
@@ -108,7 +130,9 @@ def _note(machine: Machine, identity: int, optimizer: Object, fact: Value, stepp
         machine.label(optimizer, "the optimizer"),
         trace,
     )
-    machine.outsiders.append((event, _learning(machine, module) if module is not None else frozenset({identity})))
+    machine.notes[Beside].trained.append(
+        (event, _learning(machine, module) if module is not None else frozenset({identity}))
+    )
     return NONE
 
 
@@ -116,15 +140,17 @@ def reduced(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
     """``dist.all_reduce(t)`` averages by hand, unless it is a loss, or numbers for a report."""
     known = [option for value in arguments.values() for _, option in alternatives(value)]
     if any(isinstance(option, Symbol) for option in known) or _BY_HAND.search(source_text(node)):
-        machine.reduces_by_hand = True
+        machine.notes[Beside].reduces_by_hand = True
 
 
 def finish(machine: Machine) -> None:
     """At the end it is known whether the program averages gradients, or weights, itself."""
-    if machine.reduces_by_hand or machine.gradients_by_hand:
+    if machine.notes[Beside].reduces_by_hand or machine.notes[Gradients].by_hand:
         return
-    for event, parts in machine.outsiders:
-        if parts.isdisjoint(machine.given_away if event.label else machine.asked_for):
+    for event, parts in machine.notes[Beside].trained:
+        if parts.isdisjoint(
+            machine.notes[ModuleNotes].given_away if event.label else machine.notes[ModuleNotes].asked_for
+        ):
             machine.emit(event)
 
 

@@ -11,6 +11,7 @@ from placement_lint.flow.domain.values import Class, External, Function, Importe
 from placement_lint.flow.models.describing import described, words
 from placement_lint.flow.observers.placements import PlacementLog
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls, Replica
 from placement_lint.flow.state.names import value_of
 from placement_lint.source.walking import children
 from placement_lint.source.wording import source_text
@@ -53,9 +54,9 @@ class VisitLog(PlacementLog):
             visit = Visit(
                 statement,
                 words(machine.path),
-                tuple(machine.calls),
-                machine.standalone,
-                bool(machine.replica),
+                tuple(machine.now[Calls].nodes),
+                machine.now[Calls].standalone,
+                bool(machine.now[Replica].notes),
                 tuple(names.items()),
             )
             self.visits[visit] = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Condition, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ABSENT,
@@ -23,6 +24,29 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls, Replica
+from placement_lint.flow.state.notes import Moment, Notes, Use, noted
+from placement_lint.rule import Note
+
+
+@dataclass
+class Context(Moment):
+    """What is known of devices here."""
+
+    # something was seen to be on a GPU; how many branches are running whose test saw that
+    saw_gpu: bool = noted(bool, Use.PASSING)
+    sure_of_gpu: int = noted(int)
+    in_default_context: int = noted(int)
+    # the DataLoader one of whose worker processes is running
+    worker: Note | None = noted(lambda: None)
+
+
+@dataclass
+class Devices(Notes):
+    """What the program says of devices as a whole."""
+
+    default_was_set: bool = noted(bool, Use.LASTING)
+
 
 _DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
 
@@ -79,11 +103,11 @@ def resolve(machine: Machine, place: Place) -> Place:
     """Where a device without index is at this moment: on the current device."""
     if isinstance(place, Symbol) or place.kind != "cuda" or place.index is not None:
         return place
-    if machine.replica:
+    if machine.now[Replica].notes:
         return REPLICA
     current = machine.read(machine.module_frame, _CURRENT)
     if current is None:
-        return place if machine.standalone else Device("cuda", 0)
+        return place if machine.now[Calls].standalone else Device("cuda", 0)
     if isinstance(current, Device):
         return current
     return place
@@ -124,13 +148,13 @@ def make_current(machine: Machine, place: Place) -> None:
 
 def set_default(machine: Machine, value: Value) -> None:
     """``torch.set_default_device(d)``: where factories build from now on."""
-    machine.default_was_set = True
+    machine.notes[Devices].default_was_set = True
     machine.write(machine.module_frame, _DEFAULT, machine.lift(lambda option: as_place(option) or CPU, value))
 
 
 def set_default_type(machine: Machine, place: Place) -> None:
     """``torch.set_default_tensor_type(t)``: where factories and ``torch.Tensor(...)`` build from now on."""
-    machine.default_was_set = True
+    machine.notes[Devices].default_was_set = True
     require(machine, place)
     machine.write(machine.module_frame, _DEFAULT_TYPE, place)
 
@@ -138,14 +162,16 @@ def set_default_type(machine: Machine, place: Place) -> None:
 def default_place(machine: Machine) -> Value:
     """Where a factory without ``device=`` builds: a place or a choice of places."""
     # The default device is thread-local: replicas run in threads that do not have it.
-    is_set = machine.in_default_context or not (machine.replica or machine.standalone)
+    is_set = machine.now[Context].in_default_context or not (
+        machine.now[Replica].notes or machine.now[Calls].standalone
+    )
     of_type = place_of_default_type(machine)
     return _setting(machine, _DEFAULT, of_type) if is_set else of_type
 
 
 def place_of_default_type(machine: Machine) -> Value:
     """Where tensors of the default type are, in all threads: ``torch.Tensor(...)`` knows no default device."""
-    if machine.standalone and machine.default_was_set:
+    if machine.now[Calls].standalone and machine.notes[Devices].default_was_set:
         return machine.fresh()
     return _setting(machine, _DEFAULT_TYPE, CPU)
 
@@ -182,9 +208,18 @@ def default_device(machine: Machine, value: Value) -> Iterator[None]:
     """``with torch.device(d):``"""
     before = machine.store.read(machine.module_frame, _DEFAULT)
     set_default(machine, value)
-    machine.in_default_context += 1
+    machine.now[Context].in_default_context += 1
     try:
         yield
     finally:
-        machine.in_default_context -= 1
+        machine.now[Context].in_default_context -= 1
         machine.store.write(machine.module_frame, _DEFAULT, before)
+
+
+def branch_condition(machine: Machine, test: Callable[[], Condition]) -> tuple[Condition, bool]:
+    """The condition of a branch, and whether something was found to be on a GPU to answer it."""
+    context = machine.now[Context]
+    before, context.saw_gpu = context.saw_gpu, False
+    holds = test()
+    saw, context.saw_gpu = context.saw_gpu, before
+    return holds, saw

@@ -14,6 +14,7 @@ import libcst as cst
 
 from placement_lint.flow.domain.path_condition import Question
 from placement_lint.flow.domain.values import ABSENT, Const, Device, External, Fact, Placed, Symbol, Value
+from placement_lint.flow.state.notes import Registry
 
 Cell = tuple[int, str]
 Delta = dict[Cell, "Value | None"]
@@ -40,7 +41,7 @@ class Watch:
     parts: dict[tuple[int, object], Symbol | None] = field(default_factory=dict)
     all_parts: dict[int, tuple[Symbol, ...]] = field(default_factory=dict)
     questions: dict[Hashable, Question | None] = field(default_factory=dict)
-    noted: dict[tuple[str, Hashable], object] = field(default_factory=dict)
+    noted: dict[tuple[Registry, Hashable], object] = field(default_factory=dict)
     definitions: dict[int, cst.ClassDef] = field(default_factory=dict)
     changed: bool = False
     # a variable was seen of a function that was running already

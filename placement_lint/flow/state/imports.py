@@ -38,11 +38,21 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.domain.values import Sequence as Items
 from placement_lint.flow.state.machine import Machine
-from placement_lint.flow.state.registries import with_entries
+from placement_lint.flow.state.notes import Notes, Use, noted, with_entries
+from placement_lint.flow.state.program import Program
 from placement_lint.project.finder import Place, Surroundings
 from placement_lint.project.index import Import, Lines
 from placement_lint.project.relevance import Relevance, Wanted
 from placement_lint.project.unit import Unit
+
+
+@dataclass
+class Imports(Notes):
+    """What the frames of modules import."""
+
+    # by the frame of a module: what it imports everything from
+    stars: dict[int, list[Import]] = noted(dict, Use.LASTING)
+
 
 Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
 
@@ -130,7 +140,7 @@ def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
     root, owner = machine.root(function.frame), function.owner
     if root != machine.module_frame and not (owner is not None and owner.module):
         name = (machine.project.places[root].path, owner.name if owner is not None else "", function.name)
-        machine.uses.setdefault(name, set()).add(machine.site or call)
+        machine.notes[Program].uses.setdefault(name, set()).add(machine.site or call)
 
 
 # --- what an import binds ----------------------------------------------------------------------------------
@@ -161,7 +171,7 @@ def _bound(machine: Machine, wanted: Import, frame: int) -> Value:
 
 def star(machine: Machine, wanted: Import, frame: int) -> None:
     """``from module import *``: its names are looked up there when they are asked for."""
-    machine.stars.setdefault(frame, []).append(wanted)
+    machine.notes[Imports].stars.setdefault(frame, []).append(wanted)
     if machine.project is not None:
         machine.project.gathered.clear()
 
@@ -247,7 +257,7 @@ def _starred(machine: Machine, frame: int, name: str) -> Value | None:
     known = project.gathered.get((frame, name)) if project is not None else None
     if known is not None and (value := _exported(machine, known, name)) is not None:
         return value
-    for line in reversed(machine.stars.get(frame, [])):
+    for line in reversed(machine.notes[Imports].stars.get(frame, [])):
         if project is not None:
             project.searches -= 1
             if project.searches < 0:
@@ -342,7 +352,7 @@ def _offered(machine: Machine, module: Imported, seen: set[int]) -> dict[str, No
     seen.add(module.frame)
     names = dict.fromkeys(project.surroundings.offers(unit))
     if project.surroundings.exports(unit) is None:
-        for line in machine.stars.get(module.frame, []):
+        for line in machine.notes[Imports].stars.get(module.frame, []):
             inner = _find(machine, line, module.frame)
             names |= _offered(machine, inner, seen) if inner is not None else {}
     return names
@@ -403,7 +413,7 @@ def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wante
 def stars_lead_to(machine: Machine, words: Set[str], wanted: Wanted) -> bool:
     """The same of those words that are names which ``from module import *`` brings."""
     project, frame = machine.project, machine.module_frame
-    modules = [_find(machine, line, frame) for line in machine.stars.get(frame, [])]
+    modules = [_find(machine, line, frame) for line in machine.notes[Imports].stars.get(frame, [])]
     places = [project.places[module.frame] for module in modules if project is not None and module is not None]
     return project is not None and project.relevance.stars_lead_to(places, frozenset(words), wanted)
 
@@ -411,15 +421,15 @@ def stars_lead_to(machine: Machine, words: Set[str], wanted: Wanted) -> bool:
 @contextmanager
 def _fuel(machine: Machine, project: Project) -> Iterator[None]:
     """What other files do is paid for apart, so that it does not depend on who asks."""
-    before = machine.fuel
-    machine.fuel = machine.fuel if project.running else project.fuel
+    before = machine.budget.fuel
+    machine.budget.fuel = machine.budget.fuel if project.running else project.fuel
     project.running += 1
     try:
         yield
     finally:
         project.running -= 1
         if not project.running:
-            project.fuel, machine.fuel = machine.fuel, before
+            project.fuel, machine.budget.fuel = machine.budget.fuel, before
 
 
 def _forget_what_functions_change(machine: Machine, project: Project, unit: Unit, frame: int, name: str) -> None:

@@ -6,21 +6,20 @@ the rooms for modules, tensors and optimizers keep their facts in its store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
-from operator import and_, itemgetter, or_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from placement_lint.flow.api.bounds import MOST_NESTED
 from placement_lint.flow.domain.path_condition import (
     ALWAYS,
-    ANY_MACHINE,
     Answer,
     Condition,
     Cube,
@@ -54,34 +53,30 @@ from placement_lint.flow.domain.values import (
     tells,
 )
 from placement_lint.flow.events.schema import Event, Scene
+from placement_lint.flow.state.allocations import InForward
+from placement_lint.flow.state.budget import Budget
 from placement_lint.flow.state.evaluator import Evaluator
 from placement_lint.flow.state.extent import CONTENT_CELLS, within_reach
-from placement_lint.flow.state.heap import Cell, Delta, Store, Watch
-from placement_lint.flow.state.registries import Registries
+from placement_lint.flow.state.heap import Cell, Delta, Store
+from placement_lint.flow.state.module_notes import ModuleNotes
+from placement_lint.flow.state.moment import Around, Calls, Replica
+from placement_lint.flow.state.namespaces import Namespaces
+from placement_lint.flow.state.notes import Registry, Use, all_notes, beginning, moments
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.querying import names_in
 from placement_lint.source.wording import source_text
 
 if TYPE_CHECKING:
-    from placement_lint.flow.incremental.effect_memo import Recollection
-    from placement_lint.flow.observers.placements import PlacementLog
     from placement_lint.flow.state.imports import Project
-    from placement_lint.project.index import Import
+    from placement_lint.flow.state.listening import Log, Recollection
 
 # Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
 MAX_CALL_DEPTH = 12
 MAX_COMBINATIONS = 24
 MAX_PATH_CUBES = 4
 
-FUEL = 120_000
-# Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
-ABROAD = 5_000
-# Of what is left of that, one call from the program's own file leaves a part to those after it; so does the building of
-# a model, which is large as a rule, to what is done with it.
-KEPT_BY_CALL = 0.25
-KEPT_BY_BUILDING = 0.5
-ABROAD_FOR_UNCALLED = 200
 # Forwards in an editor's text have numbers from multiples of this.
 _ROUND = 256
 
@@ -104,21 +99,6 @@ class Exit:
     value: Value
 
 
-class Tried(NamedTuple):
-    """A try that is running: how many functions were when it began, and the exceptions that its handlers deal with.
-
-    It ``resumes`` after them: no handler that deals with one leaves the loop or function, nor raises any other.
-    """
-
-    depth: int
-    names: frozenset[str]
-    resumes: bool
-
-    def deals_with(self, errors: Collection[str], here: int) -> bool:
-        """Whether a handler is for one of these, by its name; or for all, in the function that runs."""
-        return not self.names.isdisjoint((*errors, *(("Exception", "BaseException") if self.depth == here else ())))
-
-
 @dataclass
 class Scope:
     """What ``return``, ``break`` or ``continue`` jumps out of."""
@@ -126,39 +106,6 @@ class Scope:
     kind: str
     depth: int
     exits: list[Exit] = field(default_factory=list)
-
-
-@dataclass
-class Made:
-    """A module or Parameter that a running forward made: whether it took part in it, and whether it is kept."""
-
-    node: cst.CSTNode
-    scene: Scene
-    cls: str
-    used: bool = False
-    kept: bool = False
-
-
-@dataclass
-class Children:
-    """What a module holds, and what of it is registered: by what that hangs on, if it ``hangs`` on anything else."""
-
-    held: Many[tuple[str, Value]]
-    hangs: bool
-    found: dict[object, Many[tuple[str, Value]]] = field(default_factory=dict)
-
-
-@dataclass
-class Below:
-    """The modules that were found below one, with the ``ids`` of their Parameters and buffers once they were asked for.
-
-    It stands as long as each of them holds what it ``held``, if that is said, and what it hangs on is ``given``.
-    """
-
-    found: dict[int, Object | Symbol]
-    held: Many[tuple[int, Many[tuple[str, Value]]]] = ()
-    given: object = None
-    ids: frozenset[int] | None = None
 
 
 @dataclass
@@ -174,39 +121,18 @@ class Frame:
     line: cst.CSTNode | None = None
 
 
-class Machine(Registries):
+class Machine:
     """State of one analysis; see the module's docstring."""
 
-    def __init__(self, evaluator: Evaluator, log: PlacementLog | None = None) -> None:
+    def __init__(self, evaluator: Evaluator, log: Log | None = None) -> None:
         self.evaluator = evaluator
         self.log = log
         self.signals = Signals()
         self.store = Store()
-        self._note_moment()
-        self.fuel = FUEL
-        # what may still be spent in code of other files, and what was spent in the program's own
-        self.abroad = ABROAD
-        # what is left when the running call has spent its part of that
-        self.floor = 0
-        self.spent = 0
-        # how often there was a function of another file to look into
-        self.ventures = 0
-        # how often there was no time to look into one
-        self.refused = 0
-        self.parents: dict[int, int | None] = {}
-        # the frames and classes: through the names there, and only so, code gets hold of what there is already
-        self.namespaces: set[int] = set()
-        self._roots: dict[int, int] = {}
-        # frames whose variables functions inside them, classes and lambdas may still ask for when they have returned
-        self.enclosing: set[int] = set()
-        # frames and objects that came up while the program ran: of the branches of a fork, one at most has each
-        self._own: set[int] = set()
-        # by the id of a class, those of other files included
-        self.definitions: dict[int, cst.ClassDef] = {}
-        self.homes: dict[tuple[int, str], int] = {}
-        # by the frame of a module: what it imports everything from
-        self.stars: dict[int, list[Import]] = {}
-        self.default_was_set = False
+        self.notes = all_notes()
+        self.budget = Budget()
+        self._begin()
+        self.namespaces = Namespaces()
         self._questions: dict[Hashable, Question] = {}
         # by owner and key
         self._parts: dict[int, dict[object, Symbol]] = {}
@@ -218,25 +144,14 @@ class Machine(Registries):
         self.project: Project | None = None
         # whether a module that is looked at by itself is on a GPU
         self.own_on_gpu = asked(source="the module is on a GPU")
-        super().__init__()
-        # by function, for each parameter whether it may be a tensor
-        self.takes_tensors: dict[cst.CSTNode, list[bool]] = {}
-        # by the id of a module
-        self.children: dict[int, Children] = {}
-        self.below: dict[int, Below] = {}
-        # whether the modules are in training mode, once that was read: those of a model are in one mode
-        self.mode: Symbol | None = None
-        # forwards that left nothing behind: what they saw of the store, and their value
-        self.forwards: dict[Hashable, tuple[Watch, Value]] = {}
-        # those of an editor's last text
+        # the forwards of an editor's last text
         self.recollection: Recollection | None = None
         # what too many guarded values have in common
         self.summarise: Summary = lambda machine, options: None
-        # by its cell: what a setting became when something may have overridden it
-        self.overridden: dict[Cell, Symbol] = {}
 
-    def _note_moment(self) -> None:
+    def _begin(self) -> None:
         """Where the program is: at its beginning."""
+        self.now = beginning()
         self.path: Condition = ALWAYS
         self.reach: Condition = ALWAYS
         # the part of reach that the program itself tests: without what follows from not having raised
@@ -245,64 +160,7 @@ class Machine(Registries):
         self.alternatives: tuple[Condition, ...] = ()
         self.dead = False
         self.scopes: list[Scope] = []
-        # for each running function: the node that called it
-        self.calls: list[cst.CSTNode] = []
-        self.running: list[cst.CSTNode] = []
-        # the modules and other objects that are being called, inside each other
-        self.called_objects: list[Object] = []
-        # the kinds of machine on which the innermost was called
-        self.entered = ANY_MACHINE
-        # how many of them are of other files
-        self.foreign_calls = 0
-        # the block of the simple statement that is running, and its place there
-        self.block: tuple[Many[cst.CSTNode], int] = ((), 0)
-        # the tests of the branches that are running, inside each other
-        self.guards: list[cst.BaseExpression] = []
-        # the loops that are running, inside each other
-        self.loops: list[cst.For | cst.While] = []
-        # for each of the running loops the last id given before it began: what has a later one may change each round
-        self.rounds: list[int] = []
-        # one of them is in a later round
-        self.again = False
-        self.standalone = False
-        self.replica: tuple[Note, ...] = ()
-        # the same where DataParallel has a single GPU, and runs the module itself
-        self.on_only_gpu: tuple[Note, ...] = ()
-        self.replica_ids: tuple[object, ...] = ()
-        # the frames that were running when the replica began
-        self.replica_depth = 0
-        # the dimension along which its inputs were split, and whether a layer wanted another one
-        self.replica_dim: int | None = None
-        self.batch_misplaced = False
-        self.replicated: frozenset[int] = frozenset()
-        # what autocast does here, where something around says so that no replica has entered; None of no autocast
-        self.casting: Value = NONE
-        # the modules whose forward is running, and the attributes written since the outermost one began
-        self.in_forward: list[Object] = []
-        self.written: set[tuple[int, str]] = set()
-        # by the id of a module or Parameter that a forward made: what is known of it, until that forward ends
-        self.made: dict[int, Made] = {}
-        self.rehearsing = False
-        # how many wrappers of DistributedDataParallel are calling their module, and how many ``no_grad`` are around
-        self.through = 0
-        self.without_grad = 0
-        # where the running function was started in several processes
-        self.spawned: list[Note] = []
-        # inside a try whose handler is for a missing attribute
-        self.expecting_attribute_errors = 0
-        self.tried: list[Tried] = []
-        # something was seen to be on a GPU; how many branches are running whose test saw that
-        self.saw_gpu = False
-        self.sure_of_gpu = 0
-        self.in_default_context = 0
-        self.updating = False
-        # what is read here is only compared with None
-        self.testing = False
-        # the call that is a statement of its own: what it returns is dropped
-        self.statement: cst.CSTNode | None = None
         self._lifting = 0
-        # the DataLoader one of whose worker processes is running
-        self.worker: Note | None = None
 
     # --- identities ------------------------------------------------------------------------------------
 
@@ -333,31 +191,29 @@ class Machine(Registries):
     def new_namespace(self) -> int:
         """The id of a frame or class."""
         identity = self.new_id()
-        self.namespaces.add(identity)
+        self.namespaces.ids.add(identity)
         return identity
 
     def new_frame(self, parent: int | None) -> int:
-        frame = self.new_namespace()
-        self.parents[frame] = parent
-        self._roots[frame] = frame if parent is None else self._roots[parent]
+        frame = self.new_id()
+        self.namespaces.add_frame(frame, parent)
         if parent is not None:
             self.store.passing.add(frame)
-            self._own.add(frame)
         return frame
 
     def enclose(self) -> int:
         """The running frame, over which something closes."""
-        self.enclosing.add(self.frame.id)
+        self.namespaces.enclosing.add(self.frame.id)
         return self.frame.id
 
     def leave(self, frame: int) -> None:
         """A function has returned."""
-        if frame not in self.enclosing:
+        if frame not in self.namespaces.enclosing:
             self.store.drop(frame)
 
     def root(self, frame: int) -> int:
         """The frame of the module whose code runs in a frame."""
-        return self._roots[frame]
+        return self.namespaces.roots[frame]
 
     @property
     def at_home(self) -> bool:
@@ -366,11 +222,12 @@ class Machine(Registries):
 
     def spend(self) -> None:
         """Something is done that costs time."""
-        self.fuel -= 1
+        budget = self.budget
+        budget.fuel -= 1
         if self.is_abroad:
-            self.abroad -= self.path.effort
+            budget.abroad -= self.path.effort
         else:
-            self.spent += 1
+            budget.spent += 1
 
     @property
     def recollects(self) -> bool:
@@ -378,12 +235,16 @@ class Machine(Registries):
 
         The forward of a model that the program calls is known as a whole, or not at all.
         """
-        return self.remembers and (self.standalone or not self.in_forward) and self.at_home
+        calls = self.now[Calls]
+        return self.remembers and (calls.standalone or not calls.in_forward) and self.at_home
 
     @property
     def remembers(self) -> bool:
         """Whether what runs now is compared with an editor's last text."""
-        return self.recollection is not None and not (self.rehearsing or self.made or self.is_abroad)
+        if self.recollection is None:
+            return False
+        forward = self.now[InForward]
+        return not (forward.rehearsing or forward.made or self.is_abroad)
 
     @contextmanager
     def without_recollection(self) -> Iterator[None]:
@@ -397,38 +258,20 @@ class Machine(Registries):
     @property
     def is_abroad(self) -> bool:
         """Whether what runs was called by code of another file, or belongs to its import."""
-        return self.frames[0].id != self.module_frame or self.foreign_calls > 0
+        return self.frames[0].id != self.module_frame or self.now[Calls].foreign > 0
 
     def affords(self, function: Function) -> bool:
         """Whether there is time to look into a function: always into a lambda of another file, a single expression."""
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         abroad = abroad and not isinstance(function.node, cst.Lambda)
-        self.ventures += abroad
-        affords = self.fuel > 0 and (not abroad or self.left_abroad > self.floor)
-        self.refused += not affords
-        return affords
-
-    @property
-    def left_abroad(self) -> int:
-        """What may still be spent in code of other files."""
-        return self.abroad + self.spent // 3
-
-    @contextmanager
-    def leaving(self, part: float) -> Iterator[None]:
-        """What runs here leaves a part of what may be spent in other files to what comes after it."""
-        floor = self.floor
-        self.floor += int(max(self.left_abroad - floor, 0) * part)
-        try:
-            yield
-        finally:
-            self.floor = floor
+        return self.budget.affords(abroad)
 
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:
         """Run what belongs to the beginning of the program, in the frame of a module: no branch takes it back."""
-        moment = self.moment()
+        moment = {name: vars(self)[name] for name in _MOMENT}
         frames, self.frames = self.frames, [Frame(frame)]
-        self._note_moment()
+        self._begin()
         try:
             with self.store.lasting():
                 yield
@@ -436,24 +279,21 @@ class Machine(Registries):
             self.frames = frames
             vars(self).update(moment)
 
-    def moment(self) -> dict[str, Any]:
-        """Where the program is."""
-        return dict(zip(_MOMENT, _of_moment(vars(self)), strict=True))
+    def moment(self, without: Use) -> dict[type[Any], dict[str, Any]]:
+        """Where the program is, but for fields of such a use."""
+        now = {kind: vars(held) for kind, held in self.now.items()}
+        known = {kind: {name: now[kind][name] for name in names} for kind, names in moments(without).items()}
+        return {Machine: {name: vars(self)[name] for name in _PATH}, **known}
 
-    @contextmanager
-    def noting(self, registries: dict[str, Any]) -> Iterator[None]:
-        """Let the rooms note in these registries meanwhile, in the place of those with the same names."""
-        before = {name: vars(self)[name] for name in registries}
-        vars(self).update(registries)
-        try:
-            yield
-        finally:
-            registries.update({name: vars(self)[name] for name in registries})
-            vars(self).update(before)
+    def go_to(self, moment: Table[type[Any], Table[str, Any]]) -> None:
+        """Go on where these fields of the moment are so."""
+        for kind, values in moment.items():
+            vars(self if kind is Machine else self.now[kind]).update(values)
 
-    def noted(self, registry: str, key: Hashable) -> Any:
+    def noted(self, notes: type[Any], name: str, key: Hashable) -> Any:
         """What is noted of one thing in a registry that is only asked so."""
-        entry = vars(self)[registry].get(key)
+        registry = Registry(notes, name)
+        entry = self.notes.get_registry(registry).get(key)
         if self.store.watch is not None:
             self.store.watch.noted.setdefault((registry, key), entry)
         return entry
@@ -466,7 +306,7 @@ class Machine(Registries):
     def override(self, owner: int, name: str, text: str, preferred: Const) -> None:
         """Somebody may have given a setting another value than the one that it has."""
         self._last_id += 1
-        self.overridden[owner, name] = setting = Symbol(self._last_id, text, preferred=preferred)
+        self.notes[Program].overridden[owner, name] = setting = Symbol(self._last_id, text, preferred=preferred)
         self.write(owner, name, setting)
 
     def part(
@@ -489,16 +329,17 @@ class Machine(Registries):
 
     def _is_deep(self, owner: int) -> bool:
         """Whether a value is a part of a part, and so on, further than the analysis goes."""
+        outer = self.notes[Program].outer
         for _ in range(MOST_NESTED):
-            if owner not in self.outer:
+            if owner not in outer:
                 return False
-            owner = self.outer[owner]
+            owner = outer[owner]
         return True
 
     def _add_part(self, owner: int, key: object, symbol: Symbol) -> None:
         self._parts.setdefault(owner, {})[key] = symbol
         if symbol.parent is not None:
-            self.outer[symbol.id] = owner
+            self.notes[Program].outer[symbol.id] = owner
 
     def known_part(self, owner: int, key: object) -> Symbol | None:
         """The unknown value under ``key``, if somebody asked for it."""
@@ -518,7 +359,7 @@ class Machine(Registries):
     def new_object(self, kind: Kind, cls: Class | External, node: cst.CSTNode, text: str = "") -> Object:
         made = Object(self.new_id(), kind, cls, node, text)
         if self.frames[0].id == self.module_frame:
-            self._own.add(made.id)
+            self.namespaces.own.add(made.id)
         return made
 
     def new_list(self, items: Sequence, node: cst.CSTNode) -> Object:
@@ -533,22 +374,9 @@ class Machine(Registries):
 
     # --- what comes up again -----------------------------------------------------------------------------
 
-    def known_of(self, identities: set[int]) -> dict[str, Any]:
-        """What there is to know of frames, classes and objects that the store does not keep."""
-        frames = self.parents.keys() & identities
-        return {
-            "definitions": {cls: self.definitions[cls] for cls in self.definitions.keys() & identities},
-            "parents": {frame: self.parents[frame] for frame in frames},
-            "_roots": {frame: self._roots[frame] for frame in frames},
-            "namespaces": self.namespaces & identities,
-            "enclosing": self.enclosing & identities,
-            "_own": self._own & identities,
-        }
-
     def know(self, known: Table[str, Any]) -> None:
-        """Know that of frames, classes and objects again."""
-        for name, entries in known.items():
-            getattr(self, name).update(entries)
+        """Know of frames, classes and objects again what there is to know."""
+        self.namespaces.know(known)
         self.store.passing.update(frame for frame, parent in known["parents"].items() if parent is not None)
 
     def know_parts(self, parts: Table[tuple[int, object], Symbol]) -> None:
@@ -621,7 +449,8 @@ class Machine(Registries):
     @property
     def looks_at_forward(self) -> bool:
         """Whether the forward of a module is looked at by itself: its tensors are taken to be where the module is."""
-        return self.standalone and bool(self.in_forward)
+        calls = self.now[Calls]
+        return calls.standalone and bool(calls.in_forward)
 
     def known_question(self, subject: Hashable) -> Question | None:
         """The question about ``subject``, if it was asked."""
@@ -750,7 +579,7 @@ class Machine(Registries):
         guards = cache(lambda: [exit.path.given(base_path) for exit in exits])
         for cell, changed in cells.items():
             owner, name = cell
-            if newest is not None and owner > newest and owner in self._own:
+            if newest is not None and owner > newest and owner in self.namespaces.own:
                 self.store.write(owner, name, changed)
                 continue
             before = self.store.read(owner, name)
@@ -764,7 +593,7 @@ class Machine(Registries):
 
     def _overridden(self, cell: Cell, before: Value, after: Many[Value | None]) -> Value | None:
         """The setting in a cell that some ways override: any value, on the others as well, but that by default."""
-        setting = self.overridden.get(cell)
+        setting = self.notes[Program].overridden.get(cell)
         if setting is None or setting.preferred != before or any(value not in (setting, before) for value in after):
             return None
         return setting
@@ -918,48 +747,44 @@ class Machine(Registries):
     def scene(self) -> Scene:
         if not self._lifting:
             self._visit += 1
+        calls, replica = self.now[Calls], self.now[Replica]
         return Scene(
             self.reach,
             self.path,
             self._visit,
             self.site,
-            self.replica,
-            self.standalone,
-            self.replica_ids,
-            tuple(self.calls),
+            replica.notes,
+            calls.standalone,
+            replica.ids,
+            tuple(calls.nodes),
             self.frame.function.node.params if self.frame.function is not None else None,
-            self.entered,
+            calls.entered,
         )
 
     def circumstances(self) -> Hashable:
         """All that events and values may depend on here, besides the store and the values at hand."""
-        return (
-            self.path,
-            self.reach,
-            self.tested,
-            self.alternatives,
-            self.entered,
-            tuple(self.calls),
-            tuple(self.guards),
-            tuple(self.tried),
-            self.standalone,
-            self.replica,
-            self.on_only_gpu,
-            self.replica_ids,
-            self.replica_dim,
-            self.casting,
-            self.through,
-            self.without_grad,
-            self.expecting_attribute_errors,
-            self.sure_of_gpu,
-            self.in_default_context,
-            self.worker,
-        )
+        now = [
+            tuple(value) if isinstance(value := getattr(self.now[kind], name), list) else value
+            for kind, names in moments(Use.PASSING).items()
+            for name in names
+        ]
+        return self.path, self.reach, self.tested, self.alternatives, *now
 
     def emit(self, event: Event) -> None:
         """Tell the rules; what another file does while it is imported, they hear when they listen to that file."""
         if self.frames[0].id == self.module_frame:
-            self.events.append(event)
+            self.notes[Program].events.append(event)
+
+    @contextmanager
+    def unheard(self) -> Iterator[None]:
+        """What happens here is for when the function that runs is looked at by itself."""
+        program = self.notes[Program]
+        before = program.events, program.called, program.called_on
+        program.events, program.called, program.called_on = [], set(), set()
+        try:
+            yield
+        finally:
+            program.events, program.called, program.called_on = before
 
     # --- code of other files -------------------------------------------------------------------------------
 
@@ -971,11 +796,11 @@ class Machine(Registries):
         """
         if self._answers(self.frame):
             return None
-        callers = reversed(list(zip(self.frames, self.calls, strict=False)))
+        callers = reversed(list(zip(self.frames, self.now[Calls].nodes, strict=False)))
         return next((call for frame, call in callers if self._answers(frame)), None)
 
     def _answers(self, frame: Frame) -> bool:
-        if self._roots[frame.id] == self.module_frame:
+        if self.namespaces.roots[frame.id] == self.module_frame:
             return True
         owner = frame.function.owner if frame.function is not None else None
         return owner is not None and owner.module
@@ -983,13 +808,13 @@ class Machine(Registries):
     @property
     def chooses(self) -> bool:
         """Whether the running function has chosen to do what it does: it stands under a test of its own."""
-        own = self.guards[self.frame.guards :]
+        own = self.now[Around].guards[self.frame.guards :]
         return bool(own) and (self.frame.function is not None or not self.is_script)
 
     @property
     def is_script(self) -> bool:
         """Whether what runs does so only where the file is the program: under ``if __name__ == "__main__"``."""
-        return any("__name__" in names_in(guard) for guard in self.guards)
+        return any("__name__" in names_in(guard) for guard in self.now[Around].guards)
 
     @property
     def names_one_of_many(self) -> bool:
@@ -999,11 +824,11 @@ class Machine(Registries):
     def note_site(self, node: cst.CSTNode) -> None:
         """Remember for a call in a plain function of another file what led to it."""
         if self.project is not None and (site := self.site) is not None:
-            self.sites.setdefault(node, {})[site] = None
+            self.notes[Program].sites.setdefault(node, {})[site] = None
 
     def definition(self, cls: Class) -> cst.ClassDef:
         """Where a class is defined, and all that stands in it."""
-        definition = self.definitions[cls.id]
+        definition = self.namespaces.definitions[cls.id]
         if self.store.watch is not None:
             self.store.watch.definitions.setdefault(cls.id, definition)
         return definition
@@ -1017,25 +842,27 @@ class Machine(Registries):
     def label(self, value: Value, default: str = "") -> str:
         """How the program names a thing."""
         if isinstance(value, (Object, Symbol)):
-            return source_text(self.noted("labels", value.id) or "") or value.text or default
+            return source_text(self.noted(Program, "labels", value.id) or "") or value.text or default
         return default
 
     def call_it(self, identity: int, name: str | cst.CSTNode) -> None:
         """The program names a thing; the first of its names stays."""
-        if self.noted("labels", identity) is None:
-            self.labels[identity] = name
+        if self.noted(Program, "labels", identity) is None:
+            self.notes[Program].labels[identity] = name
 
     def block_around(self) -> tuple[Many[cst.CSTNode], int]:
         """The block of the simple statement that is running, and its place there."""
+        block = self.now[Around].block
         if self.store.watch is not None:
-            self.store.watch.around.append(self.block)
-        return self.block
+            self.store.watch.around.append(block)
+        return block
 
     def loops_around(self) -> Many[cst.For | cst.While]:
         """The loops that are running, inside each other."""
+        loops = self.now[Around].loops
         if self.store.watch is not None:
-            self.store.watch.around.extend(self.loops)
-        return self.loops
+            self.store.watch.around.extend(loops)
+        return loops
 
     def wraps_here(self, identity: int) -> tuple[Note, ...]:
         """Where this module is wrapped, if that says something of this place.
@@ -1043,9 +870,10 @@ class Machine(Registries):
         In a function that nobody calls, only what that same run did before: another method may not have run.
         """
         running = {frame.id for frame in self.frames[1:]}
-        if self.standalone and self.wrapped_in.get(identity, set()).isdisjoint(running):
+        noted = self.notes[ModuleNotes]
+        if self.now[Calls].standalone and noted.wrapped_in.get(identity, set()).isdisjoint(running):
             return ()
-        return tuple(self.wraps.get(identity, ()))
+        return tuple(noted.wraps.get(identity, ()))
 
     def constructing(self, owner: Object) -> bool:
         """Whether the ``__init__`` of this object is running."""
@@ -1056,49 +884,36 @@ class Machine(Registries):
 
     def expects(self, *errors: str) -> bool:
         """Whether a handler deals with one of these exceptions, by its name; or with all, in the function that runs."""
-        return any(tried.deals_with(errors, len(self.frames)) for tried in self.tried)
+        return any(tried.deals_with(errors, len(self.frames)) for tried in self.now[Around].tried)
 
     def does_without(self, *errors: str) -> bool:
         """Whether the program has something else for where what runs raises one of these, which is all that it tries.
 
         A handler around a function that does more is there for whatever may go wrong.
         """
-        here, (lines, place) = len(self.frames), self.block
+        around, here = self.now[Around], len(self.frames)
+        lines, place = around.block
         is_last = place == len(lines) - 1
         return any(
             tried.resumes and tried.deals_with(errors, here) and (tried.depth == here or is_last)
-            for tried in self.tried
+            for tried in around.tried
         )
-
-    def test(self, test: Callable[[], Condition]) -> tuple[Condition, bool]:
-        """The condition of a branch, and whether something was found to be on a GPU to answer it."""
-        before, self.saw_gpu = self.saw_gpu, False
-        holds = test()
-        saw, self.saw_gpu = self.saw_gpu, before
-        return holds, saw
-
-    @contextmanager
-    def without_gradients(self, gradless: bool) -> Iterator[None]:
-        """Inside ``torch.no_grad()``, if that is where this is."""
-        self.without_grad += gradless
-        try:
-            yield
-        finally:
-            self.without_grad -= gradless
 
     @contextmanager
     def round_by_round(self) -> Iterator[None]:
         """While a loop runs."""
-        self.rounds.append(self._last_id)
+        rounds = self.now[Around].rounds
+        rounds.append(self._last_id)
         try:
             yield
         finally:
-            self.rounds.pop()
+            rounds.pop()
 
     def same_each_round(self) -> bool:
         """Whether what decides that this statement is reached was known before the innermost loop began."""
         asked = {answer.question.subject for cube in self.reach.cubes for answer in cube.answers}
-        return not self.rounds or all(_older(subject, self.rounds[-1]) for subject in asked)
+        rounds = self.now[Around].rounds
+        return not rounds or all(_older(subject, rounds[-1]) for subject in asked)
 
     @staticmethod
     def text(node: cst.CSTNode) -> str:
@@ -1108,11 +923,12 @@ class Machine(Registries):
     @contextmanager
     def only_updating(self) -> Iterator[None]:
         """What is read here is read only to be updated: ``self.count += 1``."""
-        before, self.updating = self.updating, True
+        around = self.now[Around]
+        before, around.updating = around.updating, True
         try:
             yield
         finally:
-            self.updating = before
+            around.updating = before
 
 
 def _older(subject: Hashable, limit: int) -> bool:
@@ -1137,15 +953,9 @@ def _hangs_on_later(value: Value, question: Question) -> bool:
     return False
 
 
-def _of_the_moment() -> tuple[str, ...]:
-    bare = Machine.__new__(Machine)
-    bare._note_moment()
-    return tuple(vars(bare))
-
-
-# The attributes that say where the program is.
-_MOMENT = _of_the_moment()
-_of_moment = itemgetter(*_MOMENT)
+# The attributes that say where the program is: the moment, and the path that led there.
+_PATH = ("path", "reach", "tested", "alternatives", "dead", "_lifting")
+_MOMENT = ("now", "scopes", *_PATH)
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:

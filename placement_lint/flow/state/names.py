@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
 from placement_lint.flow.domain.values import Const, External, Object, Symbol, Value, alternatives
 from placement_lint.flow.state import imports
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.project.index import Import
+
+
+@dataclass
+class Names(Notes):
+    """Names whose values are of other files."""
+
+    # by the id of a flag of another file, which any file may have turned: what is written there
+    flags: dict[int, object] = noted(dict)
+    homes: dict[tuple[int, str], int] = noted(dict, Use.LASTING)
+
 
 _BUILTINS = frozenset(dir(builtins))
 
@@ -31,14 +43,14 @@ def declare_global(machine: Machine, name: str, nonlocal_: bool) -> None:
     """``global x`` and ``nonlocal x``: assignments go to the frame that has it."""
     frame = machine.frame.id
     module = machine.root(frame)
-    home = machine.parents.get(frame) if nonlocal_ else module
+    home = machine.namespaces.parents.get(frame) if nonlocal_ else module
     imports.load(machine, module, name)
-    machine.homes[(frame, name)] = module if home is None else home
+    machine.notes[Names].homes[(frame, name)] = module if home is None else home
 
 
 def _home(machine: Machine, name: str) -> int:
     frame = machine.frames[-1].id
-    return machine.homes.get((frame, name), frame) if machine.homes else frame
+    return machine.notes[Names].homes.get((frame, name), frame) if machine.notes[Names].homes else frame
 
 
 def lookup(machine: Machine, name: str, runs: bool = False) -> Value:
@@ -52,7 +64,7 @@ def lookup(machine: Machine, name: str, runs: bool = False) -> Value:
         value = machine.variable(frame, name) if runs else machine.read(frame, name)
         if value is not None:
             return _turned(machine, frame, name, imports.resolved(machine, value))
-        module, frame = frame, machine.parents.get(frame)
+        module, frame = frame, machine.namespaces.parents.get(frame)
     value = imports.member(machine, module, name)
     if value is not None:
         return _turned(machine, module, name, value)
@@ -68,7 +80,7 @@ def _turned(machine: Machine, frame: int, name: str, value: Value) -> Value:
     if frame != machine.root(machine.frame.id) or frame == machine.frame.id:
         return value
     flag = machine.part(frame, name, name)
-    machine.flags[flag.id] = value.value
+    machine.notes[Names].flags[flag.id] = value.value
     return flag
 
 
@@ -94,7 +106,7 @@ def name_of(machine: Machine, value: Value) -> str:
         for name in machine.store.names(frame):
             if name.isidentifier() and machine.read(frame, name) == value:
                 return name
-        frame = machine.parents.get(frame)
+        frame = machine.namespaces.parents.get(frame)
     return ""
 
 
@@ -113,7 +125,7 @@ def visible(machine: Machine) -> frozenset[str]:
     names = {f"self.{name}" for name in machine.store.names(receiver.id)} if isinstance(receiver, Object) else set()
     while frame is not None:
         names.update(machine.store.names(frame))
-        frame = machine.parents.get(frame)
+        frame = machine.namespaces.parents.get(frame)
     return frozenset(names)
 
 

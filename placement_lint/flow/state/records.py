@@ -96,7 +96,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Use:
+class DeviceUse:
     """The current device is used, without anybody having said which one that is."""
 
     scene: Scene

@@ -20,8 +20,11 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.interpreter import inline_policy
 from placement_lint.flow.models import ranks
+from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.state import imports
+from placement_lint.flow.state.imports import Imports
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.program import Program
 from placement_lint.flow.triage.definition_facts import Said, read
 from placement_lint.flow.triage.entry_facts import FORWARDS
 from placement_lint.flow.triage.lexical import attributes_of_self
@@ -48,10 +51,10 @@ class Prospects(Outlook[Value]):
             name: [option for option in options if isinstance(option, (Imported, Pending))]
             for name, options in self._options_of.items()
         }
-        self._gathers = bool(machine.stars.get(frame))
-        self._has_lengths = any(self._said(machine.definition(cls)).packs for cls in machine.classes)
+        self._gathers = bool(machine.notes[Imports].stars.get(frame))
+        self._has_lengths = any(self._said(machine.definition(cls)).packs for cls in machine.notes[Program].classes)
         self.options = {name for name, values in self._options_of.items() if any(map(_is_options, values))}
-        self.chooses = bool(machine.chosen) or ranks.joined(machine) is not None
+        self.chooses = bool(machine.notes[DeviceChoices].chosen) or ranks.joined(machine) is not None
 
     def _values_of(self, frame: int, name: str) -> Many[Value]:
         value = self.machine.read(frame, name)

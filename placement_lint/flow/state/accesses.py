@@ -1,0 +1,28 @@
+"""How attributes are read and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from placement_lint.flow.state.notes import Notes, Use, noted
+
+if TYPE_CHECKING:
+    from placement_lint.flow.events.schema import AttributeRebound
+
+
+@dataclass
+class Accesses(Notes):
+    """How attributes are read and written."""
+
+    # by class (or object) and attribute: who reads a value written earlier; True where it only updates it
+    reads: dict[tuple[int, str], dict[cst.CSTNode, bool]] = noted(dict, Use.AT_END | Use.INCIDENTAL)
+    # attributes and items that were read or assigned, at least once, of something else than a wrapper
+    read_of_others: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
+    rebinds: list[tuple[AttributeRebound, int]] = noted(list, Use.AT_END)
+    # the attributes written since the outermost forward began
+    written: set[tuple[int, str]] = noted(set)
+    # by class (or object): the attributes that a forward assigns or changes
+    changed: set[tuple[int, str]] = noted(set)

@@ -1,0 +1,51 @@
+"""What the analysis may still spend, and what it spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+FUEL = 120_000
+# Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
+ABROAD = 5_000
+ABROAD_FOR_UNCALLED = 200
+# Of what is left of that, one call from the program's own file leaves a part to those after it; so does the building of
+# a model, which is large as a rule, to what is done with it.
+KEPT_BY_CALL = 0.25
+KEPT_BY_BUILDING = 0.5
+
+
+@dataclass
+class Budget:
+    fuel: int = FUEL
+    # what may still be spent in code of other files, and what was spent in the program's own
+    abroad: int = ABROAD
+    spent: int = 0
+    # what is left when the running call has spent its part of that
+    floor: int = 0
+    # how often there was a function of another file to look into, and no time to look into one
+    ventures: int = 0
+    refused: int = 0
+
+    @property
+    def left_abroad(self) -> int:
+        """What may still be spent in code of other files."""
+        return self.abroad + self.spent // 3
+
+    def affords(self, abroad: bool) -> bool:
+        """Whether there is time to look into a function, of another file if that is ``abroad``."""
+        self.ventures += abroad
+        affords = self.fuel > 0 and (not abroad or self.left_abroad > self.floor)
+        self.refused += not affords
+        return affords
+
+    @contextmanager
+    def leaving(self, part: float) -> Iterator[None]:
+        """What runs here leaves a part of what may be spent in other files to what comes after it."""
+        floor = self.floor
+        self.floor += int(max(self.left_abroad - floor, 0) * part)
+        try:
+            yield
+        finally:
+            self.floor = floor

@@ -1,0 +1,39 @@
+"""What several models and observers ask of modules, Parameters and what holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement_lint.flow.state.notes import Notes, Use, noted
+
+if TYPE_CHECKING:
+    from placement_lint.flow.domain.values import Holder, Value
+    from placement_lint.rule import Note
+
+
+@dataclass
+class ModuleNotes(Notes):
+    """What several models and observers ask of modules, Parameters and what holds them."""
+
+    # attributes of modules, by the files and names of their classes, that code outside the class looks after
+    tended: set[tuple[str, str, str]] = noted(set, Use.AT_END)
+    # unknown values that are used as only modules can be
+    modules_by_use: set[int] = noted(set, Use.REPEATED)
+    # parts of a library's model that are modules by how they are come by, and arguments by their annotation
+    modules_by_name: set[int] = noted(set, Use.REPEATED)
+    # unknown values that the program asks whether they are of a class, or one of several, of modules
+    modules_by_test: dict[int, set[Value]] = noted(dict)
+    # by the id of a module or class: where one was first moved to CUDA or wrapped
+    moved: dict[int, Note] = noted(dict, Use.SHARED | Use.REPEATED)
+    wraps: dict[int, list[Note]] = noted(dict)
+    # by the id of a module: the frames that were running when it was wrapped
+    wrapped_in: dict[int, set[int]] = noted(dict)
+    # modules and Parameters that some optimizer held at some time, and whose parameters were asked for otherwise
+    ever_held: set[int] = noted(set)
+    asked_for: set[int] = noted(set)
+    given_away: set[int] = noted(set)
+    ever_frozen: set[int] = noted(set)
+    # by the id of a module or container: the attribute of a plain list or dict that holds it
+    unregistered: dict[int, Holder] = noted(dict, Use.REPEATED)
+    holders: dict[int, Holder] = noted(dict, Use.REPEATED)

@@ -1,0 +1,91 @@
+"""Where the program is: what is running, the syntax around it, and the replica that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from placement_lint.flow.domain.path_condition import ANY_MACHINE
+from placement_lint.flow.state.notes import Moment, Use, noted
+
+if TYPE_CHECKING:
+    from placement_lint.flow.domain.values import Object
+    from placement_lint.rule import Note
+
+
+@dataclass
+class Calls(Moment):
+    """The functions and modules that are running."""
+
+    # for each running function: the node that called it
+    nodes: list[cst.CSTNode] = noted(list)
+    running: list[cst.CSTNode] = noted(list, Use.PASSING | Use.LOCAL)
+    # the modules and other objects that are being called, inside each other
+    objects: list[Object] = noted(list, Use.PASSING)
+    # the kinds of machine on which the innermost was called
+    entered: int = noted(lambda: ANY_MACHINE)
+    # how many of them are of other files
+    foreign: int = noted(int, Use.PASSING)
+    # what runs is looked at by itself: nobody calls it
+    standalone: bool = noted(bool)
+    # the modules whose forward is running
+    in_forward: list[Object] = noted(list, Use.PASSING)
+
+
+@dataclass
+class Around(Moment):
+    """The syntax around what runs."""
+
+    # the block of the simple statement that is running, and its place there
+    block: tuple[Many[cst.CSTNode], int] = noted(lambda: ((), 0), Use.PASSING | Use.LOCAL)
+    # the tests of the branches that are running, inside each other
+    guards: list[cst.BaseExpression] = noted(list)
+    # the loops that are running, inside each other
+    loops: list[cst.For | cst.While] = noted(list, Use.PASSING | Use.LOCAL)
+    # for each of them the last id given before it began: what has a later one may change each round
+    rounds: list[int] = noted(list, Use.PASSING)
+    # one of them is in a later round
+    again: bool = noted(bool, Use.PASSING)
+    tried: list[Tried] = noted(list)
+    # inside a try whose handler is for a missing attribute
+    expecting_attribute_errors: int = noted(int)
+    updating: bool = noted(bool, Use.PASSING)
+    # what is read here is only compared with None
+    testing: bool = noted(bool, Use.PASSING)
+    # the call that is a statement of its own: what it returns is dropped
+    statement: cst.CSTNode | None = noted(lambda: None, Use.PASSING | Use.LOCAL)
+
+
+@dataclass
+class Replica(Moment):
+    """The replica that is running."""
+
+    notes: tuple[Note, ...] = noted(tuple)
+    # the same where DataParallel has a single GPU, and runs the module itself
+    on_only_gpu: tuple[Note, ...] = noted(tuple)
+    ids: tuple[object, ...] = noted(tuple)
+    # the frames that were running when it began
+    depth: int = noted(int, Use.PASSING)
+    # the dimension along which its inputs were split, and whether a layer wanted another one
+    dim: int | None = noted(lambda: None)
+    batch_misplaced: bool = noted(bool, Use.PASSING)
+    modules: frozenset[int] = noted(frozenset, Use.PASSING)
+
+
+class Tried(NamedTuple):
+    """A try that is running: how many functions were when it began, and the exceptions that its handlers deal with.
+
+    It ``resumes`` after them: no handler that deals with one leaves the loop or function, nor raises any other.
+    """
+
+    depth: int
+    names: frozenset[str]
+    resumes: bool
+
+    def deals_with(self, errors: Collection[str], here: int) -> bool:
+        """Whether a handler is for one of these, by its name; or for all, in the function that runs."""
+        return not self.names.isdisjoint((*errors, *(("Exception", "BaseException") if self.depth == here else ())))

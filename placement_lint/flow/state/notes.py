@@ -1,0 +1,201 @@
+"""What observers and models note, each in a class of its own; a machine has one instance of each.
+
+A subclass of :class:`Notes` is about the whole program: nothing of it is ever taken back. One of :class:`Moment` says
+where the program is. The ``Use`` of a field says how it is read, so that results can be kept; a field that says
+nothing is compared with care.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field, fields
+from enum import Flag, auto
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Use(Flag):
+    """How a field is read; of a list, set or dict its entries count one by one."""
+
+    # While the program runs.
+    ASKED = 0
+    # By the node that noted it, or not before the end of the program.
+    AT_END = auto()
+    # Of each thing by itself, with ``Machine.noted``.
+    WATCHED = auto()
+    # An entry means something only beside those of others, or only if it is the first.
+    WEIGHED = auto()
+    # A look at a definition that nobody calls sees what others noted; of all else it cannot get hold.
+    SHARED = auto()
+    # A second call of a forward sees what was noted before it.
+    REPEATED = auto()
+    # Of nodes, or of all that comes up: to note it has no effect.
+    INCIDENTAL = auto()
+    # About what exists whoever looks at it.
+    LASTING = auto()
+    # Worked out from the heap, and as good when it is worked out again.
+    DERIVED = auto()
+    # Of a moment: what happens there does not hang on it.
+    PASSING = auto()
+    # Of a moment: told otherwise, or asked only by the statement that set it.
+    LOCAL = auto()
+
+
+def noted(kind: Callable[[], T], use: Use = Use.ASKED) -> T:
+    """A field of notes that is empty at first."""
+    made: T = field(default_factory=kind, metadata={"use": use})
+    return made
+
+
+class Notes:
+    """Base of the dataclasses that note something of the whole program."""
+
+
+class Moment:
+    """Base of the dataclasses that say where the program is."""
+
+
+class Registry(NamedTuple):
+    """A field of some notes."""
+
+    notes: type[Any]
+    name: str
+
+
+class ByClass(dict[type[Any], Any]):
+    """An instance of each class."""
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, kind: type[T], /) -> T: ...
+
+    def get_registry(self, registry: Registry) -> Any:
+        return getattr(self[registry.notes], registry.name)
+
+    def set_registry(self, registry: Registry, value: Any) -> None:
+        setattr(self[registry.notes], registry.name, value)
+
+    @contextmanager
+    def replaced(self, registries: dict[Registry, Any]) -> Iterator[None]:
+        """Note in these registries meanwhile, in the place of the own ones."""
+        before = {registry: self.get_registry(registry) for registry in registries}
+        self.update_registries(registries)
+        try:
+            yield
+        finally:
+            registries.update({registry: self.get_registry(registry) for registry in registries})
+            self.update_registries(before)
+
+    def update_registries(self, registries: Mapping[Registry, Any]) -> None:
+        for registry, value in registries.items():
+            self.set_registry(registry, value)
+
+
+def all_notes() -> ByClass:
+    """Notes in which there is nothing yet."""
+    return ByClass((kind, kind()) for kind in Notes.__subclasses__())
+
+
+def beginning() -> ByClass:
+    """The moment at which a program begins."""
+    return ByClass((kind, kind()) for kind in Moment.__subclasses__())
+
+
+def _uses(kind: type[Any]) -> Mapping[str, Use]:
+    """The fields of some notes, with how each is read."""
+    return {each.name: each.metadata["use"] for each in fields(kind)}
+
+
+def moments(without: Use) -> Mapping[type[Any], tuple[str, ...]]:
+    """The fields that say where the program is, but those of such a use."""
+    return _chosen(tuple(Moment.__subclasses__()), without)
+
+
+@cache
+def _chosen(kinds: tuple[type[Moment], ...], without: Use) -> Mapping[type[Any], tuple[str, ...]]:
+    return {kind: tuple(name for name, use in _uses(kind).items() if not use & without) for kind in kinds}
+
+
+# --- registries ----------------------------------------------------------------------------------------------------
+
+
+class Registries(NamedTuple):
+    """The fields of all notes, sorted by their use; lists, and what else is read at the end, apart."""
+
+    asked: tuple[Registry, ...]
+    listed: tuple[Registry, ...]
+    collected: tuple[Registry, ...]
+    # what a look at a definition notes, and what of that it sees; what a second call of a forward sees
+    own: tuple[Registry, ...]
+    shared: tuple[Registry, ...]
+    repeated: tuple[Registry, ...]
+    weighed: frozenset[Registry]
+    # what tells whether a method did anything
+    effects: tuple[Registry, ...]
+
+
+def registries() -> Registries:
+    return _sorted(tuple(Notes.__subclasses__()))
+
+
+@cache
+def _sorted(kinds: tuple[type[Notes], ...]) -> Registries:
+    every = {Registry(kind, name): use for kind in kinds for name, use in _uses(kind).items()}
+    lists = {each for each in every if isinstance(getattr(each.notes(), each.name), list)}
+
+    def those(use: Use, without: Use = Use.ASKED) -> tuple[Registry, ...]:
+        return tuple(each for each, its in every.items() if use in its and not its & without)
+
+    at_end = those(Use.AT_END)
+    return Registries(
+        asked=those(Use.ASKED, Use.AT_END | Use.WATCHED | Use.DERIVED),
+        listed=tuple(each for each in at_end if each in lists),
+        collected=tuple(each for each in at_end if each not in lists),
+        own=those(Use.ASKED, Use.LASTING | Use.DERIVED),
+        shared=those(Use.SHARED),
+        repeated=those(Use.REPEATED),
+        weighed=frozenset(those(Use.WEIGHED)),
+        effects=those(Use.ASKED, Use.INCIDENTAL | Use.LASTING | Use.DERIVED),
+    )
+
+
+def empty(kept: tuple[Registry, ...]) -> dict[Registry, Any]:
+    """Registries in which nothing is noted yet."""
+    made = {each.notes: each.notes() for each in kept}
+    return {each: getattr(made[each.notes], each.name) for each in kept}
+
+
+def copied(registry: Any) -> Any:
+    """What a registry has now."""
+    return registry.copy() if isinstance(registry, (dict, list, set)) else registry
+
+
+def added(before: Any, after: Any) -> Any:
+    """What a registry has that it had not; nothing is ever taken out of one that it has had for long."""
+    if isinstance(after, list):
+        return after[len(before) :]
+    if isinstance(after, set):
+        return after - before
+    if isinstance(after, dict):
+        return {key: entry for key, entry in after.items() if key not in before}
+    return after if after != before else None
+
+
+def with_entries(registry: Any, entries: Any) -> Any:
+    """The same registry, with what is to be noted in it as well."""
+    if isinstance(registry, list):
+        registry.extend(entries)
+    elif isinstance(registry, set):
+        registry.update(entries)
+    elif isinstance(registry, dict):
+        for key, entry in entries.items():
+            if isinstance(entry, (list, set, dict)):
+                with_entries(registry.setdefault(key, type(entry)()), entry)
+            else:
+                registry.setdefault(key, entry)
+    else:
+        return entries
+    return registry
