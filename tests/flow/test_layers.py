@@ -64,3 +64,15 @@ def test_no_class_has_too_many_attributes() -> None:
         if isinstance(node, ast.ClassDef) and len(held := attributes(node)) > MOST_ATTRIBUTES
     }
     assert large == {"Tensor": 39}
+
+
+def test_cells_of_the_analysis_are_no_strings() -> None:
+    """What an analysis notes in the heap beside a program's variables has a ``Slot`` for a name."""
+    marked = {
+        f"{path.stem}: {node.value}"
+        for path in FILES
+        if path.parent.name != "triage"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("#")
+    }
+    assert not marked

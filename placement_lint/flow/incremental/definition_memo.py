@@ -37,7 +37,7 @@ from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.models.lightning import Lightning
 from placement_lint.flow.models.optimizers import Optimizers
 from placement_lint.flow.observers.placements import PlacementLog
-from placement_lint.flow.state.heap import Cell
+from placement_lint.flow.state.heap import Cell, Key
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Registry, added, copied, empty, registries, with_entries
@@ -62,7 +62,7 @@ class _Outcome:
     about: object
     surroundings: object
     seen: Table[Cell, object]
-    names: Table[int, tuple[str, ...]]
+    names: Table[int, tuple[Key, ...]]
     # where each of the classes that it saw was first moved
     moved: Table[int, Note | None]
     noted: Table[Registry, Any]

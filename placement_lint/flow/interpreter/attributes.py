@@ -92,8 +92,9 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id, find, foreign_bases, module_base, resolution_order
-from placement_lint.flow.state.containers import perhaps_replaced
+from placement_lint.flow.state.containers import FACTORY, perhaps_replaced
 from placement_lint.flow.state.devices import Context
+from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
@@ -620,7 +621,7 @@ def note_container(machine: Machine, owner: Object, name: str, value: Value, nod
         container = "tuple"
         if isinstance(option, Object) and option.kind is Kind.DICT:
             container = "dict"
-            mapping = machine.read(option.id, "#map")
+            mapping = machine.read(option.id, MAPPING)
             held = tuple(item for _, item in mapping.items) if isinstance(mapping, Mapping) else ()
             noted.holders[option.id] = Holder(owner, name, node, container, registrable=initialised)
         elif isinstance(option, Object) and option.kind is Kind.LIST:
@@ -648,7 +649,7 @@ def hold(machine: Machine, item: Value, holder: Holder) -> None:
 
 
 def _items(machine: Machine, value: Object) -> tuple[Value, ...]:
-    items = machine.read(value.id, "#items")
+    items = machine.read(value.id, ITEMS)
     return items.items if isinstance(items, Sequence) else ()
 
 
@@ -702,7 +703,7 @@ def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = 
     label = text or machine.label(owner)
     # What was never given a name is written as the call that made it.
     label = "" if label.endswith(")") else label
-    for name in [name for name in machine.store.names(owner.id) if name[0] not in "#["]:
+    for name in [name for name in machine.store.variables(owner.id) if name[0] != "["]:
         value, said = machine.read(owner.id, name), f"{label}.{name}" if label else name
         if isinstance(value, Const):
             machine.override(owner.id, name, said, value)
@@ -730,7 +731,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
             schedulers.given_away(machine, arguments.values(), node)
             machine.write(receiver.id, modules.INITIALISED, TRUE)
             if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
-                machine.write(receiver.id, modules.ITEMS, methods.items_of_container(machine, arguments))
+                machine.write(receiver.id, ITEMS, methods.items_of_container(machine, arguments))
             return NONE
         if modules.is_module(machine, receiver):
             if name == "forward":
@@ -799,7 +800,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         method = find(machine, owner.cls, "__getitem__")
         if isinstance(method, Function):
             return calls.call_function(machine, method, Arguments((key,)), node, owner)
-    mapping = machine.read(owner.id, "#map")
+    mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
         mapping = within(mapping, owner.alias)
         found = mapping.get(_entry(key)) if isinstance(key, (Const, Device)) else any_entry(machine, mapping, key)
@@ -821,12 +822,12 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
 def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
     """What a ``defaultdict`` puts where it has nothing."""
     noted = machine.notes[ModuleNotes]
-    factory = machine.read(owner.id, "#factory")
+    factory = machine.read(owner.id, FACTORY)
     if factory is None or factory == NONE:
         return machine.fresh()
     made = calls.call(machine, factory, Arguments(), cst.Call(func=node.value))
     known = isinstance(key, (Const, Device))
-    machine.write(owner.id, "#map", mapping.with_item(_entry(key), made) if known else mapping)
+    machine.write(owner.id, MAPPING, mapping.with_item(_entry(key), made) if known else mapping)
     if isinstance(made, Object) and owner.id in noted.holders:
         noted.holders.setdefault(made.id, noted.holders[owner.id])
     return made
@@ -905,13 +906,13 @@ def _write_item(
     alloc_in_forward.note_keeping(machine, value)
     schedulers.given_away(machine, (value,), node)
     gradient_flow.collected(machine, value)
-    mapping = machine.read(owner.id, "#map")
+    mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
-        machine.write(owner.id, "#map", _with_key(machine, mapping, key, value))
-    items = machine.read(owner.id, "#items")
+        machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value))
+    items = machine.read(owner.id, ITEMS)
     if isinstance(items, Sequence):
         repeated_reference.refilled(machine, items)
-        machine.write(owner.id, "#items", _with_item(machine, items, key, value))
+        machine.write(owner.id, ITEMS, _with_item(machine, items, key, value))
     if owner.id in machine.notes[ModuleNotes].holders:
         hold(machine, value, machine.notes[ModuleNotes].holders[owner.id])
     christen(machine, value, text)

@@ -47,6 +47,7 @@ from placement_lint.flow.state import devices, extent
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
 from placement_lint.flow.state.containers import content, depends, entries, length
 from placement_lint.flow.state.devices import Context
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.source.querying import reads_attribute
@@ -377,7 +378,7 @@ def ordered_dict(machine: Machine, name: str, arguments: Arguments, node: cst.Ca
     for value in arguments.positional:
         gradients.consume(machine, value, node)
     made = machine.new_object(Kind.DICT, External(name), node)
-    machine.write(made.id, "#map", entries(machine, _dict(machine, arguments, node)))
+    machine.write(made.id, MAPPING, entries(machine, _dict(machine, arguments, node)))
     return made
 
 

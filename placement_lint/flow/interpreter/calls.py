@@ -74,6 +74,7 @@ from placement_lint.flow.models import (
 from placement_lint.flow.models.autocast import Autocast
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.models.hooks import Hooks
+from placement_lint.flow.models.modules import REDUCTION
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.observers import (
     alloc_in_forward,
@@ -185,7 +186,7 @@ def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst
         return expressions.evaluate(machine, function.body)
     body = function.body
     result = machine.scope("function", lambda: statements.execute_body(machine, body))
-    yielded = machine.read(machine.frame.id, "#yields")
+    yielded = machine.read(machine.frame.id, expressions.YIELDS)
     return result if yielded is None else machine.new_list(Sequence((yielded,), exact=False), node)
 
 
@@ -730,7 +731,7 @@ def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node:
     weight = modules.own_tensor(machine, module, "weight")
     operands = inputs[:3]
     # What a class of the program hands to the loss that it derives from is not looked at.
-    reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, "#reduction")
+    reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, REDUCTION)
     if isinstance(weight, Tensor):
         operands = [*operands, Operand("the criterion's weight", weight)]
     result = tensors.operate(machine, node.func, operands, node)

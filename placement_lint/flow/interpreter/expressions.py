@@ -40,12 +40,15 @@ from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import extent, imports
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import bind, lookup
 from placement_lint.source.abstract import meaning, words
 from placement_lint.source.abstraction import by_kind, of_kind
 from placement_lint.source.querying import reads_attribute
 from placement_lint.source.wording import source_text
+
+YIELDS = Slot("yields")
 
 
 def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
@@ -226,7 +229,7 @@ def _with_pairs(mapping: Mapping, pairs: list[tuple[Value, Value]]) -> Mapping:
 
 def _merged(machine: Machine, mapping: Mapping, other: Value) -> Mapping:
     if isinstance(other, Object) and other.kind is Kind.DICT:
-        other = machine.read(other.id, "#map") or other
+        other = machine.read(other.id, MAPPING) or other
     if not isinstance(other, Mapping):
         return replace(mapping, rest=machine.fresh())
     return replace(mapping.with_items(other.items), rest=mapping.rest or other.rest)
@@ -381,8 +384,8 @@ def _yield(machine: Machine, node: cst.Yield) -> Value:
         value = evaluate(machine, inner)
         if isinstance(node.value, cst.From):
             value = iteration.element(machine, value, inner)
-        if machine.read(machine.frame.id, "#yields") is None:
-            machine.write(machine.frame.id, "#yields", value)
+        if machine.read(machine.frame.id, YIELDS) is None:
+            machine.write(machine.frame.id, YIELDS, value)
     return machine.fresh("sent")
 
 

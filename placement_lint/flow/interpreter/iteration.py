@@ -32,8 +32,10 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.interpreter import calls
 from placement_lint.flow.models import loaders, modules, schedulers, state_keys, tensors, wrappers
+from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.rule import Note
 
@@ -106,7 +108,7 @@ def items_of(machine: Machine, iterable: Value) -> Sequence | None:
         if first is not None and all(other == first for other in others):
             return first
     if isinstance(iterable, Object) and iterable.kind is Kind.DICT:
-        mapping = machine.read(iterable.id, "#map")
+        mapping = machine.read(iterable.id, MAPPING)
         if isinstance(mapping, Mapping):
             return Sequence(tuple(Const(key) for key, _ in mapping.items), mapping.rest is None)
     return content(machine, iterable) or _module_items(machine, iterable)
@@ -132,9 +134,9 @@ def _element_of_instance(machine: Machine, instance: Object, cls: Class, node: c
 def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
     """A DataLoader's batch: its dataset's samples, collated (torch/utils/data/_utils/collate.py)."""
     dataset = machine.read(loader.id, "dataset") or machine.fresh()
-    collate = machine.read(loader.id, "#collate")
+    collate = machine.read(loader.id, COLLATE)
     sample = machine.lift(lambda option: _sample(machine, option, node), dataset)
-    rows = machine.read(loader.id, "#rows")
+    rows = machine.read(loader.id, ROWS)
     if collate is not None:
         return _collated_by(machine, collate, sample, node)
     sizes = rows.value if isinstance(rows, Const) and isinstance(rows.value, frozenset) else frozenset()
@@ -144,7 +146,7 @@ def _batch(machine: Machine, loader: Object, node: cst.CSTNode) -> Value:
 def _sample(machine: Machine, dataset: Value, node: cst.CSTNode) -> Value:
     if not isinstance(dataset, Object):
         return machine.fresh("sample")
-    stored = machine.read(dataset.id, "#tensors")
+    stored = machine.read(dataset.id, TENSORS)
     if isinstance(stored, Sequence) and stored.items:
         return stored
     index = Arguments((machine.fresh("index"),))
@@ -190,7 +192,7 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
     if isinstance(sample, Const) and isinstance(sample.value, str):
         return machine.fresh()
     if isinstance(sample, Object) and sample.kind is Kind.DICT:
-        sample = machine.read(sample.id, "#map") or sample
+        sample = machine.read(sample.id, MAPPING) or sample
     if isinstance(sample, Mapping):
         items = tuple((key, _collated(machine, item, node, rows)) for key, item in sample.items)
         return machine.new_dict(Mapping(items, sample.rest), node)

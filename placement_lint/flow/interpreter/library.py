@@ -117,6 +117,7 @@ from placement_lint.flow.models import (
     visible_devices,
     wrappers,
 )
+from placement_lint.flow.models.modules import REDUCTION
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.observers import (
@@ -129,7 +130,8 @@ from placement_lint.flow.observers import (
     unsynced_parameters,
 )
 from placement_lint.flow.state import devices, imports
-from placement_lint.flow.state.containers import content, depends
+from placement_lint.flow.state.containers import FACTORY, content, depends
+from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.project.index import Import
@@ -330,7 +332,7 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     module = modules.new_module(machine, External(name), node, arguments.keyword("device"))
     if name in CONTAINERS or name in PARAMETER_CONTAINERS:
         items = methods.items_of_container(machine, arguments)
-        machine.write(module.id, modules.ITEMS, modules.as_content(machine, module, items))
+        machine.write(module.id, ITEMS, modules.as_content(machine, module, items))
         return module
     if name in LOSS_MODULES:
         _criterion(machine, module, name, arguments, node)
@@ -344,11 +346,11 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments, node: cst.Call) -> None:
     reduction = arguments.keyword("reduction")
     if reduction is not None:
-        machine.write(module.id, "#reduction", reduction)
+        machine.write(module.id, REDUCTION, reduction)
     elif arguments.keyword("size_average") == Const(False):
-        machine.write(module.id, "#reduction", Const("sum"))
+        machine.write(module.id, REDUCTION, Const("sum"))
     elif arguments.keyword("reduce") == Const(False):
-        machine.write(module.id, "#reduction", Const("none"))
+        machine.write(module.id, REDUCTION, Const("none"))
     for position, weight in enumerate(WEIGHTED_LOSSES.get(name, ())):
         given = arguments.keyword(weight) or (arguments.get(0) if position == 0 and weight == "weight" else None)
         if given is not None and given != NONE:
@@ -396,8 +398,8 @@ def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 def _defaultdict(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``defaultdict(list)``: a dict that makes what it is asked for and does not have."""
     made = machine.new_object(Kind.DICT, External("builtins.dict"), node)
-    machine.write(made.id, "#map", Mapping(()))
-    machine.write(made.id, "#factory", arguments.get(0) or NONE)
+    machine.write(made.id, MAPPING, Mapping(()))
+    machine.write(made.id, FACTORY, arguments.get(0) or NONE)
     return made
 
 
@@ -503,7 +505,7 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
         stored = value
         if name == "register_buffer":
             stored = machine.lift(_as_buffer, value)
-            machine.write(module.id, modules.buffer_cell(part), TRUE)
+            machine.write(module.id, modules.BUFFER.of(part), TRUE)
         alloc_in_forward.note_keeping(machine, value)
         uncovered_parameters.registered(machine, value)
         if name != "register_buffer":

@@ -44,6 +44,7 @@ from placement_lint.flow.observers import (
 )
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, entries, perhaps_replaced
+from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 
@@ -57,7 +58,7 @@ def items_of_container(machine: Machine, arguments: Arguments) -> Value:
     if len(arguments.positional) == 1:
         only = arguments.positional[0]
         if isinstance(only, Object) and only.kind is Kind.DICT:
-            return machine.read(only.id, "#map") or Mapping(())
+            return machine.read(only.id, MAPPING) or Mapping(())
         if isinstance(only, Mapping):
             return only
         items = content(machine, only)
@@ -70,7 +71,7 @@ def items_of_container(machine: Machine, arguments: Arguments) -> Value:
 
 def extend_container(machine: Machine, module: Object, name: str, arguments: Arguments) -> None:
     """``module_list.append(layer)``"""
-    before = machine.read(module.id, modules.ITEMS)
+    before = machine.read(module.id, ITEMS)
     known = before if isinstance(before, Sequence) else Sequence((), exact=False)
     added = arguments.positional[-1:]
     if name == "extend" and added:
@@ -83,7 +84,7 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
         gradient_flow.collected(machine, value)
         uncovered_parameters.registered(machine, value)
         optimizers.replaced(machine, module, name, None, value, module.node)
-    machine.write(module.id, modules.ITEMS, Sequence((*known.items, *added), known.exact))
+    machine.write(module.id, ITEMS, Sequence((*known.items, *added), known.exact))
 
 
 def call_method(machine: Machine, receiver: Value, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -158,7 +159,7 @@ def extend_list(machine: Machine, target: Object, arguments: Arguments, node: cs
 
 
 def _list_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.CSTNode) -> Value:
-    items = machine.read(target.id, "#items")
+    items = machine.read(target.id, ITEMS)
     known = items if isinstance(items, Sequence) else Sequence((), exact=False)
     added: tuple[Value, ...] = ()
     replicas.change_container(machine, target, name, None, arguments.values(), node)
@@ -171,7 +172,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
         return known.items[-1]
     elif name in ("clear", "remove", "sort", "reverse"):
         kept = () if name == "clear" else known.items
-        machine.write(target.id, "#items", Sequence(kept, exact=name == "clear"))
+        machine.write(target.id, ITEMS, Sequence(kept, exact=name == "clear"))
     for value in added:
         alloc_in_forward.note_keeping(machine, value)
         gradient_flow.collected(machine, value)
@@ -179,7 +180,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
     if added:
         room = known.items if len(known.items) < LONGEST else known.items[:-1]
         exact = known.exact and len(known.items) < LONGEST
-        machine.write(target.id, "#items", extent.joined(Sequence(room, exact), Sequence(added)))
+        machine.write(target.id, ITEMS, extent.joined(Sequence(room, exact), Sequence(added)))
         if target.id in machine.notes[ModuleNotes].holders:
             for value in added:
                 attributes.hold(machine, value, machine.notes[ModuleNotes].holders[target.id])
@@ -187,7 +188,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
 
 
 def _dict_method(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    mapping = machine.read(target.id, "#map")
+    mapping = machine.read(target.id, MAPPING)
     if not isinstance(mapping, Mapping):
         return machine.fresh()
     replicas.change_container(machine, target, name, None, arguments.values(), node)
@@ -198,10 +199,10 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
             items = tuple((key, perhaps_replaced(machine, value)) for key, value in mapping.items)
             mapping = replace(mapping, items=items)
         mapping = mapping.with_items((*added.items, *arguments.keywords.items()))
-        machine.write(target.id, "#map", replace(mapping, rest=mapping.rest or added.rest))
+        machine.write(target.id, MAPPING, replace(mapping, rest=mapping.rest or added.rest))
         return NONE
     if name == "setdefault" and isinstance(key := arguments.get(0), Const) and mapping.get(key.value) is None:
-        machine.write(target.id, "#map", mapping.with_item(key.value, arguments.get(1) or NONE))
+        machine.write(target.id, MAPPING, mapping.with_item(key.value, arguments.get(1) or NONE))
     return _mapping_method(machine, mapping, name, arguments)
 
 

@@ -57,6 +57,7 @@ from placement_lint.flow.observers import repeated_reference
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, branch_condition
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
 from placement_lint.source.abstraction import by_kind
@@ -111,7 +112,7 @@ def truth(
 def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
     """Whether nothing was seen to be put into what is written ``[]`` or ``{}``."""
     if value.kind is Kind.DICT:
-        return isinstance(value.node, cst.Dict) and machine.read(value.id, "#map") == Mapping(())
+        return isinstance(value.node, cst.Dict) and machine.read(value.id, MAPPING) == Mapping(())
     is_list = value.kind is Kind.LIST and isinstance(value.node, cst.List)
     return is_list and length(machine, value, node) == Const(0)
 

@@ -38,6 +38,7 @@ from placement_lint.flow.observers import gradient_flow, replicas, shared_storag
 from placement_lint.flow.state import devices
 from placement_lint.flow.state.classes import find, is_module_class
 from placement_lint.flow.state.devices import Context
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.imports import is_missing, running_file
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around, Replica, Tried
@@ -45,6 +46,9 @@ from placement_lint.flow.state.names import bind, declare_global, import_from, i
 from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
 from placement_lint.source.querying import may_break, names_in, raises, same_code
+
+# Of a method of a class: what is written, where decorators make something else of it.
+_UNDECORATED = Slot("undecorated")
 
 
 def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
@@ -613,13 +617,8 @@ def _method(machine: Machine, cls: Class, node: cst.FunctionDef) -> None:
     function = Function(node, machine.frame.id, node.name.value, cls, names)
     made = _decorated(machine, function, node) if node.decorators else function
     if made != function:
-        machine.write(cls.id, undecorated(node.name.value), function)
+        machine.write(cls.id, _UNDECORATED.of(node.name.value), function)
     machine.write(cls.id, node.name.value, made)
-
-
-def undecorated(name: str) -> str:
-    """The cell of a class with a method as it is written, where decorators make something else of it."""
-    return f"#undecorated {name}"
 
 
 def _class_variables(machine: Machine, cls: Class, line: cst.SimpleStatementLine) -> None:

@@ -15,6 +15,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import CPU, NONE, TRUE, Const, Device, Tensor, Value
 from placement_lint.flow.events.schema import UnfinishedCopyRead
 from placement_lint.flow.models import hooks
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
@@ -30,7 +31,7 @@ class AsyncCopies(Notes):
 
 
 # A cell of the module frame: how often the program has waited for the GPU.
-_WAITS = "#waits"
+_WAITS = Slot("waits")
 
 
 def waited(machine: Machine) -> None:

@@ -38,6 +38,7 @@ from placement_lint.flow.events.schema import LoadedWhereSaved, Scene
 from placement_lint.flow.models import device_choice, modules, ranks
 from placement_lint.flow.state.classes import methods
 from placement_lint.flow.state.devices import Devices
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import names_of, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -199,7 +200,7 @@ def _within(machine: Machine, value: Value | None) -> list[Loaded]:
         if isinstance(option, Loaded):
             found.append(option)
         elif isinstance(option, Object) and option.kind is Kind.DICT:
-            mapping = machine.read(option.id, "#map")
+            mapping = machine.read(option.id, MAPPING)
             held = [item for _, item in mapping.items] if isinstance(mapping, Mapping) else []
             rest = mapping.rest if isinstance(mapping, Mapping) else None
             found.extend(item for item in (*held, rest) if isinstance(item, Loaded))

@@ -40,9 +40,10 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import DdpBypassed, DdpModuleChanged
-from placement_lint.flow.models import modules, optimizers, ranks
+from placement_lint.flow.models import gradients, modules, optimizers, ranks
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import name_of, value_of
@@ -65,13 +66,13 @@ class Ddp(Notes):
 
 
 # Of each part of a module in DDP: the wrapper. Of a wrapper: what was changed since, and what went round it.
-_WRAPPER = "#ddp"
-_CHANGES = "#changes since ddp"
-_UNREDUCED = "#unreduced"
+_TOLERANT = Slot("tolerant")
+_WRAPPER = Slot("ddp")
+_CHANGES = Slot("changes since ddp")
+_UNREDUCED = Slot("unreduced")
 # Of each part of a module: whether it was frozen, now and when it was wrapped; and its dtype once it was converted.
-_FLAG = "#requires grad"
-_FLAG_AT_WRAP = "#requires grad at ddp"
-_DTYPE = "#dtype"
+_FLAG_AT_WRAP = Slot("requires grad at ddp")
+_DTYPE = Slot("dtype")
 
 
 def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments: Arguments) -> None:
@@ -84,10 +85,10 @@ def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments
     machine.notes[Ddp].wrappers.append(wrapper)
     for name in ("find_unused_parameters", "static_graph"):
         if arguments.keyword(name) not in (None, FALSE):
-            machine.write(wrapper.id, "#tolerant", TRUE)
+            machine.write(wrapper.id, _TOLERANT, TRUE)
     for part in modules.reachable(machine, inner).values():
         machine.write(part.id, _WRAPPER, Fact(f"in ddp {wrapper.id}", wrapper))
-        flag = machine.read(part.id, _FLAG)
+        flag = machine.read(part.id, gradients.ASKED)
         machine.write(part.id, _FLAG_AT_WRAP, Fact("unknown") if isinstance(flag, Choice) else flag or _TRAINABLE)
 
 
@@ -163,10 +164,10 @@ def _marked(machine: Machine, value: Value, mark: Callable[[Tensor], Tensor]) ->
         if isinstance(option, Tensor):
             return mark(option)
         if isinstance(option, Object) and option.kind is Kind.DICT:
-            mapping = machine.read(option.id, "#map")
+            mapping = machine.read(option.id, MAPPING)
             if isinstance(mapping, Mapping):
                 items = tuple((key, _marked(machine, item, mark)) for key, item in mapping.items)
-                machine.write(option.id, "#map", replace(mapping, items=items))
+                machine.write(option.id, MAPPING, replace(mapping, items=items))
             return option
         items_of = content(machine, option)
         if items_of is None:
@@ -175,7 +176,7 @@ def _marked(machine: Machine, value: Value, mark: Callable[[Tensor], Tensor]) ->
         if isinstance(option, Sequence):
             return marked
         assert isinstance(option, Object)
-        machine.write(option.id, "#items", marked)
+        machine.write(option.id, ITEMS, marked)
         return option
 
     return machine.lift(one, value)
@@ -339,12 +340,12 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value | None, node: c
     if isinstance(flag, Const) and isinstance(flag.value, bool):
         known = _TRAINABLE if flag.value else _FROZEN
         for identity in parts:
-            machine.write(identity, _FLAG, replace(known, details=node))
+            machine.write(identity, gradients.ASKED, replace(known, details=node))
 
 
 def flag_of(machine: Machine, part: int) -> Value | None:
     """What was last said of ``requires_grad`` of a module's parameters: a Fact, or None where nothing was."""
-    return machine.read(part, _FLAG)
+    return machine.read(part, gradients.ASKED)
 
 
 def is_frozen(machine: Machine, part: int) -> bool:
@@ -356,9 +357,9 @@ def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
     changes = machine.read(wrapper.id, _CHANGES)
     if changes is not None:
         machine.lift(lambda facts: _report_each(machine, wrapper, facts, trained), changes)
-    tolerant = machine.read(wrapper.id, "#tolerant") is not None
+    tolerant = machine.read(wrapper.id, _TOLERANT) is not None
     for part in modules.reachable(machine, wrapper).values():
-        before, now = machine.read(part.id, _FLAG_AT_WRAP), machine.read(part.id, _FLAG)
+        before, now = machine.read(part.id, _FLAG_AT_WRAP), machine.read(part.id, gradients.ASKED)
         if isinstance(before, Fact) and now is not None and before.name != "unknown":
             machine.lift(
                 lambda flag, before=before: _report_flag(machine, wrapper, before, flag, trained, tolerant), now

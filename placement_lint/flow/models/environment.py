@@ -7,6 +7,7 @@ import libcst as cst
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import ABSENT, NONE, TRUE, Const, External, Kind, Mapping, Object, Value
 from placement_lint.flow.models import ranks, visible_devices
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 
 ENVIRON = External("os.environ")
@@ -61,7 +62,7 @@ def update(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     """``os.environ.update({"CUDA_VISIBLE_DEVICES": "1"})``"""
     given = arguments.get(0)
     if isinstance(given, Object) and given.kind is Kind.DICT:
-        given = machine.read(given.id, "#map")
+        given = machine.read(given.id, MAPPING)
     written = given.items if isinstance(given, Mapping) else ()
     for key, value in (*written, *arguments.keywords.items()):
         write(machine, Const(key), value, node)

@@ -32,10 +32,15 @@ from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.classes import has_base
 from placement_lint.flow.state.devices import make_current
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.records import Chosen
 from placement_lint.rule import Note
+
+_WRAPS = Slot("wraps")
+_PLACES = Slot("places")
+_LOCAL_PROCESS = Slot("local process")
 
 
 def knows_its_device(module: Object) -> bool:
@@ -61,7 +66,7 @@ def chosen_device(machine: Machine) -> Value:
 
 
 def _own_gpu(machine: Machine) -> Device:
-    return Device("cuda", machine.part(machine.module_frame, "#local process", "local_process_index"))
+    return Device("cuda", machine.part(machine.module_frame, _LOCAL_PROCESS, "local_process_index"))
 
 
 def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -78,10 +83,10 @@ def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
         machine.notes[DeviceChoices].chosen.append(
             Chosen(machines(NO_GPU), machines(NO_GPU), note, "accelerator.device")
         )
-        machine.write(result.id, "#places", TRUE)
+        machine.write(result.id, _PLACES, TRUE)
         if not arguments.spread and not any(name.endswith("_plugin") for name in arguments.keywords):
             # DeepSpeed and FSDP wrap in another way.
-            machine.write(result.id, "#wraps", TRUE)
+            machine.write(result.id, _WRAPS, TRUE)
     return result
 
 
@@ -118,7 +123,7 @@ def _went_backward(machine: Machine, loss: Value, node: cst.Call) -> Value:
 def _prepared(machine: Machine, target: Object, value: Value, node: cst.Call) -> Value:
     """What ``prepare`` makes of one of its arguments: a module is wrapped where there are several processes."""
     device = machine.read(target.id, "device") or machine.fresh()
-    if machine.read(target.id, "#places") is None:
+    if machine.read(target.id, _PLACES) is None:
         device = machine.fresh()
     if isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
         modules.settle(machine, value, device, node)
@@ -130,7 +135,7 @@ def _prepared(machine: Machine, target: Object, value: Value, node: cst.Call) ->
 
 def _wraps(machine: Machine, target: Object, module: Object | Symbol) -> bool:
     """Whether ``prepare`` wraps a module: not what is wrapped already, nor what has nothing to train."""
-    if machine.read(target.id, "#wraps") is None or not isinstance(module, Object) or module.kind is not Kind.MODULE:
+    if machine.read(target.id, _WRAPS) is None or not isinstance(module, Object) or module.kind is not Kind.MODULE:
         return False
     return modules.has_parameters(machine, module) is True and not ddp.is_frozen(machine, module.id)
 

@@ -31,6 +31,7 @@ from placement_lint.flow.events.schema import NonTensorReturned, Returned
 from placement_lint.flow.models import tensors
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import spelled
 from placement_lint.source.abstract import meaning
@@ -62,7 +63,7 @@ def _returned(machine: Machine, value: Value, node: cst.BaseExpression) -> Itera
         check(machine, value, node)
         return
     if isinstance(value, Object) and value.kind is Kind.DICT:
-        value = machine.read(value.id, "#map") or value
+        value = machine.read(value.id, MAPPING) or value
     if isinstance(value, Mapping):
         written = _written_values(node)
         for key, item in value.items:

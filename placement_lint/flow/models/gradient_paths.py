@@ -34,11 +34,12 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.models import modules
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 
 # Of the program: the cuts behind the last loss that went backward, and where that was.
-_CUTS = "#cuts"
+CUTS = Slot("cuts")
 # Among what is learned: a loss of which not all is known may reach anything.
 _ANYTHING = -1
 # What is called so is meant to stay as it is, or to follow another network.

@@ -25,6 +25,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import GeneratorExhausted
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Moment, Notes, Use, noted
 from placement_lint.rule import Note
@@ -58,11 +59,11 @@ def without_gradients(machine: Machine, gradless: bool) -> Iterator[None]:
 
 
 # Of a tensor that is a leaf whatever it was made with: the answer to ``requires_grad``.
-_ASKED = "#requires grad"
+ASKED = Slot("requires grad")
 # Of a generator: where the last of it was taken.
-_CONSUMED = "#consumed"
+_CONSUMED = Slot("consumed")
 # Of a list that stands for a generator: what it goes over.
-_OVER = "#over"
+_OVER = Slot("over")
 
 
 # --- leaves ------------------------------------------------------------------------------------------------------
@@ -88,14 +89,14 @@ def severed(tensor: Tensor) -> Tensor:
 def ask(machine: Machine, tensor: Tensor, value: Value) -> None:
     """``t.requires_grad_(value)``, ``t.requires_grad = value``: the tensor itself, by whatever name."""
     if tensor.uid and tensor.role is not Role.PARAMETER:
-        machine.write(tensor.uid, _ASKED, value)
+        machine.write(tensor.uid, ASKED, value)
 
 
 def as_asked(machine: Machine, value: Value) -> Value:
     """A tensor that a variable holds, with what was asked of it meanwhile."""
     if not isinstance(value, Tensor) or not value.uid or value.requires_grad:
         return value
-    return replace(value, requires_grad=True) if machine.read(value.uid, _ASKED) == TRUE else value
+    return replace(value, requires_grad=True) if machine.read(value.uid, ASKED) == TRUE else value
 
 
 # --- generators ---------------------------------------------------------------------------------------------------

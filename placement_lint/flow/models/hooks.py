@@ -34,7 +34,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import ChunkUsed
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.extent import CONTENT_CELLS
-from placement_lint.flow.state.heap import Cell
+from placement_lint.flow.state.heap import Cell, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.flow.state.notes import Notes, noted
@@ -51,8 +51,8 @@ class Hooks(Notes):
 
 
 # Cells of the module frame: the hooks that there are, and the last call of a module that has some and is no replica.
-_HOOKS = "#hooks"
-_BARE_CALL = "#bare call"
+_HOOKS = Slot("hooks")
+_BARE_CALL = Slot("bare call")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from placement_lint.flow.models import wrappers
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import Context, as_place, default_place, resolve
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, noted
 from placement_lint.flow.state.program import Program
@@ -65,20 +66,23 @@ class Loaders(Notes):
 
 
 DISTRIBUTED_SAMPLER = "torch.utils.data.DistributedSampler"
-WORKERS = "#workers"
-_TARGET = "#moves to"
+TENSORS = Slot("tensors")
+COLLATE = Slot("collate")
+ROWS = Slot("rows")
+WORKERS = Slot("workers")
+_TARGET = Slot("moves to")
 
 
 def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``DataLoader(dataset, batch_size=…, num_workers=…)``"""
     loader = machine.new_object(Kind.LOADER, External("torch.utils.data.DataLoader"), node)
     machine.write(loader.id, "dataset", arguments.get(0, "dataset") or machine.fresh())
-    machine.write(loader.id, "#rows", Const(_batch_sizes(machine, arguments)))
+    machine.write(loader.id, ROWS, Const(_batch_sizes(machine, arguments)))
     collate = arguments.get(6, "collate_fn")
     if arguments.spread and collate is None:
         collate = machine.fresh()
     if collate is not None and collate != NONE:
-        machine.write(loader.id, "#collate", collate)
+        machine.write(loader.id, COLLATE, collate)
     given = arguments.get(3, "sampler") or NONE
     machine.write(loader.id, "sampler", given)
     machine.lift(lambda order, one: _check_order(machine, order, one, node), arguments.get(2, "shuffle") or NONE, given)
@@ -107,7 +111,7 @@ def build_like(machine: Machine, name: str, arguments: Arguments, node: cst.Call
 def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
     """How many rows a loader's batches have, where its arguments and the size of its data tell."""
     size, dataset = arguments.get(1, "batch_size"), arguments.get(0, "dataset")
-    stored = machine.read(dataset.id, "#tensors") if isinstance(dataset, Object) else None
+    stored = machine.read(dataset.id, TENSORS) if isinstance(dataset, Object) else None
     first = stored.items[0] if isinstance(stored, Sequence) and stored.items else None
     if not isinstance(size, Const) or type(size.value) is not int or size.value < 1:
         return frozenset()
@@ -120,19 +124,19 @@ def _batch_sizes(machine: Machine, arguments: Arguments) -> frozenset[int]:
 
 def tensor_dataset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     dataset = machine.new_object(Kind.DATASET, External(name), node)
-    machine.write(dataset.id, "#tensors", Sequence(arguments.positional, not arguments.spread))
+    machine.write(dataset.id, TENSORS, Sequence(arguments.positional, not arguments.spread))
     return dataset
 
 
 def stored(machine: Machine, dataset: Object) -> Value | None:
     """The tensors of a TensorDataset."""
-    return machine.read(dataset.id, "#tensors")
+    return machine.read(dataset.id, TENSORS)
 
 
 def refill(machine: Machine, dataset: Object, tensors: Value) -> None:
     """``dataset.tensors = …``"""
     held = machine.lift(lambda given: content(machine, given) or machine.fresh(), tensors)
-    machine.write(dataset.id, "#tensors", held)
+    machine.write(dataset.id, TENSORS, held)
 
 
 def subset(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -182,7 +186,7 @@ def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     return machine.new_object(Kind.OTHER, External(name), node)
 
 
-_LOOPS = "#loops"
+_LOOPS = Slot("loops")
 
 
 def distributed_sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -343,7 +347,7 @@ def _look_into(machine: Machine, option: Value, visit: Callable[[Tensor], None])
         visit(option)
         return NONE
     if isinstance(option, Object) and option.kind is Kind.DICT:
-        option = machine.read(option.id, "#map") or option
+        option = machine.read(option.id, MAPPING) or option
     items = content(machine, option)
     held = tuple(item for _, item in option.items) if isinstance(option, Mapping) else items.items if items else ()
     for item in held:

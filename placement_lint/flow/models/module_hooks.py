@@ -28,13 +28,14 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 
 # Cells of a module, and of the module frame for the hooks of all modules: a Sequence of Facts.
-_BEFORE = "#before forward"
-_AFTER = "#after forward"
+_BEFORE = Slot("before forward")
+_AFTER = Slot("after forward")
 # Of the handle that a registration returns: where the hook is.
-_REGISTRATION = "#registration"
+_REGISTRATION = Slot("registration")
 
 _CELLS = {
     "register_forward_pre_hook": _BEFORE,
@@ -57,7 +58,7 @@ class _Hook:
 @dataclass(frozen=True)
 class _Registration:
     owner: int
-    cell: str
+    cell: Slot
     hook: Fact
 
 
@@ -184,7 +185,7 @@ def _replaced(machine: Machine, hook: _Hook, arguments: Arguments, made: Value) 
 
 def _entries(machine: Machine, value: Value) -> dict[str, Value] | None:
     if isinstance(value, Object) and value.kind is Kind.DICT:
-        value = machine.read(value.id, "#map") or value
+        value = machine.read(value.id, MAPPING) or value
     if not isinstance(value, Mapping) or value.rest is not None:
         return None
     return {name: item for name, item in value.items if isinstance(name, str)}

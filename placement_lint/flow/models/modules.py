@@ -59,6 +59,7 @@ from placement_lint.flow.state.allocations import InForward
 from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place, default_place, target_place
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Key, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Calls, Replica
@@ -71,7 +72,7 @@ from placement_lint.rule import Note
 class Children:
     """What a module holds, and what of it is registered: by what that hangs on, if it ``hangs`` on anything else."""
 
-    held: Many[tuple[str, Value]]
+    held: Many[tuple[Key, Value]]
     hangs: bool
     found: dict[object, Many[tuple[str, Value]]] = field(default_factory=dict)
 
@@ -84,7 +85,7 @@ class Below:
     """
 
     found: dict[int, Object | Symbol]
-    held: Many[tuple[int, Many[tuple[str, Value]]]] = ()
+    held: Many[tuple[int, Many[tuple[Key, Value]]]] = ()
     given: object = None
     ids: frozenset[int] | None = None
 
@@ -98,10 +99,13 @@ class Structure(Notes):
     below: dict[int, Below] = noted(dict, Use.DERIVED)
 
 
-PLACE = "#place"
-ITEMS = "#items"
-INNER = "#inner"
-OUTLINE = "#outline"
+PLACE = Slot("place")
+INNER = Slot("inner")
+# How a loss reduces what it computes.
+REDUCTION = Slot("reduction")
+# Of a name that was registered for a buffer, whatever is there: ``self.register_buffer("mean", None)``.
+BUFFER = Slot("buffer")
+OUTLINE = Slot("outline")
 
 
 def is_module(machine: Machine, value: Value) -> bool:
@@ -159,14 +163,16 @@ def children(machine: Machine, module: Object) -> Many[tuple[str, Value]]:
     return found
 
 
-def _registered(machine: Machine, held: Many[tuple[str, Value]]) -> Iterator[tuple[str, Value]]:
+def _registered(machine: Machine, held: Many[tuple[Key, Value]]) -> Iterator[tuple[str, Value]]:
     for name, value in held:
         if name == PLACE:
             continue
         for _, option in alternatives(machine.restrict(value)):
             if name == ITEMS and isinstance(option, (Sequence, Mapping)):
                 yield from _contained(machine, option)
-            elif is_module(machine, option) or (isinstance(option, Tensor) and option.role in _REGISTERED):
+            elif isinstance(name, str) and (
+                is_module(machine, option) or (isinstance(option, Tensor) and option.role in _REGISTERED)
+            ):
                 yield name, option
 
 
@@ -280,7 +286,7 @@ def has_parameters(machine: Machine, module: Object | Symbol) -> bool | None:
 
 
 # Of a layer that was asked for none of the parameters that it might have.
-PLAIN = "#plain"
+PLAIN = Slot("plain")
 
 
 def learns(machine: Machine, root: Object) -> bool:
@@ -605,12 +611,7 @@ def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
 
 
 # Set once the ``__init__`` of nn.Module itself has run: before it a module can register nothing.
-INITIALISED = "#initialised"
-
-
-def buffer_cell(name: str) -> str:
-    """Of a name that was registered for a buffer, whatever is there: ``self.register_buffer("mean", None)``."""
-    return f"#buffer {name}"
+INITIALISED = Slot("initialised")
 
 
 def stored(
@@ -643,7 +644,7 @@ def _is_held_as_buffer(machine: Machine, module: Object, value: Tensor) -> bool:
 def _is_buffer(machine: Machine, module: Object, name: str) -> bool:
     before = machine.read(module.id, name)
     known = isinstance(before, Tensor) and before.role is Role.BUFFER
-    return known or machine.read(module.id, buffer_cell(name)) is not None
+    return known or machine.read(module.id, BUFFER.of(name)) is not None
 
 
 def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
@@ -778,7 +779,7 @@ def registering(machine: Machine, holder: Holder) -> str:
 def _all_held(machine: Machine, held: Value) -> tuple[Value, ...] | None:
     """The items of a list or tuple, or of a dict whose keys a ModuleDict takes; None where they are not known."""
     if isinstance(held, Object) and held.kind is Kind.DICT:
-        mapping = machine.read(held.id, "#map")
+        mapping = machine.read(held.id, MAPPING)
         if not isinstance(mapping, Mapping) or mapping.rest is not None:
             return None
         names = [key for key, _ in mapping.items if isinstance(key, str) and key and "." not in key]

@@ -36,6 +36,7 @@ from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerStale, 
 from placement_lint.flow.models import checkpoints, ddp, device_choice, gradients, modules, schedulers, trainable
 from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -55,15 +56,16 @@ class Optimizers(Notes):
     pending: list[tuple[int, OptimizerStateStranded]] = noted(list)
 
 
-_COVERED = "#covered"  # Const of the ids of the modules and parameters held
-_STATE = "#state"  # Fact: why there is state, and where it was made
-_STRANDED = "#stranded"  # Fact: the state stayed behind at a move, or did not
-_GRADIENTS = "#gradients"  # of the module frame: Const of the ids that the last backward reached
-_STEPPED = "#stepped"
-_STALE = "#stale"  # Sequence of Facts: what was replaced since
-_LEFT_OUT = "#left out"  # Const of the ids that did not ask for gradients when it was built
-_BLOCK = "#block"  # Fact: the statement that builds it
-_GIVEN = "#given"  # Sequence: its parameters and its learning rate, as they were given
+_KEEPS_STATE = Slot("keeps state")
+_COVERED = Slot("covered")  # Const of the ids of the modules and parameters held
+_STATE = Slot("state")  # Fact: why there is state, and where it was made
+_STRANDED = Slot("stranded")  # Fact: the state stayed behind at a move, or did not
+_GRADIENTS = Slot("gradients")  # of the module frame: Const of the ids that the last backward reached
+_STEPPED = Slot("stepped")
+_STALE = Slot("stale")  # Sequence of Facts: what was replaced since
+_LEFT_OUT = Slot("left out")  # Const of the ids that did not ask for gradients when it was built
+_BLOCK = Slot("block")  # Fact: the statement that builds it
+_GIVEN = Slot("given")  # Sequence: its parameters and its learning rate, as they were given
 
 
 _TOGETHER = Fact("together")
@@ -103,7 +105,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
         gradients.take(machine, params, _short(name), node.args[0].value, node)
         _report_non_leaves(machine, params, node)
     machine.lift(lambda *_: _take(machine, optimizer, params), *trainable.flags(machine, params))
-    machine.write(optimizer.id, "#keeps state", Const(_keeps_state(name, arguments)))
+    machine.write(optimizer.id, _KEEPS_STATE, Const(_keeps_state(name, arguments)))
     machine.write(optimizer.id, _BLOCK, Fact("block", machine.block_around()))
     machine.write(optimizer.id, _STRANDED, _TOGETHER)
     machine.write(optimizer.id, _GIVEN, Sequence((params or NONE, arguments.get(1, "lr") or NONE)))
@@ -174,7 +176,7 @@ def covered(machine: Machine, optimizer: Object) -> frozenset[int]:
 def _groups(machine: Machine, value: Value) -> Iterator[Value]:
     """What a list of tensors or a param group holds."""
     if isinstance(value, Object) and value.kind is Kind.DICT:
-        value = machine.read(value.id, "#map") or value
+        value = machine.read(value.id, MAPPING) or value
     if isinstance(value, Mapping):
         given = value.get("params")
         yield from (given,) if given is not None else ()
@@ -212,7 +214,7 @@ def _held(machine: Machine, value: Value | None) -> Iterator[int]:
         elif isinstance(option, Mapping):
             yield from _held(machine, option.get("params"))
         elif isinstance(option, Object) and option.kind is Kind.DICT:
-            yield from _held(machine, machine.read(option.id, "#map"))
+            yield from _held(machine, machine.read(option.id, MAPPING))
         elif (items := content(machine, option)) is not None:
             for item in items.items:
                 yield from _held(machine, item)
@@ -318,7 +320,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     _report_successor(machine, optimizer, note)
     machine.signals.optimizer_stepped(machine, optimizer, _reached(machine), note)
     machine.write(optimizer.id, _STEPPED, Const(True))
-    if machine.read(optimizer.id, "#keeps state") == Const(True) and machine.read(optimizer.id, _STATE) is None:
+    if machine.read(optimizer.id, _KEEPS_STATE) == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")
         machine.write(optimizer.id, _STATE, Fact("stepped", first))
 

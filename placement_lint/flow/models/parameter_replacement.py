@@ -26,6 +26,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.models import modules, optimizers
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, noted
 from placement_lint.flow.state.records import Tie
@@ -41,10 +42,10 @@ class Ties(Notes):
 
 
 # Cells of the module frame: what torch.__future__ was told about conversions.
-_OVERWRITING = "#overwrite parameters"
-_SWAPPING = "#swap parameters"
+_OVERWRITING = Slot("overwrite parameters")
+_SWAPPING = Slot("swap parameters")
 # Of a module whose weight was split in several Parameters.
-_SPLIT = "#split"
+_SPLIT = Slot("split")
 
 
 # --- sharding ------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def set_swapping(machine: Machine, name: str, arguments: Arguments, node: cst.Ca
     return NONE
 
 
-def _is_off(machine: Machine, flag: str) -> bool:
+def _is_off(machine: Machine, flag: Slot) -> bool:
     return machine.read(machine.module_frame, flag) in (None, FALSE)
 
 

@@ -25,6 +25,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import CurrentDeviceUnset, GlobalRankUsed
 from placement_lint.flow.state.devices import current
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls, Replica
 from placement_lint.flow.state.names import spelled
@@ -64,11 +65,11 @@ class Ranks(Notes):
 
 
 # A cell of the module frame: the process group of this process.
-_GROUP = "#process group"
+_GROUP = Slot("process group")
 # The same where it is the only process of its group.
-_ALONE = "#alone"
+_ALONE = Slot("alone")
 # Whether the process has a group at all.
-_INITIALISED = "#initialised"
+_INITIALISED = Slot("initialised")
 
 
 def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -36,11 +36,12 @@ from placement_lint.flow.events.schema import BatchMisplaced, KeywordAlone, NotB
 from placement_lint.flow.models import packed_sequences, shapes
 from placement_lint.flow.state.classes import find
 from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.rule import Note
 
-_BATCH_FIRST = "#batch first"
+_BATCH_FIRST = Slot("batch first")
 
 
 # --- layers ------------------------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def check_returned(machine: Machine, value: Value, node: cst.BaseExpression) -> 
 
 def _check_returned(machine: Machine, value: Value, dim: int, node: cst.BaseExpression) -> Value:
     if isinstance(value, Object) and value.kind is Kind.DICT:
-        value = machine.read(value.id, "#map") or value
+        value = machine.read(value.id, MAPPING) or value
     parts = [item for _, item in value.items] if isinstance(value, Mapping) else []
     items = content(machine, value)
     elements = node.elements if isinstance(node, (cst.Tuple, cst.List)) else ()

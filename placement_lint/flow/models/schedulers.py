@@ -22,6 +22,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import SchedulerOutlived
 from placement_lint.flow.models import optimizers
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
@@ -43,9 +44,9 @@ class Schedulers(Notes):
 
 # Of a scheduler: the attribute under which the program itself finds its optimizer, and where it took it.
 _OPTIMIZER = "optimizer"
-_BUILT = "#built"
+_BUILT = Slot("built")
 # Of an optimizer: the one that took its place.
-_SUCCESSOR = "#successor"
+_SUCCESSOR = Slot("successor")
 # Its groups of parameters, one of them, and what that holds.
 GROUPS = "param_groups"
 _GROUP = "param_groups[]"

@@ -21,6 +21,7 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.models import modules
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 
 PREFIX = "module."
@@ -103,7 +104,7 @@ def is_for_all(machine: Machine, key: StateKey) -> bool:
 def renamed(machine: Machine, state: Value) -> StateKey | None:
     """The keys of a dict that a program made of a state dict."""
     if isinstance(state, Object) and state.kind is Kind.DICT:
-        state = machine.read(state.id, "#map") or state
+        state = machine.read(state.id, MAPPING) or state
     return state.renamed if isinstance(state, Mapping) else None
 
 

@@ -15,6 +15,7 @@ from placement_lint.flow.domain.values import ABSENT, Const, Device, Fact, Symbo
 from placement_lint.flow.events.schema import InvisibleDevice, VisibleDevicesLate
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.devices import Context, current_is_chosen
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
@@ -35,10 +36,10 @@ class VisibleDevices(Notes):
 
 
 # Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
-_VISIBLE = "#visible devices"
-_TOUCHED = "#cuda touched"
+_VISIBLE = Slot("visible devices")
+_TOUCHED = Slot("cuda touched")
 # Where a list that is no literal was set.
-_SET = "#visible devices set"
+_SET = Slot("visible devices set")
 # What touched it runs only where the file is the program.
 _AS_SCRIPT = "touched by the script"
 

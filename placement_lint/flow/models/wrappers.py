@@ -53,14 +53,15 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Replica
 from placement_lint.rule import Note
 
-_IDS = "#device ids"
-_OUTPUT = "#output device"
-_DIM = "#dim"
+_IDS = Slot("device ids")
+_OUTPUT = Slot("output device")
+_DIM = Slot("dim")
 DATA_PARALLEL = "torch.nn.DataParallel"
 
 
@@ -426,7 +427,7 @@ def map_tensors(
     if isinstance(value, Symbol):
         return unknown(value)
     if isinstance(value, Object) and value.kind is Kind.DICT:
-        value = machine.read(value.id, "#map") or value
+        value = machine.read(value.id, MAPPING) or value
     if isinstance(value, Mapping):
         items = tuple((key, map_tensors(machine, item, change, unknown)) for key, item in value.items)
         return replace(value, items=items)
@@ -614,7 +615,7 @@ def save(machine: Machine, value: Value, file: str, node: cst.Call) -> None:
     note = Note(node, "saved here")
     for guard, option in alternatives(machine.restrict(value)):
         if isinstance(option, Object) and option.kind is Kind.DICT:
-            option = machine.read(option.id, "#map") or option
+            option = machine.read(option.id, MAPPING) or option
         for inner, saved in alternatives(option):
             machine.notes[checkpoints.Checkpoints].files.setdefault(file, []).append(
                 (machine.path & guard & inner, saved, note)

@@ -48,7 +48,6 @@ class GradientFlow(Notes):
 
 
 # Of the program: the cuts behind the last loss that went backward, and where that was.
-_CUTS = "#cuts"
 # Among what is learned: a loss of which not all is known may reach anything.
 _ANYTHING = -1
 # What is called so is meant to stay as it is, or to follow another network.
@@ -65,7 +64,7 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
         machine.notes[GradientFlow].learned |= given
         machine.notes[GradientFlow].given_gradients |= given
     found = loss.cuts if isinstance(loss, Tensor) and loss.reached is not None else frozenset()
-    machine.write(machine.module_frame, _CUTS, Const((found, Note(node, "the backward is here"))))
+    machine.write(machine.module_frame, gradient_paths.CUTS, Const((found, Note(node, "the backward is here"))))
 
 
 def given_away(machine: Machine, tensor: Tensor) -> None:
@@ -129,7 +128,7 @@ def lost(machine: Machine, values: Many[Value]) -> None:
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
     """``optimizer.step()``: it holds what lies before a cut."""
-    known = machine.read(machine.module_frame, _CUTS)
+    known = machine.read(machine.module_frame, gradient_paths.CUTS)
     if known is not None:
         machine.lift(lambda option: _stepped(machine, optimizer, option, note), known)
 

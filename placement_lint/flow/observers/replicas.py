@@ -33,6 +33,7 @@ from placement_lint.flow.events.schema import SharedContainerChanged, SharedTens
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id
 from placement_lint.flow.state.containers import content, depends
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Replica
@@ -197,7 +198,7 @@ def _has_tensor(machine: Machine, value: Value) -> bool:
         if isinstance(option, Tensor):
             return not isinstance(option.place, Symbol) or not option.assumed
         if isinstance(option, Object) and option.kind is Kind.DICT:
-            option = machine.read(option.id, "#map") or option
+            option = machine.read(option.id, MAPPING) or option
         if isinstance(option, Mapping):
             return any(_has_tensor(machine, item) for _, item in option.items)
         items = content(machine, option)

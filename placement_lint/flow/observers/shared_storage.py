@@ -28,6 +28,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import ParameterShared
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -45,9 +46,9 @@ class SharedStorage(Notes):
 
 
 # Of a Parameter: the id of the tensor that it was made of.
-_MEMORY = "#memory"
+_MEMORY = Slot("memory")
 # Of memory: the attribute by which it was last changed in place while its module was built, and where.
-_CHANGED = "#changed in place"
+_CHANGED = Slot("changed in place")
 # Methods with a final underscore that change no content.
 _NO_CHANGES = {"requires_grad_", "detach_", "share_memory_"}
 
@@ -140,9 +141,9 @@ def _note_shared(
 
 def _held(machine: Machine, module: Object, memory: int) -> Iterator[tuple[str, Tensor | Symbol]]:
     """The attributes of a module that are in some memory."""
-    for name in machine.store.names(module.id):
+    for name in machine.store.variables(module.id):
         value = machine.read(module.id, name)
-        if isinstance(value, (Tensor, Symbol)) and not name.startswith("#") and _memory(machine, value) == memory:
+        if isinstance(value, (Tensor, Symbol)) and _memory(machine, value) == memory:
             yield name, value
 
 

@@ -31,6 +31,7 @@ from placement_lint.flow.events.schema import DevicesMixed
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import find, methods
+from placement_lint.flow.state.heap import Slot, SlotOf
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.flow.state.notes import Registry, copied, empty, registries
@@ -39,14 +40,14 @@ from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
 # Cells of a module, by an attribute: the statement of a forward that left what is there.
-_LEFT = "#left "
+_LEFT = Slot("left")
 _MOVES_ALONG = (Role.PARAMETER, Role.BUFFER)
 
 
 def note(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """A forward assigns to an attribute of a module."""
     if not machine.now[Replica].notes and any(_is_somewhere(option) for _, option in alternatives(value)):
-        machine.write(owner.id, _LEFT + name, Fact(f"left {id(node)}", Holder(owner, name, node)))
+        machine.write(owner.id, _LEFT.of(name), Fact(f"left {id(node)}", Holder(owner, name, node)))
 
 
 def _is_somewhere(value: Value) -> bool:
@@ -60,7 +61,7 @@ def keeping(machine: Machine, run: Callable[[], Value]) -> Value:
     """Run an outermost forward: what it leaves where its module is, its next call finds there."""
     result = run()
     for owner, name in sorted(machine.notes[Accesses].written):
-        value, fact = machine.read(owner, name), machine.read(owner, _LEFT + name)
+        value, fact = machine.read(owner, name), machine.read(owner, _LEFT.of(name))
         if value is not None and isinstance(fact, Fact) and isinstance(fact.details, Holder):
             machine.write(owner, name, _held(machine, value, fact.details))
     return result
@@ -105,7 +106,11 @@ def _left_behind(machine: Machine, instance: Object) -> Iterator[tuple[tuple[int
     for part in modules.reachable(machine, instance).values():
         if not isinstance(part, Object) or _looks_after_moves(machine, part):
             continue
-        for name in [cell.removeprefix(_LEFT) for cell in machine.store.names(part.id) if cell.startswith(_LEFT)]:
+        for name in [
+            cell.attribute
+            for cell in machine.store.names(part.id)
+            if isinstance(cell, SlotOf) and cell.name == _LEFT.name
+        ]:
             value = machine.read(part.id, name)
             stale = machine.lift(_after_a_move, value) if value is not None else None
             if stale is not None and stale != value and not _is_forgotten(machine, part, name):

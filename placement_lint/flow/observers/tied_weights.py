@@ -25,6 +25,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import TieBroken
 from placement_lint.flow.models import ddp, modules, optimizers
 from placement_lint.flow.models.parameter_replacement import Ties
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import value_of
 from placement_lint.flow.state.records import Tie
@@ -32,7 +33,7 @@ from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
 # Of a Parameter: what put others in its place, since it was last tied.
-_PARTED = "#parted"
+_PARTED = Slot("parted")
 
 
 @dataclass(frozen=True)

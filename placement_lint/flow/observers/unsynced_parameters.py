@@ -29,6 +29,7 @@ from placement_lint.flow.models import ddp, modules, optimizers, ranks, trainabl
 from placement_lint.flow.models.ddp import Ddp
 from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.observers.uncovered_parameters import Coverage
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -49,7 +50,7 @@ class Beside(Notes):
 
 
 # Of a module, or of a Parameter by itself: the wrapper beside it, and the backward that gave it gradients of its own.
-_BESIDE = "#beside ddp"
+_BESIDE = Slot("beside ddp")
 # What a program averages by hand is called so.
 _BY_HAND = re.compile(r"grad|param|weight|bias|\bp\b|\.data\b|bucket|flat", re.IGNORECASE)
 

@@ -17,7 +17,11 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
+
+# What a defaultdict makes of a missing key.
+FACTORY = Slot("factory")
 
 
 def content(machine: Machine, value: Value) -> Sequence | None:
@@ -25,7 +29,7 @@ def content(machine: Machine, value: Value) -> Sequence | None:
     if isinstance(value, Sequence):
         return value
     if isinstance(value, Object) and value.kind is Kind.LIST:
-        items = machine.read(value.id, "#items")
+        items = machine.read(value.id, ITEMS)
         if not isinstance(items, Sequence):
             return Sequence((), exact=False)
         return inside(items, value.alias)
@@ -43,7 +47,7 @@ def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
 def entries(machine: Machine, value: Value) -> Mapping:
     """What ``dict(value)`` holds: the entries of a mapping, or of pairs of a key and a value."""
     if isinstance(value, Object) and value.kind is Kind.DICT:
-        value = machine.read(value.id, "#map") or value
+        value = machine.read(value.id, MAPPING) or value
     if isinstance(value, Mapping):
         return value
     pairs = content(machine, value)

@@ -23,6 +23,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls, Replica
 from placement_lint.flow.state.notes import Moment, Notes, Use, noted
@@ -51,11 +52,11 @@ class Devices(Notes):
 _DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
 
 # Cells of the module frame: what torch keeps a process (or thread) wide.
-_CURRENT = "#current device"
-_DEFAULT = "#default device"
-_DEFAULT_TYPE = "#place of the default tensor type"
+_CURRENT = Slot("current device")
+_DEFAULT = Slot("default device")
+_DEFAULT_TYPE = Slot("place of the default tensor type")
 # A cell of an unknown value.
-_USED_AS_DEVICE = "#used as device"
+_USED_AS_DEVICE = Slot("used as device")
 
 
 def device_from_text(text: str) -> Device | None:
@@ -176,7 +177,7 @@ def place_of_default_type(machine: Machine) -> Value:
     return _setting(machine, _DEFAULT_TYPE, CPU)
 
 
-def _setting(machine: Machine, cell: str, unset: Value) -> Value:
+def _setting(machine: Machine, cell: Slot, unset: Value) -> Value:
     """The place in a cell, ``unset`` where nobody has written it."""
     value = machine.store.read(machine.module_frame, cell)
     if value is None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from placement_lint.flow.api.bounds import MOST_ITEMS, MOST_NESTED, MOST_REPEATED
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import Choice, Kind, Mapping, Object, Sequence, Value
+from placement_lint.flow.state.heap import ITEMS, MAPPING
 
 if TYPE_CHECKING:
     from placement_lint.flow.state.machine import Machine
 
 # The cells that hold what a list, a dict or a container of modules contains.
-CONTENT_CELLS = ("#items", "#map")
+CONTENT_CELLS = (ITEMS, MAPPING)
 
 
 def within_reach(machine: Machine, owner: int, value: Value) -> Value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import libcst as cst
 
@@ -16,7 +17,31 @@ from placement_lint.flow.domain.path_condition import Question
 from placement_lint.flow.domain.values import ABSENT, Const, Device, External, Fact, Placed, Symbol, Value
 from placement_lint.flow.state.notes import Registry
 
-Cell = tuple[int, str]
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """A cell of the analysis's own, beside those of a program's variables and attributes."""
+
+    name: str
+
+    def of(self, attribute: str) -> SlotOf:
+        return SlotOf(self.name, attribute)
+
+
+@dataclass(frozen=True)
+class SlotOf(Slot):
+    """What the analysis notes beside an attribute or variable."""
+
+    attribute: str
+
+
+# What a list or tuple contains, and a dict.
+ITEMS = Slot("items")
+MAPPING = Slot("mapping")
+
+Key: TypeAlias = "str | Slot"
+"""The name of a variable or attribute, or a cell of the analysis's own."""
+Cell: TypeAlias = "tuple[int, Key]"
 Delta = dict[Cell, "Value | None"]
 
 # What no module holds as a part of it: flags, places and what else the rooms remember of one.
@@ -36,7 +61,7 @@ class Watch:
     newest: int
     outer: Watch | None = None
     seen: dict[Cell, Value | None] = field(default_factory=dict)
-    names: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    names: dict[int, tuple[Key, ...]] = field(default_factory=dict)
     named: list[Cell] = field(default_factory=list)
     parts: dict[tuple[int, object], Symbol | None] = field(default_factory=dict)
     all_parts: dict[int, tuple[Symbol, ...]] = field(default_factory=dict)
@@ -62,15 +87,15 @@ class Store:
 
     def __init__(self) -> None:
         self._cells: dict[Cell, Value | None] = {}
-        self._names: dict[int, dict[str, None]] = {}
+        self._names: dict[int, dict[Key, None]] = {}
         # what may be parts of owners, as far as it was asked for and did not change since
-        self._held: dict[int, list[tuple[str, Value]]] = {}
+        self._held: dict[int, list[tuple[Key, Value]]] = {}
         self._journals: list[Delta] = []
         # the frames of functions: what is written there goes when they return
         self.passing: set[int] = set()
         self.watch: Watch | None = None
 
-    def read(self, owner: int, name: str) -> Value | None:
+    def read(self, owner: int, name: Key) -> Value | None:
         value = self._cells.get((owner, name))
         watch = self.watch
         if watch is not None and owner <= watch.newest:
@@ -79,7 +104,7 @@ class Store:
                 watch.enclosed = True
         return value
 
-    def write(self, owner: int, name: str, value: Value | None) -> None:
+    def write(self, owner: int, name: Key, value: Value | None) -> None:
         cell, cells = (owner, name), self._cells
         before = cells.get(cell)
         if self.watch is not None and owner <= self.watch.newest:
@@ -95,7 +120,7 @@ class Store:
             if owner in self._held:
                 self._note_change(owner, before, value)
 
-    def write_lasting(self, owner: int, name: str, value: Value) -> None:
+    def write_lasting(self, owner: int, name: Key, value: Value) -> None:
         """Write what no branch takes back."""
         journals, self._journals = self._journals, []
         self.write(owner, name, value)
@@ -133,14 +158,18 @@ class Store:
         if not (type(before) in _NO_PARTS and type(after) in _NO_PARTS):
             del self._held[owner]
 
-    def names(self, owner: int) -> Iterator[str]:
+    def names(self, owner: int) -> Iterator[Key]:
         """The names under which ``owner`` has a value now, in the order they first appeared."""
         names = tuple(name for name in self._names.get(owner, ()) if self._cells.get((owner, name)) is not None)
         if self.watch is not None and owner <= self.watch.newest:
             self.watch.names.setdefault(owner, names)
         return iter(names)
 
-    def held(self, owner: int) -> list[tuple[str, Value]]:
+    def variables(self, owner: int) -> Iterator[str]:
+        """Those of the program's own variables and attributes."""
+        return (name for name in self.names(owner) if isinstance(name, str))
+
+    def held(self, owner: int) -> list[tuple[Key, Value]]:
         """Those of them whose values may be parts of ``owner``: the same list until one of them changes."""
         held = self._held.get(owner)
         if held is None:
@@ -155,7 +184,7 @@ class Store:
                 watch.seen.setdefault((owner, name), value)
         return held
 
-    def under(self, names: Collection[str]) -> Iterator[Value]:
+    def under(self, names: Collection[Key]) -> Iterator[Value]:
         """All values that owners have under one of these names."""
         return (value for (_, name), value in self._cells.items() if name in names and value is not None)
 

@@ -37,6 +37,7 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.domain.values import Sequence as Items
+from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted, with_entries
 from placement_lint.flow.state.program import Program
@@ -439,8 +440,8 @@ def _forget_what_functions_change(machine: Machine, project: Project, unit: Unit
             machine.write(frame, name, machine.part(frame, name, name))
     elif project.surroundings.is_changed(unit, name) and isinstance(value := machine.read(frame, name), Object):
         with machine.apart(frame):
-            mapping, items = machine.read(value.id, "#map"), machine.read(value.id, "#items")
+            mapping, items = machine.read(value.id, MAPPING), machine.read(value.id, ITEMS)
             if value.kind is Kind.DICT and isinstance(mapping, Mapping):
-                machine.write(value.id, "#map", replace(mapping, rest=machine.fresh()))
+                machine.write(value.id, MAPPING, replace(mapping, rest=machine.fresh()))
             elif value.kind is Kind.LIST and isinstance(items, Items):
-                machine.write(value.id, "#items", replace(items, exact=False))
+                machine.write(value.id, ITEMS, replace(items, exact=False))

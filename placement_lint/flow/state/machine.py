@@ -57,7 +57,7 @@ from placement_lint.flow.state.allocations import InForward
 from placement_lint.flow.state.budget import Budget
 from placement_lint.flow.state.evaluator import Evaluator
 from placement_lint.flow.state.extent import CONTENT_CELLS, within_reach
-from placement_lint.flow.state.heap import Cell, Delta, Store
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Cell, Delta, Key, Slot, Store
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
 from placement_lint.flow.state.namespaces import Namespaces
@@ -351,7 +351,7 @@ class Machine:
     def parts(self, owner: int) -> Many[Symbol]:
         """The parts that somebody asked for; where a module is, under a name of the analysis's own, is none."""
         known = self._parts.get(owner, {}).items()
-        parts = tuple([part for key, part in known if not isinstance(key, str) or key[:1] != "#"])
+        parts = tuple([part for key, part in known if not isinstance(key, Slot)])
         if self.store.watch is not None and owner <= self.store.watch.newest:
             self.store.watch.all_parts.setdefault(owner, parts)
         return parts
@@ -364,12 +364,12 @@ class Machine:
 
     def new_list(self, items: Sequence, node: cst.CSTNode) -> Object:
         result = self.new_object(Kind.LIST, External("builtins.list"), node)
-        self.write(result.id, "#items", items)
+        self.write(result.id, ITEMS, items)
         return result
 
     def new_dict(self, content: Mapping, node: cst.CSTNode) -> Object:
         result = self.new_object(Kind.DICT, External("builtins.dict"), node)
-        self.write(result.id, "#map", content)
+        self.write(result.id, MAPPING, content)
         return result
 
     # --- what comes up again -----------------------------------------------------------------------------
@@ -403,7 +403,7 @@ class Machine:
             return Choice(tuple(remaining))
         return remaining[0][1] if remaining else ABSENT
 
-    def read(self, owner: int, name: str) -> Value | None:
+    def read(self, owner: int, name: Key) -> Value | None:
         """A cell's value on this path; None where it has none."""
         value = self.store.read(owner, name)
         if isinstance(value, Choice):
@@ -427,19 +427,19 @@ class Machine:
         # A path of several cases would entangle all that follows.
         return choose(zip(told_apart([[guard] for guard in guards]), (option for _, option in bound), strict=True))
 
-    def may_lack(self, owner: int, name: str) -> bool:
+    def may_lack(self, owner: int, name: Key) -> bool:
         """Whether a cell has a value on some of the ways that lead here, and none on others."""
         value = self.store.read(owner, name)
         return isinstance(value, Choice) and any(
             option is ABSENT and not self.path.excludes(guard) for guard, option in value.alternatives
         )
 
-    def filled(self, owner: int, name: str, missing: Value, there: Value | None = None) -> Value:
+    def filled(self, owner: int, name: Key, missing: Value, there: Value | None = None) -> Value:
         """A cell's value, or ``there`` in its place, and another one where it has none."""
         stored = alternatives(self.store.read(owner, name) or ABSENT)
         return self.either([(guard, missing if option is ABSENT else there or option) for guard, option in stored])
 
-    def write(self, owner: int, name: str, value: Value) -> None:
+    def write(self, owner: int, name: Key, value: Value) -> None:
         if name in CONTENT_CELLS:
             value = within_reach(self, owner, value)
         self.store.write(owner, name, value)

@@ -103,7 +103,7 @@ def name_of(machine: Machine, value: Value) -> str:
     """A variable that holds this very value here; empty where there is none."""
     frame: int | None = machine.frame.id
     while frame is not None:
-        for name in machine.store.names(frame):
+        for name in machine.store.variables(frame):
             if name.isidentifier() and machine.read(frame, name) == value:
                 return name
         frame = machine.namespaces.parents.get(frame)
@@ -112,7 +112,7 @@ def name_of(machine: Machine, value: Value) -> str:
 
 def names_of(machine: Machine, frame: int, value: Value) -> Iterator[str]:
     """The variables of a frame that have a value, on some path."""
-    for name in machine.store.names(frame):
+    for name in machine.store.variables(frame):
         known = machine.read(frame, name)
         if known is not None and any(option == value for _, option in alternatives(known)):
             yield name
@@ -122,9 +122,9 @@ def visible(machine: Machine) -> frozenset[str]:
     """The variables that have a value here, and the attributes of the running method's ``self``."""
     frame: int | None = machine.frame.id
     receiver = machine.frame.receiver
-    names = {f"self.{name}" for name in machine.store.names(receiver.id)} if isinstance(receiver, Object) else set()
+    names = {f"self.{name}" for name in machine.store.variables(receiver.id)} if isinstance(receiver, Object) else set()
     while frame is not None:
-        names.update(machine.store.names(frame))
+        names.update(machine.store.variables(frame))
         frame = machine.namespaces.parents.get(frame)
     return frozenset(names)
 
@@ -132,7 +132,7 @@ def visible(machine: Machine) -> frozenset[str]:
 def spelled(machine: Machine, name: str) -> str:
     """How this file writes a library's name, by what it imports on its top level; empty where it cannot."""
     frame = machine.root(machine.frame.id)
-    variables = [(variable, machine.read(frame, variable)) for variable in machine.store.names(frame)]
+    variables = [(variable, machine.read(frame, variable)) for variable in machine.store.variables(frame)]
     spellings = [
         variable + name.removeprefix(value.name)
         for variable, value in variables

@@ -26,6 +26,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Value,
 )
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.source.querying import names_in
 from placement_lint.source.walking import children
@@ -39,8 +40,8 @@ _GROUPS = {"add_argument_group", "add_mutually_exclusive_group"}
 _DEFAULTS_OF_ACTIONS = {"store_true": FALSE, "store_false": TRUE, "count": NONE}
 
 # The cell of a parser, or of what it returned, with the defaults of its options; that of a group with its parser.
-_DEFAULTS = "#defaults"
-_PARSER = "#parser"
+_DEFAULTS = Slot("defaults")
+_PARSER = Slot("parser")
 
 
 # --- parsers -------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class Prospects(Outlook[Value]):
         self._texts: dict[cst.CSTNode, Said] = {}
         self._known: dict[cst.CSTNode | int, Known] = {}
         frame = machine.module_frame
-        self.names = {*machine.store.names(frame)}
+        self.names = {*machine.store.variables(frame)}
         self._options_of = {name: self._values_of(frame, name) for name in self.names}
         self._elsewhere = {
             name: [option for option in options if isinstance(option, (Imported, Pending))]
