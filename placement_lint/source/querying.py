@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import libcst as cst
 
@@ -20,6 +21,116 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
         if isinstance(node, cst.Name):
             yield node.value
         waiting.extend(children(node))
+
+
+def words_in(node: cst.CSTNode) -> Iterator[str]:
+    """The identifiers in a node, and what stands in its strings."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (cst.Name, cst.SimpleString, cst.FormattedStringText)):
+            yield node.value.strip("\"'")
+        waiting.extend(children(node))
+
+
+@lru_cache(1024)
+def _parsed(text: str) -> cst.CSTNode:
+    try:
+        return cst.parse_expression(text)
+    except cst.ParserSyntaxError:
+        return cst.SimpleString(repr(text))
+
+
+def as_expression(source: str | cst.CSTNode) -> cst.CSTNode:
+    """What the program writes, as a node; a wording that is no code is a string."""
+    return _parsed(source) if isinstance(source, str) else source
+
+
+def is_literal(node: cst.CSTNode, *values: object) -> bool:
+    """Whether a node writes one of these constants out."""
+    sign = 1
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        node, sign = node.expression, -1
+    if isinstance(node, cst.Integer):
+        written: object = sign * int(node.value, 0)
+    elif isinstance(node, cst.SimpleString):
+        written = node.value.strip("\"'")
+    elif isinstance(node, cst.Name) and node.value in _CONSTANTS:
+        written = _CONSTANTS[node.value]
+    else:
+        return False
+    return any(type(written) is type(value) and written == value for value in values)
+
+
+_CONSTANTS = {"None": None, "True": True, "False": False}
+
+
+def last_comparison(node: cst.CSTNode) -> cst.Comparison | None:
+    """The comparison in which a test ends: ``b > 1`` of ``a and b > 1``."""
+    while isinstance(node, (cst.BooleanOperation, cst.UnaryOperation)):
+        node = node.right if isinstance(node, cst.BooleanOperation) else node.expression
+    return node if isinstance(node, cst.Comparison) else None
+
+
+def names_after(node: cst.CSTNode, last: cst.CSTNode) -> list[str] | None:
+    """The identifiers in a node that stand after one of the nodes in it; None where that is not in it."""
+    waiting = [node]
+    after: list[str] | None = None
+    while waiting:
+        node = waiting.pop()
+        if node is last:
+            after = []
+            continue
+        if after is not None and isinstance(node, cst.Name):
+            after.append(node.value)
+        waiting.extend(reversed([*children(node)]))
+    return after
+
+
+def last_name(node: cst.CSTNode) -> str:
+    """``c`` of ``a.b.c``; empty where a node is no name."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """``"a.b.c"`` of such a name; empty where a node is none."""
+    if isinstance(node, cst.Attribute):
+        owner = dotted(node.value)
+        return f"{owner}.{node.attr.value}" if owner else ""
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def operators_in(node: cst.CSTNode) -> set[type[cst.CSTNode]]:
+    """The kinds of the operators between two operands in a node."""
+    own = {type(node.operator)} if isinstance(node, cst.BinaryOperation) else set()
+    return own.union(*map(operators_in, children(node)))
+
+
+def attributes_read(node: cst.CSTNode, variable: str) -> Iterator[str]:
+    """``x`` of each ``variable.x`` in a node, but where it is assigned."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (cst.AssignTarget, cst.AnnAssign)) and isinstance(node.target, cst.Attribute):
+            waiting.extend(child for child in children(node) if child is not node.target)
+            node = node.target.value
+        elif isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == variable:
+            yield node.attr.value
+        waiting.extend(children(node))
+
+
+def assigns_none(node: cst.CSTNode, name: str) -> bool:
+    """Whether ``self.name = None`` stands somewhere in a node."""
+    if isinstance(node, cst.Assign) and isinstance(node.value, cst.Name) and node.value.value == "None":
+        targets = [one.target for one in node.targets]
+        if any(
+            isinstance(one, cst.Attribute) and one.attr.value == name and last_name(one.value) == "self"
+            for one in targets
+        ):
+            return True
+    return any(assigns_none(child, name) for child in children(node))
 
 
 def called_in(node: cst.CSTNode) -> Iterator[str]:

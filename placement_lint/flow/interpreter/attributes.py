@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -101,6 +100,7 @@ from placement_lint.flow.state.moment import Around, Calls, Replica
 from placement_lint.flow.state.names import bind, christen, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
+from placement_lint.source.querying import attributes_read
 from placement_lint.source.wording import source_text
 
 
@@ -521,8 +521,7 @@ def _defines(machine: Machine, owner: Object, name: str) -> bool:
 
 def _reads(machine: Machine, cls: Class, name: str) -> bool:
     """Whether the methods of a class ask for an attribute: then it is a flag of its own."""
-    read = re.compile(rf"\bself\.{name}\b(?!\s*=[^=])")
-    return any(read.search(source_text(machine.definition(one))) for one in resolution_order(cls))
+    return any(name in attributes_read(machine.definition(one), "self") for one in resolution_order(cls))
 
 
 def _write_of_module(

@@ -50,7 +50,7 @@ from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
-from placement_lint.source.querying import reads_attribute
+from placement_lint.source.querying import as_expression, last_name, reads_attribute
 
 # What goes through all items of its arguments.
 _TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "enumerate", "zip"}
@@ -127,7 +127,7 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "torch.device"
     if isinstance(value, Object) and value.kind is Kind.WRAPPER and isinstance(cls, Symbol):
         # A class from who knows where, that is called like its own.
-        return True if cls.text.rpartition(".")[2] == value.cls.name.rpartition(".")[2] else None
+        return True if last_name(as_expression(cls.source)) == value.cls.name.rpartition(".")[2] else None
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
         if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
             return False

@@ -93,6 +93,7 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
+from placement_lint.source.querying import dotted, last_name, words_in
 from placement_lint.source.walking import children
 
 
@@ -285,7 +286,7 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
         known = machine.notes[Signatures].takes_tensors[function.node] = [
             parameter.name.value not in others
             if parameter.annotation is None
-            else "Tensor" in Machine.text(parameter.annotation.annotation)
+            else any("Tensor" in word for word in words_in(parameter.annotation.annotation))
             for parameter in function.parameters
         ]
     return known
@@ -323,7 +324,7 @@ def unknown_arguments(machine: Machine, function: Function, skip_first: bool) ->
 
 def _unknown_argument(machine: Machine, parameter: cst.Param) -> Symbol:
     argument = machine.fresh(parameter.name.value)
-    if parameter.annotation is not None and Machine.text(parameter.annotation.annotation) in _MODULE_ANNOTATIONS:
+    if parameter.annotation is not None and dotted(parameter.annotation.annotation) in _MODULE_ANNOTATIONS:
         machine.notes[ModuleNotes].modules_by_name.add(argument.id)
     return argument
 
@@ -471,7 +472,7 @@ def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
     of_tensor = isinstance(given, (Tensor, Choice)) and all(
         isinstance(option, Tensor) for _, option in alternatives(given)
     )
-    return of_tensor and isinstance(node, cst.Call) and Machine.text(node.func).rpartition(".")[2] in PROXY_TESTS
+    return of_tensor and isinstance(node, cst.Call) and last_name(node.func) in PROXY_TESTS
 
 
 # --- forward -------------------------------------------------------------------------------------------------

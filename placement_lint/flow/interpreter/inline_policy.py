@@ -30,7 +30,7 @@ from placement_lint.flow.state import imports
 from placement_lint.flow.state.extent import CONTENT_CELLS
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.relevance import concerns, is_of_tensors
-from placement_lint.source.querying import called_in
+from placement_lint.source.querying import called_in, words_in
 
 # How deep in lists, dicts and instances something is looked for that decides.
 _DEEPEST = 8
@@ -62,13 +62,12 @@ def hands_back(machine: Machine, decorator: Function) -> bool:
 
 
 def speaks(function: Function) -> bool:
-    """Whether the text of a function has words of devices, of tensors or of a library for them."""
-    words = set(_WORDS.findall(Machine.text(function.node)))
+    """Whether a function has words of devices, of tensors or of a library for them."""
+    words = {each for word in words_in(function.node) for each in _WORDS.findall(word)}
     return any(concerns(word) or is_of_tensors(word) for word in words)
 
 
-# ``x.to`` is one of them, and the "to" of a comment is none.
-_WORDS = re.compile(r"(?:(?<=\.)|\b(?!to\b))\w+")
+_WORDS = re.compile(r"\w+")
 
 
 def decides(machine: Machine, value: Value, depth: int = 0) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
 from contextlib import AbstractContextManager
@@ -45,7 +44,7 @@ from placement_lint.flow.state.moment import Around, Replica, Tried
 from placement_lint.flow.state.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
-from placement_lint.source.querying import may_break, names_in, raises, same_code
+from placement_lint.source.querying import as_expression, may_break, names_in, raises, same_code
 
 # Of a method of a class: what is written, where decorators make something else of it.
 _UNDECORATED = Slot("undecorated")
@@ -207,11 +206,8 @@ def _note_passing(machine: Machine, holds: Condition) -> None:
         return
     variables = frozenset(name for loop in machine.now[Around].loops for name in _bound_in(loop))
     for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
-        if not variables.isdisjoint(_NAMES.findall(question.text)):
+        if not variables.isdisjoint(names_in(as_expression(question.source))):
             question.say(passing=True)
-
-
-_NAMES = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 def _bound_in(loop: cst.For | cst.While) -> Iterator[str]:

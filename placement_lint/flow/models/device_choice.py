@@ -53,6 +53,8 @@ from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.options import is_option
 from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note
+from placement_lint.source.querying import as_expression, is_literal, last_comparison, last_name, words_in
+from placement_lint.source.walking import children
 from placement_lint.source.wording import source_text
 
 
@@ -262,30 +264,43 @@ def _none_of(flags: Condition) -> Condition:
 
 
 _WORDS_FOR_CUDA = ("cuda", "gpu", "device", "accel")
-# That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is; and ``len(gpus) > 1``
-# says how many there are: where it is false, there may be one.
-_OF_ELSE = re.compile(r"None|\.(?:size|shape)\b|(?:> *1|>= *2)$")
+# That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is.
+_OF_ELSE = frozenset({"None", "size", "shape"})
+# Calls that leave what they are given the flag that it is.
+_LEAVE_FLAG = frozenset({"bool", "int", "len", "str", "getattr", "get", "getenv", "lower", "strip"})
 
 
 def _is_flag(question: Question) -> bool:
     """Whether it says if CUDA is used at all."""
-    text = _without_arguments(question.text)
-    named = question.predicate is ELSEWHERE or any(word in text.lower() for word in _WORDS_FOR_CUDA)
-    about_cuda = named and _OF_ELSE.search(text) is None
-    return about_cuda and not _asks_where_something_is(question)
+    test = as_expression(question.source)
+    words = {*_words(test)}
+    about_cuda = question.predicate is ELSEWHERE or _name_gpu(words, _WORDS_FOR_CUDA)
+    return about_cuda and words.isdisjoint(_OF_ELSE) and not _counts(test) and not _asks_where_something_is(question)
 
 
-# A call, of which only some functions leave what they are given the flag that it is.
-_CALL = re.compile(r"([\w.]*)\(([^()]*)\)")
-_LEAVES_FLAG = re.compile(r"(?:|not|and|or|in|bool|int|len|str|getattr|(?:.*\.)?(?:get|getenv|lower|strip))")
+def _name_gpu(words: Iterable[str], parts: Iterable[str]) -> bool:
+    return any(part in word.lower() for word in words for part in parts)
 
 
-def _without_arguments(text: str) -> str:
-    """``accuracy(net, device=d) > best`` says nothing of the device."""
-    while (call := _CALL.search(text)) is not None:
-        kept = call[2] if _LEAVES_FLAG.fullmatch(call[1]) else ""
-        text = f"{text[: call.start()]}{call[1]} {kept} {text[call.end() :]}"
-    return text
+def _words(test: cst.CSTNode) -> Iterator[str]:
+    """The names and strings in a test: ``accuracy(net, device=d) > best`` says nothing of the device."""
+    waiting = [test]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (cst.Name, cst.SimpleString)):
+            yield node.value
+        is_other = isinstance(node, cst.Call) and last_name(node.func) not in _LEAVE_FLAG
+        waiting.extend([node.func] if isinstance(node, cst.Call) and is_other else children(node))
+
+
+def _counts(test: cst.CSTNode) -> bool:
+    """Whether it is ``len(gpus) > 1``, which says how many there are: where it is false, there may be one."""
+    comparison = last_comparison(test)
+    last = comparison.comparisons[-1] if comparison is not None else None
+    if last is None:
+        return False
+    more = isinstance(last.operator, cst.GreaterThan) and is_literal(last.comparator, 1)
+    return more or (isinstance(last.operator, cst.GreaterThanEqual) and is_literal(last.comparator, 2))
 
 
 def _asks_where_something_is(question: Question) -> bool:
@@ -296,7 +311,9 @@ def _asks_where_something_is(question: Question) -> bool:
     subject = question.subject
     if isinstance(subject, tuple):
         return any(isinstance(one, External) and one.name.startswith(_CUDA_TYPES) for one in subject)
-    return isinstance(subject, Symbol) and subject.text.endswith("is_cuda") and not is_option(subject)
+    if not isinstance(subject, Symbol) or is_option(subject):
+        return False
+    return last_name(as_expression(subject.source)) == "is_cuda"
 
 
 # Of this module programs test for the types of tensors only.
@@ -368,7 +385,8 @@ def asks_about_devices(reach: Condition) -> bool:
     questions = [answer.question for cube in reach.cubes for answer in cube.answers]
     excludes_machines = all(cube.machines != ANY_MACHINE for cube in reach.cubes)
     return excludes_machines or any(
-        question.predicate is ELSEWHERE or any(word in question.text.lower() for word in ("gpu", "cuda", "device"))
+        question.predicate is ELSEWHERE
+        or _name_gpu(words_in(as_expression(question.source)), ("gpu", "cuda", "device"))
         for question in questions
     )
 
@@ -443,7 +461,7 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     """Whether a request is made, each time, also where nothing that guards the choice speaks for CUDA."""
     if chosen.note.node is node or (chosen.option is not None and any(asked.follows for asked in visits)):
         return False
-    if chosen.option is not None and _OF_EACH_PROCESS.search(chosen.option.text) is not None:
+    if chosen.option is not None and _names_process(chosen.option):
         return False
     if chosen.helpful and all(asked.at_home for asked in visits):
         return False
@@ -452,11 +470,9 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
     return _may_fall_elsewhere([asked.scene for asked in visits], chosen)
 
 
-# How programs name the number of a process: each has the GPU of that number, and nobody names another device by it.
-_OF_EACH_PROCESS = re.compile(r"rank$", re.IGNORECASE)
-# How programs name what says whether they run as several processes, and how they ask whether it is one.
-_SEVERAL_PROCESSES = re.compile(r"distributed|launcher|\bddp\b|world_size|local_rank|\bdist\.", re.IGNORECASE)
-_ONE_PROCESS = re.compile(r"(?:==|\bis) *(?:-1|0|1|None|[\"']none[\"'])$", re.IGNORECASE)
+def _names_process(option: Symbol) -> bool:
+    """Whether it is the number of a process: each has the GPU of that number, and nobody names a device by it."""
+    return last_name(as_expression(option.source)).lower().endswith("rank")
 
 
 def _is_for_several_processes(reach: Condition) -> bool:
@@ -464,10 +480,20 @@ def _is_for_several_processes(reach: Condition) -> bool:
     return all(any(_says_several_processes(answer) for answer in cube.answers) for cube in reach.cubes)
 
 
+# How programs name what says whether they run as several processes.
+_SEVERAL_PROCESSES = re.compile(r".*(?:distributed|launcher|world_size|local_rank).*|ddp|dist", re.IGNORECASE)
+
+
 def _says_several_processes(answer: Answer) -> bool:
-    text = answer.question.text
-    asks_for_one = _ONE_PROCESS.search(text) is not None
-    return answer.given is not asks_for_one and _SEVERAL_PROCESSES.search(text) is not None
+    test = as_expression(answer.question.source)
+    comparison = last_comparison(test)
+    last = comparison.comparisons[-1] if comparison is not None else None
+    asks_for_one = (
+        last is not None
+        and isinstance(last.operator, (cst.Equal, cst.Is))
+        and is_literal(last.comparator, -1, 0, 1, None, "none")
+    )
+    return answer.given is not asks_for_one and any(map(_SEVERAL_PROCESSES.fullmatch, words_in(test)))
 
 
 def _asks_about(scene: Scene, option: Symbol) -> bool:

@@ -46,8 +46,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, noted
 from placement_lint.flow.state.program import Program
 from placement_lint.rule import Note
-from placement_lint.source.querying import ends_at_once
-from placement_lint.source.wording import source_text
+from placement_lint.source.querying import ends_at_once, is_literal, last_name, names_in
 
 
 @dataclass
@@ -252,15 +251,24 @@ def note_epoch(machine: Machine, loader: Object, node: cst.CSTNode) -> None:
 def _epoch(machine: Machine, node: cst.CSTNode) -> cst.For | cst.While | None:
     """The loop around an iteration that counts the epochs: one with that name, or the innermost."""
     around = [loop for loop in machine.loops_around() if _goes_round(loop, node)]
-    named = [loop for loop in around if isinstance(loop, cst.For) and "epoch" in source_text(loop.target)]
+    named = [
+        loop for loop in around if isinstance(loop, cst.For) and any("epoch" in name for name in names_in(loop.target))
+    ]
     return next(iter((*named, *around[-1:])), None)
+
+
+def _is_once(iterated: cst.BaseExpression) -> bool:
+    """``range(1)``"""
+    if not isinstance(iterated, cst.Call) or len(iterated.args) != 1:
+        return False
+    return last_name(iterated.func) == "range" and is_literal(iterated.args[0].value, 1)
 
 
 def _goes_round(loop: cst.For | cst.While, node: cst.CSTNode) -> bool:
     """Whether a loop iterates over something else than ``node``, and more than once."""
     if isinstance(loop, cst.While):
         return not ends_at_once(loop)
-    return loop.iter is not node and source_text(loop.iter) != "range(1)"
+    return loop.iter is not node and not _is_once(loop.iter)
 
 
 def finish(machine: Machine) -> None:

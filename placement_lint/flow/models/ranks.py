@@ -32,6 +32,7 @@ from placement_lint.flow.state.names import spelled
 from placement_lint.flow.state.notes import Moment, Notes, Use, noted
 from placement_lint.flow.state.records import DeviceUse, Group
 from placement_lint.rule import Note
+from placement_lint.source.querying import as_expression, last_name, operators_in, words_in
 
 
 @dataclass
@@ -154,12 +155,12 @@ def process(machine: Machine) -> object:
     return machine.frames[1].id if machine.now[Calls].standalone and machine.now[Calls].running else None
 
 
-_RANK = re.compile(r"rank|\bgpu\b", re.IGNORECASE)
+_RANK = re.compile(r".*rank.*|gpu", re.IGNORECASE)
 
 
 def is_rank(value: object) -> bool:
     """Whether an unknown number is another one in each process: the program calls it a rank."""
-    return isinstance(value, Symbol) and _RANK.search(value.text) is not None
+    return isinstance(value, Symbol) and any(map(_RANK.fullmatch, words_in(as_expression(value.source))))
 
 
 def is_one_of_them(machine: Machine) -> bool:
@@ -176,32 +177,43 @@ def _single_out(answers: Iterable[Answer]) -> bool:
 
 
 # The rank of a process among all of them, as programs get it; what shows that there may be several nodes.
-_GLOBAL_RANK = re.compile(
-    r"""(?:get_rank\(\)|(?:environ|environ\.get|getenv)[\[(]\s*["']RANK["'].*"""
-    r"""|\b(?:args?|opts?|options|config|cfg|hparams)\.rank)$"""
-)
+_ENVIRONMENT = frozenset({"environ", "getenv"})
+_OPTIONS = frozenset({"arg", "args", "opt", "opts", "options", "config", "cfg", "hparams"})
 _SEVERAL_NODES = re.compile(
     r"(?:--)?(?:LOCAL[_-]?RANK|NODE[_-]?RANK|GROUP_RANK|NNODES|NUM[_-]?NODES|LOCAL_WORLD_SIZE)|--nodes", re.I
 )
 
 
 def _is_global(value: object) -> bool:
-    return isinstance(value, Symbol) and _GLOBAL_RANK.search(value.text) is not None
+    if not isinstance(value, Symbol):
+        return False
+    node = as_expression(value.source)
+    if isinstance(node, cst.Call):
+        return last_name(node.func) == "get_rank" or _asks_environment(node)
+    if isinstance(node, cst.Attribute):
+        return node.attr.value == "rank" and last_name(node.value) in _OPTIONS
+    return isinstance(node, cst.Subscript) and _asks_environment(node)
+
+
+def _asks_environment(node: cst.CSTNode) -> bool:
+    """Whether ``os.environ["RANK"]`` or its like stands in a node."""
+    words = {*words_in(node)}
+    return "RANK" in words and not words.isdisjoint(_ENVIRONMENT)
 
 
 def _is_local(machine: Machine, value: object) -> bool:
     """Whether a value is that of an option which a launcher gives the number on this node."""
-    return isinstance(value, Symbol) and value.text.rpartition(".")[2] in machine.notes[Ranks].local_names
+    return isinstance(value, Symbol) and last_name(as_expression(value.source)) in machine.notes[Ranks].local_names
 
 
 # ``node_rank * gpus + gpu``: who counts the processes of all nodes multiplies, and adds the number on this one.
-_COMPUTED = re.compile(r"\*.*\+|\+.*\*", re.DOTALL)
+_COMPUTED = frozenset({cst.Multiply, cst.Add})
 
 
 def _note_computed(machine: Machine, rank: Value) -> None:
     """The rank that a process joins its group with."""
     for _, option in alternatives(rank):
-        if isinstance(option, Symbol) and _COMPUTED.search(option.text):
+        if isinstance(option, Symbol) and operators_in(as_expression(option.source)) >= _COMPUTED:
             machine.notes[Ranks].computed.add(option.id)
             machine.notes[Ranks].several_nodes = True
 

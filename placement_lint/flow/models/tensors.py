@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -91,6 +90,7 @@ from placement_lint.flow.state.moment import Around, Calls
 from placement_lint.flow.state.names import is_bound_here, value_of
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.rule import Note
+from placement_lint.source.querying import attributes_read, last_name, names_after, names_in
 from placement_lint.source.wording import source_text
 
 
@@ -436,13 +436,28 @@ def _is_surely_tensor(machine: Machine, function: cst.CSTNode, param: cst.Param)
     if not tensors or len(tensors) < len(options):
         return False
     if param.annotation is not None:
-        return source_text(param.annotation.annotation).rpartition(".")[2] == "Tensor"
+        return last_name(param.annotation.annotation) == "Tensor"
     if all(not tensor.assumed and tensor.role is not Role.BATCH for tensor in tensors):
         return True
-    return re.search(rf"(?<![\w.]){name}\.(?:{_TELLS_A_TENSOR})\b", source_text(function)) is not None
+    return not _TELL_A_TENSOR.isdisjoint(attributes_read(function, name))
 
 
-_TELLS_A_TENSOR = "device|dtype|shape|size|dim|view|reshape|permute|transpose|unsqueeze|squeeze|flatten"
+_TELL_A_TENSOR = frozenset(
+    [
+        "device",
+        "dtype",
+        "shape",
+        "size",
+        "dim",
+        "view",
+        "reshape",
+        "permute",
+        "transpose",
+        "unsqueeze",
+        "squeeze",
+        "flatten",
+    ]
+)
 
 
 def _is_stray(one: Tensor, other: Tensor) -> bool:
@@ -589,7 +604,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         astray = (tensor.created or tensor.uid or None) in noted.strays
         return machine.fresh(node) if astray else tensor.place
     if name == "grad" and tensor.copied is not None and tensor.copied not in noted.retained:
-        label = machine.text(node).removesuffix(".grad")
+        label = machine.text(node.value) if isinstance(node, cst.Attribute) else "it"
         machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
     if name == "is_cuda" and (tensor.place == OWN or (isinstance(tensor.place, Symbol) and machine.looks_at_forward)):
         return machine.ask(machine.own_on_gpu)
@@ -649,7 +664,7 @@ def _made_with_gradient(tensor: Tensor) -> bool:
     """``torch.zeros(3, requires_grad=True)`` itself, not what is computed from it."""
     made = tensor.created
     written = device_choice.argument(made, len(made.args), "requires_grad") if isinstance(made, cst.Call) else None
-    return bool(tensor.uid) and written is not None and source_text(written) == "True"
+    return bool(tensor.uid) and written is not None and isinstance(written, cst.Name) and written.value == "True"
 
 
 def _converts(tensor: Tensor, target: Value) -> bool:
@@ -801,13 +816,9 @@ def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments,
 def _would_be_seen(machine: Machine, name: str, node: cst.Call) -> bool:
     """Whether an assignment to a variable reaches those who read it: not where a loop only lends it an item."""
     around = [loop for loop in machine.loops_around() if isinstance(loop, cst.For)]
-    loop = next((loop for loop in reversed(around) if _mentions(source_text(loop.target), name)), None)
-    _, here, rest = source_text(loop.body).partition(source_text(node)) if loop is not None else ("", "", "")
-    return is_bound_here(machine, name) and (not here or _mentions(rest, name))
-
-
-def _mentions(text: str, name: str) -> bool:
-    return re.search(rf"\b{name}\b", text) is not None
+    loop = next((loop for loop in reversed(around) if name in names_in(loop.target)), None)
+    after = names_after(loop.body, node) if loop is not None else None
+    return is_bound_here(machine, name) and (after is None or name in after)
 
 
 def _could_be_assigned(machine: Machine, node: cst.Call) -> bool:

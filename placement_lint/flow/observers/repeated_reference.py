@@ -26,7 +26,7 @@ from placement_lint.flow.models import modules
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
-from placement_lint.source.wording import source_text
+from placement_lint.source.querying import names_in
 
 
 @dataclass
@@ -43,8 +43,7 @@ class Repeated(Notes):
 _ON_PURPOSE = re.compile(r"shar(?:e|ing)|tied|tying|recur|universal|same|reus|albert", re.IGNORECASE)
 # What is called so is a number of things; what is not may be a flag: ``[nn.LayerNorm(size)] * use_norm``.
 _COUNT = re.compile(
-    r"\b(?:n|k|len|n_\w+|num\w*|\w*_num|"
-    r"\w*(?:depth|layers|blocks|heads|levels|stages|steps|experts|repeats|times|count|copies))\b",
+    r"n|k|len|n_\w+|num\w*|\w*_num|\w*(?:depth|layers|blocks|heads|levels|stages|steps|experts|repeats|times|count|copies)",
     re.IGNORECASE,
 )
 
@@ -70,15 +69,15 @@ def _is_several(times: Value, written: cst.BaseExpression) -> bool:
         return all(_is_several(option, written) for _, option in times.alternatives)
     if isinstance(times, Const):
         return type(times.value) is int and times.value > 1
-    counts = isinstance(times, Symbol) and (times.type == "int" or _COUNT.search(source_text(written)) is not None)
+    counts = isinstance(times, Symbol) and (times.type == "int" or any(map(_COUNT.fullmatch, names_in(written))))
     return counts or isinstance(times, AtLeast)
 
 
 def _is_on_purpose(machine: Machine) -> bool:
     """Whether the program says that one layer is meant, or has chosen between this and something else."""
     names = [frame.receiver.cls.name for frame in machine.frames if isinstance(frame.receiver, Object)]
-    line = [source_text(machine.frame.line)] if machine.frame.line is not None else []
-    return machine.chooses or _ON_PURPOSE.search(" ".join(names + line)) is not None
+    line = names_in(machine.frame.line) if machine.frame.line is not None else ()
+    return machine.chooses or any(map(_ON_PURPOSE.search, (*names, *line)))
 
 
 def _made(machine: Machine, item: Value, newest: int) -> Iterator[tuple[int, str]]:

@@ -40,7 +40,7 @@ from placement_lint.flow.state.moment import Around, Replica
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
-from placement_lint.source.wording import source_text
+from placement_lint.source.querying import as_expression, attributes_read, words_in
 
 
 @dataclass
@@ -106,8 +106,8 @@ def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CST
         return
     label = f"self.{memory.name}"
     event = SharedTensorChanged(node, machine.scene, label, memory.name, buffer, depends(machine, *values))
-    tests = " ".join(source_text(test) for test in machine.now[Around].guards)
-    machine.notes[Replicas].shared_changes.append((event, identity, frozenset(re.findall(r"self\.(\w+)", tests))))
+    tested = frozenset(name for test in machine.now[Around].guards for name in attributes_read(test, "self"))
+    machine.notes[Replicas].shared_changes.append((event, identity, tested))
 
 
 def accumulates(machine: Machine, holder: Holder | None) -> bool:
@@ -188,7 +188,7 @@ def change_container(
 def _names_device(key: Value | None) -> bool:
     """Whether each replica has a key of its own."""
     if isinstance(key, Symbol):
-        return _NAMES_A_DEVICE.search(key.text) is not None
+        return any(map(_NAMES_A_DEVICE.search, words_in(as_expression(key.source))))
     return isinstance(key, Device)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 import libcst as cst
@@ -37,7 +36,7 @@ from placement_lint.flow.state.moment import Replica
 from placement_lint.flow.state.notes import Registry, copied, empty, registries
 from placement_lint.flow.state.program import Program
 from placement_lint.rule import Note
-from placement_lint.source.wording import source_text
+from placement_lint.source.querying import assigns_none
 
 # Cells of a module, by an attribute: the statement of a forward that left what is there.
 _LEFT = Slot("left")
@@ -124,10 +123,9 @@ def _looks_after_moves(machine: Machine, module: Object) -> bool:
 
 def _is_forgotten(machine: Machine, module: Object, name: str) -> bool:
     """Whether a class has a method to forget what is kept: then it is for its users to do so, as between two inputs."""
-    forgets = re.compile(rf"\bself\.{name}\s*=\s*None\b")
     cls = module.cls
     return isinstance(cls, Class) and any(
-        method.name not in ("__init__", "forward") and forgets.search(source_text(method.node))
+        method.name not in ("__init__", "forward") and assigns_none(method.node, name)
         for method in methods(machine, cls)
     )
 

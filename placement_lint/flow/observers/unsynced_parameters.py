@@ -35,7 +35,7 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
-from placement_lint.source.wording import source_text
+from placement_lint.source.querying import names_in
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Beside(Notes):
 # Of a module, or of a Parameter by itself: the wrapper beside it, and the backward that gave it gradients of its own.
 _BESIDE = Slot("beside ddp")
 # What a program averages by hand is called so.
-_BY_HAND = re.compile(r"grad|param|weight|bias|\bp\b|\.data\b|bucket|flat", re.IGNORECASE)
+_BY_HAND = re.compile(r"\w*(?:grad|param|weight|bias|bucket|flat)\w*|p|data", re.IGNORECASE)
 
 
 def called(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
@@ -140,7 +140,7 @@ def _note(machine: Machine, identity: int, optimizer: Object, fact: Value, stepp
 def reduced(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
     """``dist.all_reduce(t)`` averages by hand, unless it is a loss, or numbers for a report."""
     known = [option for value in arguments.values() for _, option in alternatives(value)]
-    if any(isinstance(option, Symbol) for option in known) or _BY_HAND.search(source_text(node)):
+    if any(isinstance(option, Symbol) for option in known) or any(map(_BY_HAND.fullmatch, names_in(node))):
         machine.notes[Beside].reduces_by_hand = True
 
 

@@ -28,7 +28,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
-from placement_lint.source.querying import names_in
+from placement_lint.source.querying import last_name, names_in
 from placement_lint.source.walking import children
 
 # The type of what ``parse_args`` returns.
@@ -127,7 +127,7 @@ def _overridden_in(node: cst.CSTNode) -> Iterator[str]:
     if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name) and not _is_written_out(target):
         yield target.value.value
     if isinstance(node, cst.Call):
-        owner = node.args[0].value if node.args and Machine.text(node.func) == "setattr" else None
+        owner = node.args[0].value if node.args and last_name(node.func) == "setattr" else None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in OVERRIDING:
             owner = node.func.value
         if isinstance(owner, cst.Name):
