@@ -39,6 +39,33 @@ def test_imports_follow_the_order() -> None:
     assert not against
 
 
+def at_run_time(path: Path) -> set[str]:
+    """The files of ``flow/`` that one of them imports when it runs, by layer and name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        line for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for line in ast.walk(node)
+    }  # fmt: skip
+    lines = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node not in for_types]
+    names = {f"{line.module}.{alias.name}" for line in lines for alias in line.names} | {
+        str(line.module) for line in lines
+    }
+    return {name.removeprefix("placement_lint.flow.") for name in names if name.startswith("placement_lint.flow.")}
+
+
+def test_no_file_outside_the_interpreter_imports_itself_over_others() -> None:
+    """Statements, expressions and calls of a program nest in each other: so do the files that interpret them."""
+    known = {f"{path.parent.name}.{path.stem}": at_run_time(path) for path in FILES}
+    waiting = {name: {each for each in others if each in known} for name, others in known.items()}
+    while free := {name for name, others in waiting.items() if not others & waiting.keys()}:
+        waiting = {name: others for name, others in waiting.items() if name not in free}
+    above = {name for name in waiting if not any(name in others for others in waiting.values())}
+    while above:
+        waiting = {name: others for name, others in waiting.items() if name not in above}
+        above = {name for name in waiting if not any(name in others for others in waiting.values())}
+    assert {name.partition(".")[0] for name in waiting} == {"interpreter"}
+
+
 MOST_ATTRIBUTES = 25
 
 

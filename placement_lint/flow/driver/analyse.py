@@ -30,10 +30,12 @@ from placement_lint.flow.interpreter import statements
 from placement_lint.flow.interpreter.evaluator import Interpreter
 from placement_lint.flow.models import (
     checkpoints,
+    ddp,
     device_choice,
     lengths,
     loaders,
     optimizers,
+    parameter_replacement,
     processes,
     ranks,
     replica_losses,
@@ -76,6 +78,11 @@ _RECURSION_LIMIT = 12_000
 
 # Those that are told of signals, in this order, and those that report at the end what only the whole program tells.
 LISTENING = (
+    optimizers,
+    parameter_replacement,
+    ddp,
+    schedulers,
+    processes,
     alloc_in_forward,
     replica_escape,
     replicas,

@@ -727,7 +727,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
             return calls.call_function(machine, method, arguments, node, first)
     if isinstance(receiver, Object) and isinstance(cls, Class):
         if name == "__init__":
-            schedulers.given_away(machine, arguments.values(), node)
+            machine.signals.values_given_away(machine, arguments.values(), node)
             machine.write(receiver.id, modules.INITIALISED, TRUE)
             if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
                 machine.write(receiver.id, ITEMS, methods.items_of_container(machine, arguments))
@@ -903,7 +903,7 @@ def _write_item(
     if not isinstance(owner, Object):
         return NONE
     alloc_in_forward.note_keeping(machine, value)
-    schedulers.given_away(machine, (value,), node)
+    machine.signals.values_given_away(machine, (value,), node)
     gradient_flow.collected(machine, value)
     mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):

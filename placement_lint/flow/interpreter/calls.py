@@ -341,7 +341,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
-        schedulers.given_away(machine, arguments.values(), node)
+        machine.signals.values_given_away(machine, arguments.values(), node)
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
@@ -351,7 +351,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
     else:
-        schedulers.given_away(machine, arguments.values(), node)
+        machine.signals.values_given_away(machine, arguments.values(), node)
     return instance
 
 
@@ -446,7 +446,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
 
 def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
-    schedulers.given_away(machine, arguments.values(), node)
+    machine.signals.values_given_away(machine, arguments.values(), node)
     for value in arguments.values():
         if isinstance(value, Const):
             continue

@@ -193,7 +193,7 @@ def _tuple(machine: Machine, node: cst.Tuple) -> Value:
 
 def _list(machine: Machine, node: cst.List) -> Value:
     items = _items(machine, node.elements)
-    schedulers.given_away(machine, items.items, node)
+    machine.signals.values_given_away(machine, items.items, node)
     return _new_list(machine, items, node)
 
 
@@ -215,7 +215,7 @@ def _dict(machine: Machine, node: cst.Dict) -> Value:
         else:
             mapping = _merged(machine, _with_pairs(mapping, pairs), evaluate(machine, element.value))
             pairs = []
-    schedulers.given_away(machine, (value for _, value in pairs), node)
+    machine.signals.values_given_away(machine, (value for _, value in pairs), node)
     gradient_flow.collected(machine, *(value for _, value in pairs))
     return new_dict(machine, _with_pairs(mapping, pairs), node)
 

@@ -176,7 +176,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
     for value in added:
         alloc_in_forward.note_keeping(machine, value)
         gradient_flow.collected(machine, value)
-    schedulers.given_away(machine, added, node)
+    machine.signals.values_given_away(machine, added, node)
     if added:
         room = known.items if len(known.items) < LONGEST else known.items[:-1]
         exact = known.exact and len(known.items) < LONGEST

@@ -48,6 +48,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import name_of, value_of
 from placement_lint.flow.state.notes import Moment, Notes, Use, noted
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
 
@@ -203,10 +204,9 @@ def zeroed(machine: Machine, optimizer: Object) -> None:
     """``optimizer.zero_grad()``: gradients that no rank was told of are forgotten."""
     for wrapper in _stepped_by(machine, optimizer):
         machine.write(wrapper.id, _UNREDUCED, ABSENT)
-    machine.signals.gradients_zeroed(machine, optimizer)
 
 
-def stepped(machine: Machine, optimizer: Object) -> None:
+def stepped(machine: Machine, optimizer: Object, node: cst.CSTNode) -> None:
     """``optimizer.step()``: each rank goes its own way where the gradients were its own."""
     for wrapper in _stepped_by(machine, optimizer):
         fact = machine.filled(wrapper.id, _UNREDUCED, NONE)
@@ -278,7 +278,7 @@ def _first_hooked(machine: Machine, module: Object | Symbol) -> Object | Symbol 
     return next((part for part in parts if machine.read(part.id, _WRAPPER) is not None), None)
 
 
-def moving(machine: Machine, module: Object | Symbol, target: Place, node: cst.CSTNode) -> None:
+def moving(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
     """A module is about to be moved: a real move gives its parameters new accumulators, without the hooks."""
     part = _first_hooked(machine, module)
     if part is None or target == OWN:
@@ -287,7 +287,7 @@ def moving(machine: Machine, module: Object | Symbol, target: Place, node: cst.C
     def move(source: Value) -> Value:
         known = isinstance(source, (Device, Symbol)) and source != OWN
         if known and isinstance(source, (Device, Symbol)) and compare(source, target) is Comparison.DIFFERENT:
-            _changed(machine, part, "moved", node, f"from {describe(source)} to {describe(target)}")
+            _changed(machine, part, "moved", note.node, f"from {describe(source)} to {describe(target)}")
         return NONE
 
     machine.lift(move, modules.place_of(machine, part))
@@ -343,16 +343,6 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value | None, node: c
             machine.write(identity, gradients.ASKED, replace(known, details=node))
 
 
-def flag_of(machine: Machine, part: int) -> Value | None:
-    """What was last said of ``requires_grad`` of a module's parameters: a Fact, or None where nothing was."""
-    return machine.read(part, gradients.ASKED)
-
-
-def is_frozen(machine: Machine, part: int) -> bool:
-    flag = flag_of(machine, part)
-    return isinstance(flag, Fact) and flag.name == "frozen"
-
-
 def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
     changes = machine.read(wrapper.id, _CHANGES)
     if changes is not None:
@@ -385,3 +375,12 @@ def _report(machine: Machine, wrapper: Object, change: _Change, trained: Note) -
     wrapped = Note(wrapper.node, "wrapped in DistributedDataParallel here")
     label = machine.label(wrapper, "the wrapper")
     machine.emit(DdpModuleChanged(change.node, machine.scene, label, change.how, change.label, (wrapped, trained)))
+
+
+def listen(signals: Signals) -> None:
+    signals.module_moving.connect(moving)
+    signals.parameters_renewed.connect(renewed)
+    signals.layer_replaced.connect(replaced)
+    signals.requires_grad_set.connect(flagged)
+    signals.gradients_zeroed.connect(zeroed)
+    signals.optimizer_stepping.connect(stepped)

@@ -137,7 +137,7 @@ def _wraps(machine: Machine, target: Object, module: Object | Symbol) -> bool:
     """Whether ``prepare`` wraps a module: not what is wrapped already, nor what has nothing to train."""
     if machine.read(target.id, _WRAPS) is None or not isinstance(module, Object) or module.kind is not Kind.MODULE:
         return False
-    return modules.has_parameters(machine, module) is True and not ddp.is_frozen(machine, module.id)
+    return modules.has_parameters(machine, module) is True and not gradients.is_frozen(machine, module.id)
 
 
 def _wrapped(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value:

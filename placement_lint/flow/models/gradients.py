@@ -176,3 +176,13 @@ def clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         if how.startswith("clip_grad_norm"):
             machine.signals.gradients_clipped(machine, given, how, node)
     return machine.fresh(node)
+
+
+def flag_of(machine: Machine, part: int) -> Value | None:
+    """What was last said of ``requires_grad`` of a module's parameters: a Fact, or None where nothing was."""
+    return machine.read(part, ASKED)
+
+
+def is_frozen(machine: Machine, part: int) -> bool:
+    flag = flag_of(machine, part)
+    return isinstance(flag, Fact) and flag.name == "frozen"

@@ -53,7 +53,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.events.schema import Operand, UnregisteredUsed
-from placement_lint.flow.models import ddp, optimizers, parameter_replacement
+from placement_lint.flow.models import gradients
 from placement_lint.flow.models.arrivals import arrive
 from placement_lint.flow.state.allocations import InForward
 from placement_lint.flow.state.classes import find, foreign_bases, module_base, resolution_order
@@ -422,9 +422,7 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
         return NONE
     place = arrive(machine, place, node)
     note = Note(node, f"moved to {describe(place)} here")
-    optimizers.before_move(machine, module, place, note)
-    parameter_replacement.converted(machine, module, place, node)
-    ddp.moving(machine, module, place, node)
+    machine.signals.module_moving(machine, module, place, note)
     if module.id in noted.unregistered:
         tended(
             machine,
@@ -752,7 +750,7 @@ def _cared_for(machine: Machine, identity: int, holder: Holder) -> bool:
 
     Either of it is enough for what was there before the holder.
     """
-    signs = (identity in machine.notes[ModuleNotes].moved, ddp.flag_of(machine, identity) == Fact("frozen"))
+    signs = (identity in machine.notes[ModuleNotes].moved, gradients.flag_of(machine, identity) == Fact("frozen"))
     return any(signs) if identity < holder.owner.id else all(signs)
 
 
@@ -822,7 +820,7 @@ def registered_below(machine: Machine, root: Object) -> frozenset[int]:
 def copied(machine: Machine, module: Object, node: cst.CSTNode, how: str = "copied") -> Object:
     """``copy.deepcopy(module)``: a module of its own, with parameters of its own."""
     twin = _copied(machine, module, node, {})
-    optimizers.note_copy(machine, module, twin, how, node)
+    machine.signals.module_copied(machine, module, twin, how, node)
     return twin
 
 

@@ -33,7 +33,7 @@ from placement_lint.flow.domain.values import (
     compare,
 )
 from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
-from placement_lint.flow.models import checkpoints, ddp, device_choice, gradients, modules, schedulers, trainable
+from placement_lint.flow.models import checkpoints, device_choice, gradients, modules, trainable
 from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
@@ -41,6 +41,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
@@ -125,7 +126,7 @@ def _report_non_leaf(machine: Machine, option: Value, node: cst.Call) -> Value:
     if isinstance(option, Tensor) and option.computed is not None:
         made = option.computed
         machine.emit(NonLeafOptimized(node, machine.scene, source_text(made.node), made.how, made.node))
-    for item in _groups(machine, option):
+    for item in trainable.grouped(machine, option):
         _report_non_leaves(machine, item, node)
     return NONE
 
@@ -140,8 +141,10 @@ def _take(machine: Machine, optimizer: Object, params: Value | None) -> Value:
     return NONE
 
 
-def unfrozen(machine: Machine, parts: frozenset[int], node: cst.CSTNode) -> None:
+def unfrozen(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTNode) -> None:
     """Parameters ask for gradients from here on: an optimizer that left them out does not have them."""
+    if flag != TRUE:
+        return
     for optimizer in machine.notes[Optimizers].built:
         left_out = machine.read(optimizer.id, _LEFT_OUT)
         if left_out is not None:
@@ -163,25 +166,9 @@ def _note_unfrozen(
     return NONE
 
 
-def grouped(machine: Machine, value: Value) -> Iterator[Value]:
-    """What a list of tensors or a param group holds."""
-    return _groups(machine, value)
-
-
 def covered(machine: Machine, optimizer: Object) -> frozenset[int]:
     """The ids of all modules and Parameters that an optimizer may hold here."""
     return _covered(machine, optimizer)
-
-
-def _groups(machine: Machine, value: Value) -> Iterator[Value]:
-    """What a list of tensors or a param group holds."""
-    if isinstance(value, Object) and value.kind is Kind.DICT:
-        value = machine.read(value.id, MAPPING) or value
-    if isinstance(value, Mapping):
-        given = value.get("params")
-        yield from (given,) if given is not None else ()
-    elif (items := content(machine, value)) is not None:
-        yield from items.items
 
 
 def _short(name: str) -> str:
@@ -272,7 +259,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         step(machine, optimizer, node)
         return NONE
     if name == "zero_grad":
-        ddp.zeroed(machine, optimizer)
+        machine.signals.gradients_zeroed(machine, optimizer)
     if name == "add_param_group":
         _add(machine, optimizer, frozenset(_held(machine, arguments.get(0, "param_group"))))
         return NONE
@@ -283,7 +270,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         _catch_up(machine, optimizer)
         return NONE
     if name == "load_state_dict":
-        schedulers.given_away(machine, (optimizer,), node)
+        machine.signals.values_given_away(machine, (optimizer,), node)
         checkpoints.restored(machine, arguments.get(0, "state_dict"))
         _catch_up(machine, optimizer)
         note = Note(node, "the loaded state is put where the parameters are now")
@@ -308,8 +295,7 @@ def regrouped(machine: Machine, optimizer: Object, value: Value) -> None:
 
 def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     """``optimizer.step()``: the moment at which what is wrong with an optimizer takes effect."""
-    ddp.stepped(machine, optimizer)
-    schedulers.optimizer_stepped(machine, optimizer, node)
+    machine.signals.optimizer_stepping(machine, optimizer, node)
     note = Note(node, "the optimizer steps here")
     stranded = machine.read(optimizer.id, _STRANDED)
     if stranded is not None:
@@ -330,7 +316,6 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
 
 def before_move(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
     """A module is about to be moved: state that was made for its parameters stays where it is."""
-    machine.signals.module_moving(machine, module, note.node)
     moving: frozenset[int] | None = None
     for optimizer in machine.notes[Optimizers].built:
         state = machine.read(optimizer.id, _STATE)
@@ -428,11 +413,11 @@ def replaced(
     machine: Machine, owner: Object | Symbol, name: str, before: Value | None, after: Value, node: cst.CSTNode
 ) -> None:
     """``owner.name = after``: optimizers that hold the owner's parameters do not hold these."""
-    if (machine.notes[Optimizers].built or machine.notes[ddp.Ddp].wrappers) and _brings_parameters(machine, after):
+    if (machine.notes[Optimizers].built or machine.notes[ModuleNotes].wraps) and _brings_parameters(machine, after):
         fresh = _added(machine, owner, after) or frozenset(_ids(machine, after))
         part = name if name.startswith("[") else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
-        ddp.replaced(machine, owner, label, node)
+        machine.signals.layer_replaced(machine, owner, label, node)
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
         made = modules.made_here(machine, after)
         how = "made in forward" if made is not None else "replaced"
@@ -455,7 +440,7 @@ def renewed(
     machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, touched: frozenset[int] = frozenset()
 ) -> None:
     """The parameters of a module, or those among them that are ``touched``, are new objects from here on."""
-    ddp.renewed(machine, module, how, node)
+    machine.signals.parameters_renewed(machine, module, how, node)
     written = source_text(node.args[0].value) if isinstance(node, cst.Call) and node.args else "the model"
     label, fresh = machine.label(module, written), frozenset({machine.new_id()})
     parts = touched or frozenset(modules.reachable(machine, module))
@@ -595,7 +580,6 @@ def _takes_the_place(machine: Machine, old: Object, new: Object) -> bool:
 
 def note_copy(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: if the copy is what trains, the original's optimizer is of no use to it."""
-    machine.signals.module_copied(machine, original, twin, node)
     what = _Stale(node, machine.label(original, "the model"), how, frozenset())
     machine.notes[Optimizers].successors[twin.id] = (twin, original.id, what)
 
@@ -622,3 +606,9 @@ def _report_successor(machine: Machine, optimizer: Object, stepped: Note) -> Non
 def finish(machine: Machine) -> None:
     """Report the optimizers whose state is where their parameters are no longer."""
     machine.notes[Program].events.extend(event for _, event in machine.notes[Optimizers].pending)
+
+
+def listen(signals: Signals) -> None:
+    signals.module_moving.connect(before_move)
+    signals.module_copied.connect(note_copy)
+    signals.requires_grad_set.connect(unfrozen)

@@ -30,6 +30,8 @@ from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, noted
 from placement_lint.flow.state.records import Tie
+from placement_lint.flow.state.signals import Signals
+from placement_lint.rule import Note
 
 
 @dataclass
@@ -162,6 +164,10 @@ def _is_off(machine: Machine, flag: Slot) -> bool:
     return machine.read(machine.module_frame, flag) in (None, FALSE)
 
 
+def moving(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
+    converted(machine, module, target, note.node)
+
+
 def converted(machine: Machine, module: Object | Symbol, target: Place | None, node: cst.CSTNode) -> None:
     """``Module._apply`` makes new Parameters where the old ones cannot take the new data.
 
@@ -216,3 +222,7 @@ def _at(machine: Machine, module: Object | Symbol, kind: str) -> Iterator[int]:
 def _is_at(machine: Machine, placed: Value, kind: str) -> bool:
     places = [option.place for _, option in alternatives(machine.restrict(placed)) if isinstance(option, Placed)]
     return any(isinstance(place, Device) and place.kind == kind for place in places)
+
+
+def listen(signals: Signals) -> None:
+    signals.module_moving.connect(moving)

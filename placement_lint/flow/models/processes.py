@@ -19,6 +19,7 @@ from placement_lint.flow.state.names import name_of, spelled
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.state.records import Group, Parallel
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
 
@@ -103,3 +104,7 @@ def _belong_together(parallel: Parallel, group: Group) -> bool:
 
 def _in_group(what: Parallel, note: Note, scene: Scene) -> ParallelInGroup:
     return ParallelInGroup(what.node, scene, what.label, note, what.ddp, what.rank)
+
+
+def listen(signals: Signals) -> None:
+    signals.data_parallel_built.connect(parallel_built)

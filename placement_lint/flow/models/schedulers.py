@@ -25,6 +25,7 @@ from placement_lint.flow.models import optimizers
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
@@ -206,3 +207,8 @@ def _optimizers(value: Value) -> Iterator[Object]:
         holder = option.receiver if isinstance(option, Bound) else option
         if isinstance(holder, Object) and _is_optimizer(holder):
             yield holder
+
+
+def listen(signals: Signals) -> None:
+    signals.optimizer_stepping.connect(optimizer_stepped)
+    signals.values_given_away.connect(given_away)

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from placement_lint.flow.domain.values import TRUE, Class, Object, Parameters, Value, alternatives
-from placement_lint.flow.models import ddp, modules, optimizers
+from placement_lint.flow.domain.values import TRUE, Class, Kind, Mapping, Object, Parameters, Value, alternatives
+from placement_lint.flow.models import gradients, modules
+from placement_lint.flow.state.containers import content
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.program import Program
@@ -15,16 +17,14 @@ from placement_lint.flow.state.program import Program
 
 def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTNode) -> None:
     """``requires_grad`` is set on the parameters of these modules, or on a Parameter."""
-    if flag == TRUE:
-        optimizers.unfrozen(machine, parts, node)
-    else:
+    if flag != TRUE:
         machine.notes[ModuleNotes].ever_frozen |= parts
-    ddp.flagged(machine, parts, flag, node)
+    machine.signals.requires_grad_set(machine, parts, flag, node)
 
 
 def flags(machine: Machine, value: Value | None) -> list[Value]:
     """What decides which parameters an optimizer's argument leaves out; each thing once."""
-    found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := ddp.flag_of(machine, part)))
+    found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := gradients.flag_of(machine, part)))
     return list(found)[:_MOST_FLAGS]
 
 
@@ -33,7 +33,7 @@ _MOST_FLAGS = 3
 
 def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
     """What an optimizer's argument leaves out, or does not name, while it does not ask for gradients."""
-    return frozenset(part for part in _candidates(machine, value) if ddp.is_frozen(machine, part))
+    return frozenset(part for part in _candidates(machine, value) if gradients.is_frozen(machine, part))
 
 
 def _candidates(machine: Machine, value: Value | None) -> Iterable[int]:
@@ -50,8 +50,19 @@ def _filtered(machine: Machine, value: Value | None) -> Iterator[Parameters]:
     for _, option in alternatives(value) if value is not None else ():
         if isinstance(option, Parameters) and option.trainable:
             yield option
-        for item in optimizers.grouped(machine, option):
+        for item in grouped(machine, option):
             yield from _filtered(machine, item)
+
+
+def grouped(machine: Machine, value: Value) -> Iterator[Value]:
+    """What a list of tensors or a param group holds."""
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        value = machine.read(value.id, MAPPING) or value
+    if isinstance(value, Mapping):
+        given = value.get("params")
+        yield from (given,) if given is not None else ()
+    elif (items := content(machine, value)) is not None:
+        yield from items.items
 
 
 def _ids(machine: Machine, parameters: Parameters) -> Iterable[int]:

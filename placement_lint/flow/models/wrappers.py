@@ -47,7 +47,6 @@ from placement_lint.flow.models import (
     device_choice,
     hooks,
     modules,
-    processes,
     scatter,
     state_keys,
 )
@@ -97,7 +96,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
             noted.moved.setdefault(part.cls.id, note)
     if name == DATA_PARALLEL:
         if ids == NONE or (content(machine, ids) is not None and not is_single(machine, ids)):
-            processes.parallel_built(machine, inner, node)
+            machine.signals.data_parallel_built(machine, inner, node)
         _move_to_only_device(machine, inner, ids, node)
     else:
         ddp.wrapped(machine, wrapper, inner, arguments)

@@ -12,6 +12,7 @@ from placement_lint.flow.domain.values import (
     Kind,
     Object,
     Parameters,
+    Place,
     Source,
     Symbol,
     Tensor,
@@ -22,6 +23,7 @@ from placement_lint.flow.events.schema import Rumoured
 from placement_lint.flow.models import optimizers
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.signals import Signals
+from placement_lint.rule import Note
 
 
 def wrapped(machine: Machine, module: Object | Symbol, wrapper: str, node: cst.Call) -> None:
@@ -32,15 +34,15 @@ def wrapped(machine: Machine, module: Object | Symbol, wrapper: str, node: cst.C
         machine.emit(Rumoured(node, machine.scene, "optimizer before wrapper", name, cls, WRAPPERS[wrapper]))
 
 
-def moved(machine: Machine, module: Object | Symbol, node: cst.CSTNode) -> None:
+def moved(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
     """A wrapper is moved, or a module whose parameters an optimizer without state holds."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         name, wrapper = machine.label(module, "the wrapper"), WRAPPERS[module.cls.name]
-        machine.emit(Rumoured(node, machine.scene, "move after wrap", name, wrapper=wrapper))
+        machine.emit(Rumoured(note.node, machine.scene, "move after wrap", name, wrapper=wrapper))
     for optimizer in optimizers.holders(machine, module):
         if not optimizers.has_state(machine, optimizer):
             name, cls = machine.label(optimizer, "the optimizer"), optimizers.short(optimizer)
-            machine.emit(Rumoured(node, machine.scene, "optimizer before move", name, cls))
+            machine.emit(Rumoured(note.node, machine.scene, "optimizer before move", name, cls))
 
 
 def built(machine: Machine, params: Value | None, node: cst.Call) -> None:

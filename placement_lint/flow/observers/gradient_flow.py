@@ -110,7 +110,7 @@ def collected(machine: Machine, *values: Value) -> None:
     written_into(machine, *values)
 
 
-def copied(machine: Machine, original: Object, twin: Object, node: cst.CSTNode) -> None:
+def copied(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: what is copied may have been trained before."""
     loaded(machine, twin)
 

@@ -29,7 +29,7 @@ class Copies(Notes):
     clipped: list[tuple[GradientsOfCopyClipped, frozenset[int], frozenset[int]]] = noted(list, Use.AT_END)
 
 
-def copied(machine: Machine, original: Object, twin: Object, node: cst.CSTNode) -> None:
+def copied(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``"""
     machine.notes[Copies].made.append((original, twin, Note(node, "copied here")))
 

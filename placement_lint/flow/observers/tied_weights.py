@@ -23,7 +23,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import TieBroken
-from placement_lint.flow.models import ddp, modules, optimizers
+from placement_lint.flow.models import gradients, modules, optimizers
 from placement_lint.flow.models.parameter_replacement import Ties
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
@@ -128,7 +128,7 @@ def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> 
         # One that was built before has none of the new Parameters.
         return NONE
     tie = parted.tie
-    frozen = any(ddp.is_frozen(machine, part) for part in (*tie.layers, tie.uid))
+    frozen = any(gradients.is_frozen(machine, part) for part in (*tie.layers, tie.uid))
     if tie.layers <= optimizers.covered(machine, optimizer) and not frozen:
         label = machine.label(optimizer, "the optimizer")
         machine.emit(TieBroken(parted.node, machine.scene, parted.how, tie.node, label, stepped))

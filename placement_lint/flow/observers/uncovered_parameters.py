@@ -19,7 +19,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import OptimizerMisses
-from placement_lint.flow.models import ddp, modules, optimizers, trainable
+from placement_lint.flow.models import gradients, modules, optimizers, trainable
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -125,12 +125,12 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
     label = machine.label(optimizer, "the optimizer")
     for module in noted.criteria.values():
         parts = modules.registered_below(machine, module)
-        if parts & reached and not any(ddp.is_frozen(machine, part) for part in parts):
+        if parts & reached and not any(gradients.is_frozen(machine, part) for part in parts):
             name, cls = machine.label(module, "the criterion"), module.cls.name.rpartition(".")[2]
             event = OptimizerMisses(optimizer.node, machine.scene, label, name, cls, module.node, note)
             noted.misses.append((event, parts))
     for uid, node in noted.loose.items():
-        if uid in reached and not ddp.is_frozen(machine, uid):
+        if uid in reached and not gradients.is_frozen(machine, uid):
             event = OptimizerMisses(optimizer.node, machine.scene, label, "", "Parameter", node, note)
             noted.misses.append((event, frozenset({uid})))
 

@@ -25,7 +25,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import TrainedOutsideDdp
-from placement_lint.flow.models import ddp, modules, optimizers, ranks, trainable
+from placement_lint.flow.models import ddp, gradients, modules, optimizers, ranks, trainable
 from placement_lint.flow.models.ddp import Ddp
 from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.observers.uncovered_parameters import Coverage
@@ -83,7 +83,7 @@ def _learning(machine: Machine, module: Object) -> frozenset[int]:
 
 
 def _is_apart(machine: Machine, part: Object | Symbol) -> bool:
-    return ddp.wrapper_of(machine, part) is not None or ddp.is_frozen(machine, part.id)
+    return ddp.wrapper_of(machine, part) is not None or gradients.is_frozen(machine, part.id)
 
 
 def zeroed(machine: Machine, optimizer: Object) -> None:
