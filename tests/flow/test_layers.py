@@ -154,3 +154,18 @@ def test_no_semantics_hang_on_how_code_is_laid_out() -> None:
         "device_choice: ignored.text in visit.names",
         "path_condition: source_text(self.source) == source_text(other.source)",
     ]
+
+
+def test_observers_are_told_by_signals() -> None:
+    """Who calls an observer wants something of it; what is only told, a signal tells whoever listens."""
+    observers = {path.stem for path in FILES if path.parent.name == "observers"}
+    told = [
+        f"{path.stem}: {ast.unparse(node)}"
+        for path in FILES
+        if path.parent.name in ("models", "interpreter")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func).partition(".")[0] in observers
+    ]
+    assert not told

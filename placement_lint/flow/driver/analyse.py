@@ -58,6 +58,7 @@ from placement_lint.flow.observers import (
     replicas,
     revealing,
     shared_storage,
+    stale_forward_state,
     tied_weights,
     uncovered_parameters,
     unsynced_parameters,
@@ -93,6 +94,9 @@ LISTENING = (
     gradient_flow,
     tied_weights,
     unsynced_parameters,
+    repeated_reference,
+    stale_forward_state,
+    revealing,
 )
 FINISHING = (
     wrapper_attributes,

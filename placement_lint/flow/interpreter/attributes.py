@@ -78,15 +78,8 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.models.gradients import Gradients
 from placement_lint.flow.observers import (
-    alloc_in_forward,
-    gradient_flow,
-    repeated_reference,
     replica_escape,
     replicas,
-    shared_storage,
-    stale_forward_state,
-    tied_weights,
-    uncovered_parameters,
 )
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
@@ -204,7 +197,7 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     if owner.kind is Kind.WRAPPER:
         return _read_of_wrapper(machine, owner, name, node)
     if name in ("weight", "bias"):
-        alloc_in_forward.forget(machine, owner.id)
+        machine.signals.modules.weights_handled(machine, owner.id)
     if name == "__dict__":
         forget_settings(machine, owner)
     value = machine.read(owner.id, name)
@@ -434,9 +427,7 @@ def _write(
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
         trainable.flagged(machine, owner.modules or frozenset({owner.uid}), value, node)
     if name == "data" and isinstance(owner, Tensor):
-        shared_storage.replaced(machine, owner)
-        gradient_flow.changed(machine, owner)
-        tied_weights.mend(machine, owner.uid)
+        machine.signals.tensors.data_assigned(machine, owner)
         _fill(machine, owner, value, node, text)
     if name == "requires_grad" and isinstance(owner, Tensor):
         gradients.ask(machine, owner, value)
@@ -444,8 +435,8 @@ def _write(
         _check_grad_flag(machine, owner, name, node, text)
     if isinstance(owner, Object):
         if not machine.constructing(owner):
-            alloc_in_forward.forget(machine, owner.id)
-        alloc_in_forward.note_keeping(machine, value)
+            machine.signals.modules.weights_handled(machine, owner.id)
+        machine.signals.program.value_kept(machine, value)
     if isinstance(owner, Object):
         if owner.kind in (Kind.MODULE, Kind.WRAPPER):
             _write_of_module(machine, owner, name, value, node, text)
@@ -546,15 +537,12 @@ def _write_of_module(
             )
         noted.written.add((owner.id, name))
         noted.changed.add((class_id(owner), name))
-    uncovered_parameters.registered(machine, value)
-    gradient_flow.tied(machine, owner, value)
-    tied_weights.tied(machine, owner, name, value, node)
-    shared_storage.kept(machine, owner, name, value)
+    machine.signals.modules.child_registered(machine, value)
+    machine.signals.program.attribute_bound(machine, owner, name, value, node)
     _report_lost_parameter(machine, owner, name, before, value, node)
     value = machine.lift(lambda option: _of_parameter_kept(machine, owner, name, option), value)
     optimizers.replaced(machine, owner, name, before, value, node)
     note_container(machine, owner, name, value, node)
-    replica_escape.kept(machine, owner, name, value, node)
     modules.given_weight(machine, owner, value, node)
     if isinstance(owner.cls, Class) and find(machine, owner.cls, "__setattr__") is not None:
         # An own __setattr__ may register the value, move it, or do neither.
@@ -563,7 +551,7 @@ def _write_of_module(
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
     machine.write(owner.id, name, stored)
     if machine.now[Calls].in_forward:
-        stale_forward_state.note(machine, owner, name, stored, node)
+        machine.signals.program.attribute_left(machine, owner, name, stored, node)
     christen(machine, value, text)
     schedulers.succeeded(machine, text, before, value, node)
 
@@ -727,7 +715,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
             return calls.call_function(machine, method, arguments, node, first)
     if isinstance(receiver, Object) and isinstance(cls, Class):
         if name == "__init__":
-            machine.signals.values_given_away(machine, arguments.values(), node)
+            machine.signals.program.values_given_away(machine, arguments.values(), node)
             machine.write(receiver.id, modules.INITIALISED, TRUE)
             if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
                 machine.write(receiver.id, ITEMS, methods.items_of_container(machine, arguments))
@@ -862,7 +850,7 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
         if sequence.around is not None:
             return sequence.items[position] if sequence.has_in_place(position) else machine.fresh()
         return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
-    gradient_flow.collected(machine, *sequence.items)
+    machine.signals.program.values_collected(machine, sequence.items)
     if key == SLICE:
         return replace(sequence, exact=False)
     if sequence.items and not isinstance(key, Const):
@@ -888,12 +876,8 @@ def _write_item(
         forget_settings(machine, owner)
     if owner == environment.ENVIRON:
         environment.write(machine, key, value, node)
-    replicas.change_item(machine, owner, key, value, node)
-    if isinstance(owner, Tensor):
-        gradient_flow.changed(machine, owner)
-        gradient_flow.written_into(machine, value)
-    if isinstance(text, cst.Subscript):
-        shared_storage.change(machine, owner, text.value, node)
+    source = text.value if isinstance(text, cst.Subscript) else None
+    machine.signals.program.item_assigned(machine, owner, key, value, source, node)
     if isinstance(owner, (Loaded, StateDict)):
         wrappers.keys_used(machine, owner)
     if isinstance(owner, Bound):
@@ -902,15 +886,15 @@ def _write_item(
         optimizers.replaced(machine, owner, f"[{key.value!r}]" if isinstance(key, Const) else "[…]", None, value, node)
     if not isinstance(owner, Object):
         return NONE
-    alloc_in_forward.note_keeping(machine, value)
-    machine.signals.values_given_away(machine, (value,), node)
-    gradient_flow.collected(machine, value)
+    machine.signals.program.value_kept(machine, value)
+    machine.signals.program.values_given_away(machine, (value,), node)
+    machine.signals.program.values_collected(machine, (value,))
     mapping = machine.read(owner.id, MAPPING)
     if isinstance(mapping, Mapping):
         machine.write(owner.id, MAPPING, _with_key(machine, mapping, key, value))
     items = machine.read(owner.id, ITEMS)
     if isinstance(items, Sequence):
-        repeated_reference.refilled(machine, items)
+        machine.signals.program.items_replaced(machine, items)
         machine.write(owner.id, ITEMS, _with_item(machine, items, key, value))
     if owner.id in machine.notes[ModuleNotes].holders:
         hold(machine, value, machine.notes[ModuleNotes].holders[owner.id])

@@ -42,7 +42,6 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration
 from placement_lint.flow.models import async_copy, gradients, non_movable, replica_losses, tensors
-from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import devices, extent
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
 from placement_lint.flow.state.containers import content, depends, entries, length
@@ -58,7 +57,7 @@ _TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "en
 
 def call_builtin(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name in _TAKES_ALL:
-        gradient_flow.collected(machine, *arguments.positional)
+        machine.signals.program.values_collected(machine, arguments.positional)
         for value in arguments.positional:
             gradients.consume(machine, value, node)
     handler = _BUILTINS.get(name)

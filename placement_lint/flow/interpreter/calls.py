@@ -78,10 +78,7 @@ from placement_lint.flow.models.modules import REDUCTION
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.observers import (
     alloc_in_forward,
-    gradient_flow,
-    replica_escape,
     stale_forward_state,
-    tied_weights,
     uncovered_parameters,
 )
 from placement_lint.flow.state import extent, options
@@ -165,7 +162,7 @@ def call_function(
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
     with _running(machine, frame, function, node, gradless), _spending(machine, function):
         _bind_parameters(machine, function.node.params, arguments)
-        replica_escape.enclose(machine, function)
+        machine.signals.program.function_entered(machine, function)
         if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
         result = memo.unless_idle(machine, function, arguments, partial(_outcome, machine, function.node, node))
@@ -341,7 +338,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
-        machine.signals.values_given_away(machine, arguments.values(), node)
+        machine.signals.program.values_given_away(machine, arguments.values(), node)
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
@@ -351,7 +348,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
     else:
-        machine.signals.values_given_away(machine, arguments.values(), node)
+        machine.signals.program.values_given_away(machine, arguments.values(), node)
     return instance
 
 
@@ -446,22 +443,18 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
 
 def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
     """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
-    machine.signals.values_given_away(machine, arguments.values(), node)
+    machine.signals.program.values_given_away(machine, arguments.values(), node)
     for value in arguments.values():
         if isinstance(value, Const):
             continue
         wrappers.may_change(machine, value)
         checkpoints.kept(machine, value)
-        gradient_flow.written_into(machine, value)
-        tied_weights.given_away(machine, value)
+        machine.signals.program.given_to_unknown(machine, value)
         if isinstance(value, Tensor):
             machine.notes[ModuleNotes].asked_for.add(value.uid)
         if isinstance(value, Object):
             loaders.given_away(machine, value)
-        if isinstance(value, Parameters) and isinstance(value.module, Object):
-            uncovered_parameters.given_away(machine, value.module)
         if isinstance(value, Object) and modules.is_module(machine, value):
-            uncovered_parameters.given_away(machine, value)
             modules.forget_places(machine, value)
     return FALSE if _asks_for_proxy(arguments, node) else machine.fresh(node)
 
@@ -489,7 +482,7 @@ def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Argu
     """A bare module may be in a wrapper that knows nothing of it."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
-    replica_escape.call(machine, module, node)
+    machine.signals.modules.called(machine, module, node)
     if machine.notes[Hooks].hooked and not machine.now[Calls].in_forward and not machine.now[Replica].notes:
         hooks.called_bare(machine, module)
     result = _forward(machine, module, arguments, node)
@@ -508,7 +501,6 @@ def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, argume
 def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
     if not isinstance(module, Object):
         return library_forward(machine, module, arguments, node)
-    alloc_in_forward.note_module_use(machine, module)
     own = machine.read(module.id, "forward")
     if own is not None:
         # The program has put another one into this very module.

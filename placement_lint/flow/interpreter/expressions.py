@@ -37,7 +37,6 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators
 from placement_lint.flow.models import gradients, lengths, optimizers, replica_losses, schedulers, state_keys
 from placement_lint.flow.models.gradients import NoGrad
-from placement_lint.flow.observers import gradient_flow
 from placement_lint.flow.state import extent, imports
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
@@ -193,7 +192,7 @@ def _tuple(machine: Machine, node: cst.Tuple) -> Value:
 
 def _list(machine: Machine, node: cst.List) -> Value:
     items = _items(machine, node.elements)
-    machine.signals.values_given_away(machine, items.items, node)
+    machine.signals.program.values_given_away(machine, items.items, node)
     return _new_list(machine, items, node)
 
 
@@ -202,7 +201,7 @@ def _set(machine: Machine, node: cst.Set) -> Value:
 
 
 def _new_list(machine: Machine, items: Sequence, node: cst.CSTNode) -> Object:
-    gradient_flow.collected(machine, *items.items)
+    machine.signals.program.values_collected(machine, items.items)
     return machine.new_list(items, node)
 
 
@@ -215,8 +214,9 @@ def _dict(machine: Machine, node: cst.Dict) -> Value:
         else:
             mapping = _merged(machine, _with_pairs(mapping, pairs), evaluate(machine, element.value))
             pairs = []
-    machine.signals.values_given_away(machine, (value for _, value in pairs), node)
-    gradient_flow.collected(machine, *(value for _, value in pairs))
+    values = [value for _, value in pairs]
+    machine.signals.program.values_given_away(machine, values, node)
+    machine.signals.program.values_collected(machine, values)
     return new_dict(machine, _with_pairs(mapping, pairs), node)
 
 
@@ -289,7 +289,7 @@ def _dict_comprehension(machine: Machine, node: cst.DictComp) -> Value:
     pairs, _, iterable = _comprehended(machine, node.for_in, pair)
     gradients.consume(machine, iterable, node)
     known = [(item.items[0], item.items[1]) for item in pairs if isinstance(item, Sequence)]
-    gradient_flow.collected(machine, *(value for _, value in known))
+    machine.signals.program.values_collected(machine, [value for _, value in known])
     renamed = state_keys.put(machine, Mapping(()), *known[0]) if len(known) == 1 else None
     return new_dict(machine, renamed or _with_pairs(Mapping(()), known), node)
 

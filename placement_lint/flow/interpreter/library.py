@@ -120,15 +120,6 @@ from placement_lint.flow.models import (
 from placement_lint.flow.models.modules import REDUCTION
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.models.ranks import Ranks
-from placement_lint.flow.observers import (
-    alloc_in_forward,
-    gradient_flow,
-    replicas,
-    revealing,
-    shared_storage,
-    uncovered_parameters,
-    unsynced_parameters,
-)
 from placement_lint.flow.state import devices, imports
 from placement_lint.flow.state.containers import FACTORY, content, depends
 from placement_lint.flow.state.heap import ITEMS, MAPPING
@@ -382,8 +373,8 @@ def _parameter(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     data = arguments.get(0, "data") or NONE
     parameter = machine.lift(lambda tensor: modules.parameter(tensor, machine, node), data)
     if isinstance(parameter, Tensor) and arguments.get(1, "requires_grad") not in (None, TRUE):
-        alloc_in_forward.forget(machine, parameter.uid)
-        uncovered_parameters.registered(machine, parameter)
+        machine.signals.modules.weights_handled(machine, parameter.uid)
+        machine.signals.modules.child_registered(machine, parameter)
     return parameter
 
 
@@ -421,9 +412,9 @@ def call_module_method(
     if name in PARAMETER_READS and machine.now[Replica].notes and module.id in machine.now[Replica].modules:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name in ("parameters", "named_parameters", "load_state_dict", "requires_grad_"):
-        alloc_in_forward.forget(machine, module.id)
+        machine.signals.modules.weights_handled(machine, module.id)
     if name in ("parameters", "named_parameters", "load_state_dict"):
-        uncovered_parameters.asked_for(machine, module)
+        machine.signals.modules.parameters_asked_for(machine, module)
     if name == "requires_grad_":
         parts = frozenset(modules.reachable(machine, module))
         trainable.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
@@ -448,7 +439,7 @@ def call_module_method(
             parameter_replacement.assigned(machine, module, arguments.get(1, "strict"), node)
             modules.take_over(machine, module, arguments.get(0, "state_dict") or NONE, node)
         wrappers.load_state(machine, module, arguments, node, machine.text(node.func))
-        gradient_flow.loaded(machine, module)
+        machine.signals.modules.state_loaded(machine, module)
         return machine.fresh()
     elif name in ("register_buffer", "register_parameter", "add_module", "register_module"):
         return _register(machine, module, name, arguments, node)
@@ -506,8 +497,8 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
         if name == "register_buffer":
             stored = machine.lift(_as_buffer, value)
             machine.write(module.id, modules.BUFFER.of(part), TRUE)
-        alloc_in_forward.note_keeping(machine, value)
-        uncovered_parameters.registered(machine, value)
+        machine.signals.program.value_kept(machine, value)
+        machine.signals.modules.child_registered(machine, value)
         if name != "register_buffer":
             optimizers.replaced(machine, module, part, None, value, node)
         modules.tended(machine, module, part)
@@ -575,15 +566,14 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     """``torch.cat([a, b])``, ``torch.sum(t)``"""
     short = name.rpartition(".")[2]
     if name.startswith("torch.autograd."):
-        machine.signals.backward(machine, NONE, node)
+        machine.signals.training.backward(machine, NONE, node)
     if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
         return machine.fresh(node)
     if short.endswith("_"):
         # In place, as all of torch.nn.init: the tensor itself, still a Parameter if it was one.
         first = operands[0][1].tensor
-        replicas.change(machine, first, short, replace(arguments, positional=arguments.positional[1:]), node)
-        if name.startswith("torch.nn.init."):
-            shared_storage.change(machine, first, node.args[0].value, node)
+        others = replace(arguments, positional=arguments.positional[1:])
+        machine.signals.tensors.changed_by_function(machine, first, name, others, node)
         return first
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
         return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
@@ -604,8 +594,14 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
 
 
+def _reveal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    value = arguments.get(0, "value") or NONE
+    machine.signals.program.placement_revealed(machine, value, node)
+    return value
+
+
 def _reduce_over_ranks(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    unsynced_parameters.reduced(machine, arguments, node)
+    machine.signals.training.reduced_over_ranks(machine, arguments, node)
     return _on_operands(machine, _torch_function, name, arguments, node)
 
 
@@ -713,7 +709,7 @@ def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
     given = arguments.get(0, "tensors" if fills else "outputs") or NONE
     losses = content(machine, given)
     if not fills:
-        machine.signals.backward(machine, NONE, node)
+        machine.signals.training.backward(machine, NONE, node)
     seeded = arguments.has(1 if fills else 2, "grad_tensors") or arguments.has(9, "grad_outputs")
 
     def use(loss: Value) -> Value:
@@ -875,7 +871,7 @@ def _handlers() -> dict[str, Handler]:
         },
         "torch.autograd.backward": _autograd,
         "torch.autograd.grad": _autograd,
-        "placement_lint.reveal_placement": revealing.reveal,
+        "placement_lint.reveal_placement": _reveal,
         "torch.is_tensor": _is_tensor,
         **dict.fromkeys(SHAPES_AS_TENSORS, _shape_as_tensor),
         "torch.nn.utils.rnn.PackedSequence": _packed,

@@ -35,13 +35,6 @@ from placement_lint.flow.models import (
     visible_devices,
     wrappers,
 )
-from placement_lint.flow.observers import (
-    alloc_in_forward,
-    gradient_flow,
-    repeated_reference,
-    replicas,
-    uncovered_parameters,
-)
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, entries, perhaps_replaced
 from placement_lint.flow.state.heap import ITEMS, MAPPING
@@ -52,9 +45,9 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 def items_of_container(machine: Machine, arguments: Arguments) -> Value:
     """What ``nn.Sequential(a, b)``, ``nn.ModuleList([a, b])`` or ``nn.ModuleDict({...})`` contains."""
     for value in arguments.positional:
-        repeated_reference.kept(machine, value)
+        machine.signals.program.container_filled(machine, value)
         for item in (content(machine, value) or Sequence((value,))).items:
-            uncovered_parameters.registered(machine, item)
+            machine.signals.modules.child_registered(machine, item)
     if len(arguments.positional) == 1:
         only = arguments.positional[0]
         if isinstance(only, Object) and only.kind is Kind.DICT:
@@ -79,10 +72,10 @@ def extend_container(machine: Machine, module: Object, name: str, arguments: Arg
         added = more.items if more is not None else ()
     added = tuple(modules.as_content(machine, module, value) for value in added)
     for value in added:
-        repeated_reference.kept(machine, value)
-        alloc_in_forward.note_keeping(machine, value)
-        gradient_flow.collected(machine, value)
-        uncovered_parameters.registered(machine, value)
+        machine.signals.program.container_filled(machine, value)
+        machine.signals.program.value_kept(machine, value)
+        machine.signals.program.values_collected(machine, (value,))
+        machine.signals.modules.child_registered(machine, value)
         optimizers.replaced(machine, module, name, None, value, module.node)
     machine.write(module.id, ITEMS, Sequence((*known.items, *added), known.exact))
 
@@ -91,7 +84,7 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
     """A method of a list, dict, string or unknown value."""
     prepares = isinstance(receiver, Object) and receiver.cls == frameworks.ACCELERATOR
     if name.endswith("backward") and not prepares:
-        machine.signals.backward(machine, receiver, node)
+        machine.signals.training.backward(machine, receiver, node)
     if isinstance(receiver, Object):
         if receiver.kind is Kind.LIST:
             return _list_method(machine, receiver, name, arguments, node)
@@ -162,7 +155,7 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
     items = machine.read(target.id, ITEMS)
     known = items if isinstance(items, Sequence) else Sequence((), exact=False)
     added: tuple[Value, ...] = ()
-    replicas.change_container(machine, target, name, None, arguments.values(), node)
+    machine.signals.program.container_changed(machine, target, name, None, arguments.values(), node)
     if name in ("append", "insert", "add"):
         added = arguments.positional[-1:]
     elif name == "extend":
@@ -174,9 +167,9 @@ def _list_method(machine: Machine, target: Object, name: str, arguments: Argumen
         kept = () if name == "clear" else known.items
         machine.write(target.id, ITEMS, Sequence(kept, exact=name == "clear"))
     for value in added:
-        alloc_in_forward.note_keeping(machine, value)
-        gradient_flow.collected(machine, value)
-    machine.signals.values_given_away(machine, added, node)
+        machine.signals.program.value_kept(machine, value)
+        machine.signals.program.values_collected(machine, (value,))
+    machine.signals.program.values_given_away(machine, added, node)
     if added:
         room = known.items if len(known.items) < LONGEST else known.items[:-1]
         exact = known.exact and len(known.items) < LONGEST
@@ -191,7 +184,7 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
     mapping = machine.read(target.id, MAPPING)
     if not isinstance(mapping, Mapping):
         return machine.fresh()
-    replicas.change_container(machine, target, name, None, arguments.values(), node)
+    machine.signals.program.container_changed(machine, target, name, None, arguments.values(), node)
     mapping = within(mapping, target.alias)
     if name == "update":
         added = entries(machine, arguments.get(0) or Mapping(()))

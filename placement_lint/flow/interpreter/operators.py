@@ -53,7 +53,6 @@ from placement_lint.flow.models import (
 )
 from placement_lint.flow.models.replica_losses import ReplicaLosses
 from placement_lint.flow.models.tensors import Tensors
-from placement_lint.flow.observers import repeated_reference
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, depends, length
 from placement_lint.flow.state.devices import Context, as_place, branch_condition
@@ -392,7 +391,7 @@ def binary(machine: Machine, node: cst.BinaryOperation) -> Value:
     newest = machine.newest
     left, right = expressions.evaluate(machine, node.left), expressions.evaluate(machine, node.right)
     if type(node.operator) is cst.Multiply:
-        repeated_reference.repeated(machine, node, left, right, newest)
+        machine.signals.program.sequence_repeated(machine, node, left, right, newest)
     return machine.lift(
         lambda one, other: arithmetic(machine, one, other, node.operator, (node.left, node.right), node),
         left,

@@ -33,7 +33,6 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.interpreter import calls, expressions, inline_policy, iteration, methods, operators
 from placement_lint.flow.models import autocast, gather, gradients, scatter
 from placement_lint.flow.models.device_choice import DeviceChoices
-from placement_lint.flow.observers import gradient_flow, replicas, shared_storage
 from placement_lint.flow.state import devices
 from placement_lint.flow.state.classes import find, is_module_class
 from placement_lint.flow.state.devices import Context
@@ -111,8 +110,7 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
     if isinstance(before, Object) and before.kind is Kind.LIST and isinstance(node.operator, cst.AddAssign):
         methods.extend_list(machine, before, Arguments((value,)), node)
         return
-    replicas.update(machine, before, value, node)
-    shared_storage.change(machine, before, node.target, node)
+    machine.signals.tensors.updated(machine, before, value, node)
     sources = (node.target, node.value)
     after = machine.lift(
         lambda one, other: operators.arithmetic(machine, one, other, node.operator, sources, node),
@@ -121,9 +119,7 @@ def _augmented_assign(machine: Machine, node: cst.AugAssign) -> None:
     )
     in_place = isinstance(node.target, cst.Attribute) and isinstance(before, Tensor)
     if isinstance(before, Tensor):
-        gradient_flow.changed(machine, before)
-    if in_place:
-        gradient_flow.written_into(machine, value)
+        machine.signals.tensors.changed(machine, before, (value,) if in_place else ())
     if not machine.dead and not in_place:
         expressions.assign(machine, node.target, after, node)
 

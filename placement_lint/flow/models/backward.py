@@ -11,7 +11,7 @@ from placement_lint.flow.state.machine import Machine
 
 def ran(machine: Machine, loss: Value, node: cst.Call) -> None:
     """``loss.backward()``, ``torch.autograd.backward(loss)``, ``accelerator.backward(loss)``: one value of it."""
-    machine.signals.backward(machine, loss, node)
+    machine.signals.training.backward(machine, loss, node)
     if isinstance(loss, Tensor):
         optimizers.backward(machine, loss)
         ddp.backward(machine, loss, node)

@@ -135,7 +135,7 @@ def came_round(machine: Machine, module: Object | Symbol, result: Value, node: c
         return result
     wrapper = wrapper_of(machine, module)
     if wrapper is None:
-        machine.signals.called_beside_ddp(machine, module, node)
+        machine.signals.modules.called_beside_ddp(machine, module, node)
     if wrapper is None or modules.has_parameters(machine, module) is False:
         return result
 
@@ -197,7 +197,7 @@ def backward(machine: Machine, loss: Tensor, node: cst.Call) -> None:
     for wrapper in machine.notes[Ddp].wrappers:
         if wrapper.id in loss.synced:
             _report_changes(machine, wrapper, note)
-            machine.signals.backward_through_ddp(machine, loss, wrapper, note)
+            machine.signals.training.backward_through_ddp(machine, loss, wrapper, note)
 
 
 def zeroed(machine: Machine, optimizer: Object) -> None:
@@ -378,9 +378,9 @@ def _report(machine: Machine, wrapper: Object, change: _Change, trained: Note) -
 
 
 def listen(signals: Signals) -> None:
-    signals.module_moving.connect(moving)
-    signals.parameters_renewed.connect(renewed)
-    signals.layer_replaced.connect(replaced)
-    signals.requires_grad_set.connect(flagged)
-    signals.gradients_zeroed.connect(zeroed)
-    signals.optimizer_stepping.connect(stepped)
+    signals.modules.moving.connect(moving)
+    signals.modules.parameters_renewed.connect(renewed)
+    signals.modules.layer_replaced.connect(replaced)
+    signals.modules.requires_grad_set.connect(flagged)
+    signals.training.gradients_zeroed.connect(zeroed)
+    signals.training.optimizer_stepping.connect(stepped)

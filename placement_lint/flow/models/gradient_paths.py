@@ -70,7 +70,7 @@ def after(machine: Machine, result: Value, *given: Value) -> Value:
         return accompanied(machine, result, *given)
     if isinstance(result, Sequence):
         return replace(result, items=tuple(after(machine, item, *given) for item in result.items))
-    machine.signals.values_lost(machine, given)
+    machine.signals.tensors.lost(machine, given)
     return result
 
 

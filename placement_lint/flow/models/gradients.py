@@ -174,7 +174,7 @@ def clip(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         how = name.rpartition(".")[2]
         take(machine, given, how, node.args[0].value, node)
         if how.startswith("clip_grad_norm"):
-            machine.signals.gradients_clipped(machine, given, how, node)
+            machine.signals.training.gradients_clipped(machine, given, how, node)
     return machine.fresh(node)
 
 

@@ -134,7 +134,7 @@ def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, devic
 
     target = device if device is not None and device != NONE else default_place(machine)
     machine.write(module.id, PLACE, machine.lift(put, target))
-    machine.signals.module_built(machine, module)
+    machine.signals.modules.built(machine, module)
     return module
 
 
@@ -422,7 +422,7 @@ def _move(machine: Machine, module: Object | Symbol, target: Value, node: cst.CS
         return NONE
     place = arrive(machine, place, node)
     note = Note(node, f"moved to {describe(place)} here")
-    machine.signals.module_moving(machine, module, place, note)
+    machine.signals.modules.moving(machine, module, place, note)
     if module.id in noted.unregistered:
         tended(
             machine,
@@ -649,7 +649,7 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
     """``nn.Parameter(t)``"""
     if not isinstance(tensor, Tensor):
         made = Tensor(machine.fresh(), None, Role.PARAMETER, created=node, uid=machine.new_id())
-        machine.signals.parameter_made(machine, made, tensor, node)
+        machine.signals.tensors.parameter_made(machine, made, tensor, node)
         return made
     note = Note(node, f"Parameter on {describe(tensor.place)} made here")
     made = Tensor(
@@ -661,7 +661,7 @@ def parameter(tensor: Value, machine: Machine, node: cst.CSTNode) -> Value:
         history=(*tensor.history, note),
         uid=machine.new_id(),
     )
-    machine.signals.parameter_made(machine, made, tensor, node)
+    machine.signals.tensors.parameter_made(machine, made, tensor, node)
     return made
 
 
@@ -820,7 +820,7 @@ def registered_below(machine: Machine, root: Object) -> frozenset[int]:
 def copied(machine: Machine, module: Object, node: cst.CSTNode, how: str = "copied") -> Object:
     """``copy.deepcopy(module)``: a module of its own, with parameters of its own."""
     twin = _copied(machine, module, node, {})
-    machine.signals.module_copied(machine, module, twin, how, node)
+    machine.signals.modules.copied(machine, module, twin, how, node)
     return twin
 
 

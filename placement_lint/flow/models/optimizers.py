@@ -101,7 +101,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     """``torch.optim.Adam(model.parameters(), lr=…)``"""
     optimizer = machine.new_object(Kind.OPTIMIZER, External(name), node)
     params = arguments.get(0, "params")
-    machine.signals.optimizer_built(machine, params, node)
+    machine.signals.training.optimizer_built(machine, params, node)
     if params is not None and node.args:
         gradients.take(machine, params, _short(name), node.args[0].value, node)
         _report_non_leaves(machine, params, node)
@@ -255,11 +255,11 @@ def short(optimizer: Object) -> str:
 def call_method(machine: Machine, optimizer: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
     if name == "step":
         if arguments.values():
-            machine.signals.backward(machine, NONE, node)
+            machine.signals.training.backward(machine, NONE, node)
         step(machine, optimizer, node)
         return NONE
     if name == "zero_grad":
-        machine.signals.gradients_zeroed(machine, optimizer)
+        machine.signals.training.gradients_zeroed(machine, optimizer)
     if name == "add_param_group":
         _add(machine, optimizer, frozenset(_held(machine, arguments.get(0, "param_group"))))
         return NONE
@@ -270,7 +270,7 @@ def call_method(machine: Machine, optimizer: Object, name: str, arguments: Argum
         _catch_up(machine, optimizer)
         return NONE
     if name == "load_state_dict":
-        machine.signals.values_given_away(machine, (optimizer,), node)
+        machine.signals.program.values_given_away(machine, (optimizer,), node)
         checkpoints.restored(machine, arguments.get(0, "state_dict"))
         _catch_up(machine, optimizer)
         note = Note(node, "the loaded state is put where the parameters are now")
@@ -295,7 +295,7 @@ def regrouped(machine: Machine, optimizer: Object, value: Value) -> None:
 
 def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     """``optimizer.step()``: the moment at which what is wrong with an optimizer takes effect."""
-    machine.signals.optimizer_stepping(machine, optimizer, node)
+    machine.signals.training.optimizer_stepping(machine, optimizer, node)
     note = Note(node, "the optimizer steps here")
     stranded = machine.read(optimizer.id, _STRANDED)
     if stranded is not None:
@@ -304,7 +304,7 @@ def step(machine: Machine, optimizer: Object, node: cst.Call) -> None:
     if stale is not None:
         machine.lift(lambda facts: _report_stale(machine, optimizer, facts, note), stale)
     _report_successor(machine, optimizer, note)
-    machine.signals.optimizer_stepped(machine, optimizer, _reached(machine), note)
+    machine.signals.training.optimizer_stepped(machine, optimizer, _reached(machine), note)
     machine.write(optimizer.id, _STEPPED, Const(True))
     if machine.read(optimizer.id, _KEEPS_STATE) == Const(True) and machine.read(optimizer.id, _STATE) is None:
         first = Note(node, "the first step makes the state here, where the parameters are now")
@@ -417,7 +417,7 @@ def replaced(
         fresh = _added(machine, owner, after) or frozenset(_ids(machine, after))
         part = name if name.startswith("[") else f".{name}"
         label = f"{machine.label(owner, 'model')}{part}"
-        machine.signals.layer_replaced(machine, owner, label, node)
+        machine.signals.modules.layer_replaced(machine, owner, label, node)
         gone = frozenset(_ids(machine, before)) if before is not None else frozenset()
         made = modules.made_here(machine, after)
         how = "made in forward" if made is not None else "replaced"
@@ -440,7 +440,7 @@ def renewed(
     machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, touched: frozenset[int] = frozenset()
 ) -> None:
     """The parameters of a module, or those among them that are ``touched``, are new objects from here on."""
-    machine.signals.parameters_renewed(machine, module, how, node)
+    machine.signals.modules.parameters_renewed(machine, module, how, node)
     written = source_text(node.args[0].value) if isinstance(node, cst.Call) and node.args else "the model"
     label, fresh = machine.label(module, written), frozenset({machine.new_id()})
     parts = touched or frozenset(modules.reachable(machine, module))
@@ -609,6 +609,6 @@ def finish(machine: Machine) -> None:
 
 
 def listen(signals: Signals) -> None:
-    signals.module_moving.connect(before_move)
-    signals.module_copied.connect(note_copy)
-    signals.requires_grad_set.connect(unfrozen)
+    signals.modules.moving.connect(before_move)
+    signals.modules.copied.connect(note_copy)
+    signals.modules.requires_grad_set.connect(unfrozen)

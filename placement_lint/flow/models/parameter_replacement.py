@@ -195,7 +195,7 @@ def _renewed(
 ) -> None:
     if machine.notes[optimizers.Optimizers].built:
         optimizers.renewed(machine, module, how, node, touched)
-    machine.signals.parameters_replaced(machine, module, how, node)
+    machine.signals.modules.parameters_replaced(machine, module, how, node)
 
 
 def assigned(machine: Machine, module: Object | Symbol, strict: Value | None, node: cst.CSTNode) -> None:
@@ -206,7 +206,7 @@ def assigned(machine: Machine, module: Object | Symbol, strict: Value | None, no
         empty = frozenset(_at(machine, module, "meta"))
         optimizers.renewed(machine, module, "materialized" if empty else "assigned", node)
     if strict in (None, TRUE):
-        machine.signals.parameters_replaced(machine, module, "assigned", node)
+        machine.signals.modules.parameters_replaced(machine, module, "assigned", node)
 
 
 def _at(machine: Machine, module: Object | Symbol, kind: str) -> Iterator[int]:
@@ -225,4 +225,4 @@ def _is_at(machine: Machine, placed: Value, kind: str) -> bool:
 
 
 def listen(signals: Signals) -> None:
-    signals.module_moving.connect(moving)
+    signals.modules.moving.connect(moving)

@@ -107,4 +107,4 @@ def _in_group(what: Parallel, note: Note, scene: Scene) -> ParallelInGroup:
 
 
 def listen(signals: Signals) -> None:
-    signals.data_parallel_built.connect(parallel_built)
+    signals.modules.data_parallel_built.connect(parallel_built)

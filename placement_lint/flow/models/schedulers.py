@@ -210,5 +210,5 @@ def _optimizers(value: Value) -> Iterator[Object]:
 
 
 def listen(signals: Signals) -> None:
-    signals.optimizer_stepping.connect(optimizer_stepped)
-    signals.values_given_away.connect(given_away)
+    signals.training.optimizer_stepping.connect(optimizer_stepped)
+    signals.program.values_given_away.connect(given_away)

@@ -272,7 +272,7 @@ def operate(
         return None
     for operand in tensors:
         modules.report_unregistered(machine, operand.tensor.uid, node)
-        machine.signals.tensor_used(machine, operand.tensor, node)
+        machine.signals.tensors.used(machine, operand.tensor, node)
     home = tensors[0]
     for operand in tensors:
         meet(machine, operand.tensor, node)
@@ -719,7 +719,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "detach":
         detached = ddp.severed(shapes.same(tensor, derive(tensor, ".detach()", node, tensor.scalar)))
         return gradient_paths.cut(machine, detached, tensor, ".detach()", node)
-    machine.signals.method_called(machine, tensor, name, receiver, arguments, node)
+    machine.signals.tensors.method_called(machine, tensor, name, receiver, arguments, node)
     if name == "get_device":
         return device_choice.NO_DEVICE if tensor.place == CPU and not tensor.assumed else tensor.place
     if name == "retain_grad" and tensor.copied is not None:
@@ -754,7 +754,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     ]
     plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
     if plain != name:
-        machine.signals.tensor_changed(machine, tensor, tuple(arguments.values()))
+        machine.signals.tensors.changed(machine, tensor, tuple(arguments.values()))
     if plain in SAME_DEVICE and others:
         result = operate(machine, f"`{name}`", [Operand(receiver, tensor), *others], node)
         if result is not None:

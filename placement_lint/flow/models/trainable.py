@@ -19,7 +19,7 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTN
     """``requires_grad`` is set on the parameters of these modules, or on a Parameter."""
     if flag != TRUE:
         machine.notes[ModuleNotes].ever_frozen |= parts
-    machine.signals.requires_grad_set(machine, parts, flag, node)
+    machine.signals.modules.requires_grad_set(machine, parts, flag, node)
 
 
 def flags(machine: Machine, value: Value | None) -> list[Value]:

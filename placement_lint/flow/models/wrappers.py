@@ -89,14 +89,14 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     noted.wraps.setdefault(inner.id, []).append(note)
     noted.wrapped_in.setdefault(inner.id, set()).update(frame.id for frame in machine.frames)
-    machine.signals.module_wrapped(machine, inner, name, node)
+    machine.signals.modules.wrapped(machine, inner, name, node)
     for part in modules.reachable(machine, inner).values():
         noted.moved.setdefault(part.id, note)
         if isinstance(part, Object) and not isinstance(part.cls, External):
             noted.moved.setdefault(part.cls.id, note)
     if name == DATA_PARALLEL:
         if ids == NONE or (content(machine, ids) is not None and not is_single(machine, ids)):
-            machine.signals.data_parallel_built(machine, inner, node)
+            machine.signals.modules.data_parallel_built(machine, inner, node)
         _move_to_only_device(machine, inner, ids, node)
     else:
         ddp.wrapped(machine, wrapper, inner, arguments)
@@ -216,7 +216,7 @@ def _call(
         with ddp.through(machine):
             result = _call_distributed(machine, inner, ids, arguments, forward)
         return ddp.came_through(machine, wrapper, result)
-    machine.signals.wrapper_called(machine, arguments, node)
+    machine.signals.modules.wrapper_called(machine, arguments, node)
     scatter.check_packed(machine, arguments, node)
     if is_single(machine, ids):
         only = first or machine.fresh()

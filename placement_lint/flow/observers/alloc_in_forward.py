@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from placement_lint.flow.domain.values import Object, Source, Tensor, Value, alternatives
+from placement_lint.flow.domain.values import Object, Source, Symbol, Tensor, Value, alternatives
 from placement_lint.flow.events.schema import MadeInForward
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.allocations import Allocations, InForward, Made
@@ -70,9 +70,9 @@ def _use(machine: Machine, identity: int) -> None:
         machine.now[InForward].made[identity].used = True
 
 
-def note_module_use(machine: Machine, module: Object) -> None:
+def note_module_use(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
     """A module made here is called; what it contains is used as a part of it."""
-    if module.id in machine.now[InForward].made and _learns_of_its_own(machine, module):
+    if isinstance(module, Object) and module.id in machine.now[InForward].made and _learns_of_its_own(machine, module):
         _use(machine, module.id)
         for part in modules.reachable(machine, module):
             if part != module.id:
@@ -139,6 +139,9 @@ def _rehearse(machine: Machine, run: Callable[[], Value]) -> dict[cst.CSTNode, M
 
 
 def listen(signals: Signals) -> None:
-    signals.module_built.connect(note_module)
-    signals.parameter_made.connect(note_parameter)
-    signals.tensor_used.connect(note_use)
+    signals.modules.built.connect(note_module)
+    signals.tensors.parameter_made.connect(note_parameter)
+    signals.tensors.used.connect(note_use)
+    signals.modules.called.connect(note_module_use)
+    signals.modules.weights_handled.connect(forget)
+    signals.program.value_kept.connect(note_keeping)

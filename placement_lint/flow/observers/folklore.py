@@ -73,7 +73,7 @@ def _was_moved(value: Value) -> bool:
 
 
 def listen(signals: Signals) -> None:
-    signals.module_wrapped.connect(wrapped)
-    signals.module_moving.connect(moved)
-    signals.optimizer_built.connect(built)
-    signals.wrapper_called.connect(called)
+    signals.modules.wrapped.connect(wrapped)
+    signals.modules.moving.connect(moved)
+    signals.training.optimizer_built.connect(built)
+    signals.modules.wrapper_called.connect(called)

@@ -7,6 +7,7 @@ something unknown takes part in it. What any backward may reach, or somebody els
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
@@ -80,7 +81,7 @@ def loaded(machine: Machine, module: Object | Symbol) -> None:
     machine.notes[GradientFlow].learned |= set(modules.reachable(machine, module))
 
 
-def tied(machine: Machine, owner: Object, value: Value) -> None:
+def tied(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """``a.weight = b.weight``: what trains one of them trains the other."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.modules:
@@ -105,7 +106,7 @@ def written_into(machine: Machine, *values: Value) -> None:
                 given_away(machine, option)
 
 
-def collected(machine: Machine, *values: Value) -> None:
+def collected(machine: Machine, values: Iterable[Value]) -> None:
     """Values get into a list or dict: which of them it is that somebody takes out, is not always known."""
     written_into(machine, *values)
 
@@ -113,6 +114,19 @@ def collected(machine: Machine, *values: Value) -> None:
 def copied(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
     """``copy.deepcopy(model)``: what is copied may have been trained before."""
     loaded(machine, twin)
+
+
+def given_to_unknown(machine: Machine, value: Value) -> None:
+    """A call that cannot be looked into may keep it."""
+    written_into(machine, value)
+
+
+def item_assigned(
+    machine: Machine, owner: Value, key: Value, value: Value, source: cst.BaseExpression | None, node: cst.CSTNode
+) -> None:
+    """``tensor[key] = value``"""
+    if isinstance(owner, Tensor):
+        changed_by(machine, owner, (value,))
 
 
 def changed_by(machine: Machine, tensor: Tensor, values: Many[Value]) -> None:
@@ -172,8 +186,14 @@ def finish(machine: Machine) -> None:
 
 
 def listen(signals: Signals) -> None:
-    signals.backward.connect(backward)
-    signals.module_copied.connect(copied)
-    signals.tensor_changed.connect(changed_by)
-    signals.values_lost.connect(lost)
-    signals.optimizer_stepped.connect(stepped)
+    signals.training.backward.connect(backward)
+    signals.modules.copied.connect(copied)
+    signals.tensors.changed.connect(changed_by)
+    signals.tensors.lost.connect(lost)
+    signals.training.optimizer_stepped.connect(stepped)
+    signals.modules.state_loaded.connect(loaded)
+    signals.tensors.data_assigned.connect(changed)
+    signals.program.attribute_bound.connect(tied)
+    signals.program.values_collected.connect(collected)
+    signals.program.given_to_unknown.connect(given_to_unknown)
+    signals.program.item_assigned.connect(item_assigned)

@@ -71,5 +71,5 @@ def finish(machine: Machine) -> None:
 
 
 def listen(signals: Signals) -> None:
-    signals.module_copied.connect(copied)
-    signals.gradients_clipped.connect(clipped)
+    signals.modules.copied.connect(copied)
+    signals.training.gradients_clipped.connect(clipped)

@@ -26,6 +26,7 @@ from placement_lint.flow.models import modules
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
+from placement_lint.flow.state.signals import Signals
 from placement_lint.source.querying import names_in
 
 
@@ -122,3 +123,12 @@ def finish(machine: Machine) -> None:
     for identity, event in noted.events.items():
         if identity in noted.kept and identity not in noted.refilled:
             machine.emit(event)
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.program.sequence_repeated.connect(repeated)
+    signals.program.container_filled.connect(kept)
+    signals.program.items_replaced.connect(refilled)

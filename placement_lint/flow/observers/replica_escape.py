@@ -114,4 +114,7 @@ def _report(machine: Machine, alias: Alias, content: str, node: cst.CSTNode) -> 
 
 
 def listen(signals: Signals) -> None:
-    signals.tensor_used.connect(use)
+    signals.tensors.used.connect(use)
+    signals.modules.called.connect(call)
+    signals.program.attribute_bound.connect(kept)
+    signals.program.function_entered.connect(enclose)

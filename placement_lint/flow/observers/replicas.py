@@ -70,6 +70,11 @@ def change(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, no
         _change(machine, tensor, arguments.values(), node, copied=name == "copy_")
 
 
+def change_by_function(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> None:
+    """``torch.add_(tensor, …)``"""
+    change(machine, tensor, name.rpartition(".")[2], arguments, node)
+
+
 def update(machine: Machine, target: Value, value: Value, node: cst.AugAssign) -> None:
     """``t += value``"""
     for _, option in alternatives(target):
@@ -77,7 +82,9 @@ def update(machine: Machine, target: Value, value: Value, node: cst.AugAssign) -
             _change(machine, option, (value,), node)
 
 
-def change_item(machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode) -> None:
+def change_item(
+    machine: Machine, owner: Value, key: Value, value: Value, source: cst.BaseExpression | None, node: cst.CSTNode
+) -> None:
     """``owner[key] = value``"""
     if isinstance(owner, Tensor):
         items = key.items if isinstance(key, Sequence) else (key,)
@@ -211,4 +218,8 @@ def _has_tensor(machine: Machine, value: Value) -> bool:
 
 
 def listen(signals: Signals) -> None:
-    signals.method_called.connect(called)
+    signals.tensors.method_called.connect(called)
+    signals.tensors.updated.connect(update)
+    signals.tensors.changed_by_function.connect(change_by_function)
+    signals.program.item_assigned.connect(change_item)
+    signals.program.container_changed.connect(change_container)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import NONE, Value
+from placement_lint.flow.domain.values import Value
 from placement_lint.flow.events.schema import Revealed
 from placement_lint.flow.models import describing
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
+from placement_lint.flow.state.signals import Signals
 
 
 @dataclass
@@ -23,12 +23,10 @@ class Reveals(Notes):
     events: list[Revealed] = noted(list, Use.AT_END)
 
 
-def reveal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+def reveal(machine: Machine, value: Value, node: cst.Call) -> None:
     """Record what is known of the argument, which is the result."""
-    value = arguments.get(0, "value") or NONE
     label = machine.text(node.args[0].value) if node.args else ""
     machine.notes[Reveals].events.append(Revealed(node, machine.scene, label, describing.described(machine, value)))
-    return value
 
 
 def finish(machine: Machine) -> None:
@@ -43,3 +41,10 @@ def finish(machine: Machine) -> None:
 
 # Between what is known at one visit and at another.
 _OR = ", or "
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.program.placement_revealed.connect(reveal)

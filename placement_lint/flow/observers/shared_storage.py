@@ -85,6 +85,25 @@ def change_by_method(
         change(machine, tensor, source, node)
 
 
+def change_by_function(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> None:
+    """``torch.nn.init.zeros_(tensor)``"""
+    if name.startswith("torch.nn.init."):
+        change(machine, tensor, node.args[0].value, node)
+
+
+def change_item(
+    machine: Machine, owner: Value, key: Value, value: Value, source: cst.BaseExpression | None, node: cst.CSTNode
+) -> None:
+    """``source[key] = value``"""
+    if source is not None:
+        change(machine, owner, source, node)
+
+
+def update(machine: Machine, target: Value, value: Value, node: cst.AugAssign) -> None:
+    """``target += value``"""
+    change(machine, target, node.target, node)
+
+
 def change(machine: Machine, tensor: Value, source: cst.BaseExpression, node: cst.CSTNode) -> None:
     """A tensor that the program calls ``source`` is changed in place while a module is built that has it."""
     if not machine.notes[SharedStorage].storages:
@@ -107,7 +126,7 @@ def _changed(machine: Machine, module: Object, tensor: Tensor | Symbol, name: st
         _note_shared(machine, module, (name, tensor), (other, value), changed)
 
 
-def kept(machine: Machine, module: Object, name: str, value: Value) -> None:
+def kept(machine: Machine, module: Object, name: str, value: Value, node: cst.CSTNode) -> None:
     """``module.name = value``, which was changed by way of another attribute before."""
     if (
         not machine.notes[SharedStorage].storages
@@ -179,5 +198,10 @@ def finish(machine: Machine) -> None:
 
 
 def listen(signals: Signals) -> None:
-    signals.parameter_made.connect(shared)
-    signals.method_called.connect(change_by_method)
+    signals.tensors.parameter_made.connect(shared)
+    signals.tensors.method_called.connect(change_by_method)
+    signals.tensors.data_assigned.connect(replaced)
+    signals.tensors.updated.connect(update)
+    signals.tensors.changed_by_function.connect(change_by_function)
+    signals.program.attribute_bound.connect(kept)
+    signals.program.item_assigned.connect(change_item)

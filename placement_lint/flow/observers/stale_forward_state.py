@@ -35,6 +35,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.flow.state.notes import Registry, copied, empty, registries
 from placement_lint.flow.state.program import Program
+from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.querying import assigns_none
 
@@ -144,3 +145,10 @@ def _is_still_there(machine: Machine, owner: int, name: str, left: Value) -> boo
     kept = {option for _, option in alternatives(left) if isinstance(option, Tensor) and option.left}
     value = machine.read(owner, name)
     return value is not None and any(option in kept for _, option in alternatives(value))
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+def listen(signals: Signals) -> None:
+    signals.program.attribute_left.connect(note)

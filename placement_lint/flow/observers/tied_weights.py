@@ -108,6 +108,11 @@ def _settle(machine: Machine, owner: Object) -> None:
             mend(machine, tie.uid)
 
 
+def data_assigned(machine: Machine, tensor: Tensor) -> None:
+    """``tensor.data = …``"""
+    mend(machine, tensor.uid)
+
+
 def mend(machine: Machine, uid: int) -> None:
     """What came of a tied Parameter is looked after by the program: ``a.weight.data = b.weight.data``."""
     if uid in machine.notes[Ties].parted:
@@ -139,5 +144,8 @@ def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> 
 
 
 def listen(signals: Signals) -> None:
-    signals.parameters_replaced.connect(parted)
-    signals.optimizer_stepped.connect(stepped)
+    signals.modules.parameters_replaced.connect(parted)
+    signals.training.optimizer_stepped.connect(stepped)
+    signals.tensors.data_assigned.connect(data_assigned)
+    signals.program.attribute_bound.connect(tied)
+    signals.program.given_to_unknown.connect(given_away)

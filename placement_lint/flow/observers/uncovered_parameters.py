@@ -12,6 +12,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     Kind,
     Object,
+    Parameters,
     Role,
     Symbol,
     Tensor,
@@ -111,8 +112,11 @@ def asked_for(machine: Machine, module: Object | Symbol) -> None:
     )
 
 
-def given_away(machine: Machine, module: Object) -> None:
-    """A module is given to a call that cannot be looked into."""
+def given_away(machine: Machine, value: Value) -> None:
+    """A module, or its parameters, are given to a call that cannot be looked into."""
+    module = value.module if isinstance(value, Parameters) else value
+    if not isinstance(module, Object) or not (module is not value or modules.is_module(machine, module)):
+        return
     asked_for(machine, module)
     machine.notes[ModuleNotes].given_away.update(modules.reachable(machine, module))
 
@@ -148,6 +152,9 @@ def finish(machine: Machine) -> None:
 
 
 def listen(signals: Signals) -> None:
-    signals.parameter_made.connect(note_parameter)
-    signals.backward.connect(backward)
-    signals.optimizer_stepped.connect(stepped)
+    signals.tensors.parameter_made.connect(note_parameter)
+    signals.training.backward.connect(backward)
+    signals.training.optimizer_stepped.connect(stepped)
+    signals.modules.child_registered.connect(registered)
+    signals.modules.parameters_asked_for.connect(asked_for)
+    signals.program.given_to_unknown.connect(given_away)

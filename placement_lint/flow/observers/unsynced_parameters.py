@@ -159,7 +159,8 @@ def finish(machine: Machine) -> None:
 
 
 def listen(signals: Signals) -> None:
-    signals.called_beside_ddp.connect(called)
-    signals.backward_through_ddp.connect(backward)
-    signals.gradients_zeroed.connect(zeroed)
-    signals.optimizer_stepped.connect(stepped)
+    signals.modules.called_beside_ddp.connect(called)
+    signals.training.backward_through_ddp.connect(backward)
+    signals.training.gradients_zeroed.connect(zeroed)
+    signals.training.optimizer_stepped.connect(stepped)
+    signals.training.reduced_over_ranks.connect(reduced)
