@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placement_lint import pages
-from placement_lint.cli import commands
-from placement_lint.config import KEYS, Settings, field_of
+from placement_lint.cli import commands, pages
+from placement_lint.config.settings import KEYS, Settings, field_of
 from placement_lint.registry import FAMILIES, all_rules, family_name
 from placement_lint.report.formats import FORMATS
 from placement_lint.rule import Rule

@@ -14,8 +14,8 @@ import pytest
 import shares
 
 from placement_lint import registry
-from placement_lint.checker import Job, Reading
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Job, Reading
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Applicability, Severity
 from placement_lint.flow.driver.analyse import Account
 from placement_lint.own_rules import RULES as OWN_RULES
@@ -89,9 +89,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def fake_rules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
-    listen = ModuleType("placement_lint.listen")
+    listen = ModuleType("placement_lint.checking.listen")
     listen.problems_in = hear_calls  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "placement_lint.listen", listen)
+    monkeypatch.setitem(sys.modules, "placement_lint.checking.listen", listen)
     monkeypatch.setattr(Reading, "may_tell", lambda *_: True)
     monkeypatch.setattr(registry, "all_rules", lambda: (*OWN_RULES, BAD, WORSE, ADVICE))
     return FAKES

@@ -14,8 +14,8 @@ import shares
 from libcst.metadata import MetadataWrapper, PositionProvider
 from test_fixtures import FIXTURES, SINGLE
 
-from placement_lint.checker import Checker, Job, Reading
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Checker, Job, Reading
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Range
 from placement_lint.source.abstract import Abstract
 from placement_lint.source.layout import Unplaced

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from placement_lint import cache
-from placement_lint.checker import Checker
+from placement_lint.checking.checker import Checker
 from placement_lint.cli import main
+from placement_lint.run import cache
 
 Write = Callable[..., Path]
 LONG_AGO = 1_000_000_000

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from placement_lint import __version__, errors
-from placement_lint.check import Check
 from placement_lint.cli import main
+from placement_lint.cli.check import Check
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]

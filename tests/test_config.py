@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from placement_lint.cli import main
-from placement_lint.config import Settings
-from placement_lint.config_files import Projects, load_settings
+from placement_lint.config.files import Projects, load_settings
+from placement_lint.config.settings import Settings
 from placement_lint.errors import UsageError
 from placement_lint.finding import Severity
 
@@ -193,7 +193,7 @@ def test_the_settings_of_a_folder_are_read_once(write: Write, project: Path, mon
     write("placement-lint.toml", "gpus = 4\n")
     projects = Projects()
     assert projects.settings(project / "a" / "b").gpus == 4
-    monkeypatch.setattr("placement_lint.config_files.configuration_in", lambda folder: None)
+    monkeypatch.setattr("placement_lint.config.files.configuration_in", lambda folder: None)
     assert projects.settings(project / "a").gpus == 4
 
 

@@ -23,11 +23,11 @@ from test_formats import RUN
 from test_pages import ODD_WORDS
 
 from placement_lint import registry
-from placement_lint.checker import Checker, Job
+from placement_lint.checking.checker import Checker, Job
 from placement_lint.cli import commands
-from placement_lint.config import KEYS, Settings
-from placement_lint.config_files import Projects
-from placement_lint.pages import first_sentence
+from placement_lint.cli.pages import first_sentence
+from placement_lint.config.files import Projects
+from placement_lint.config.settings import KEYS, Settings
 from placement_lint.report.formats import FORMATS
 from placement_lint.report.json import as_object
 

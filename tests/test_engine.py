@@ -11,14 +11,15 @@ from threading import get_ident
 
 import pytest
 
-from placement_lint import checker, pool
-from placement_lint.checker import Checker, Job
-from placement_lint.config import Settings
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
+from placement_lint.checking import checker
+from placement_lint.checking.checker import Checker, Job
+from placement_lint.checking.stack import with_deep_stack
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Applicability, Edit, Range, Severity
-from placement_lint.results import Run
-from placement_lint.stack import with_deep_stack
+from placement_lint.project.files import Selection
+from placement_lint.report.results import Run
+from placement_lint.run import pool
+from placement_lint.run.engine import check_files
 
 Write = Callable[..., Path]
 
@@ -163,9 +164,9 @@ def test_a_file_that_kills_its_process_costs_only_itself(
 KILLED_RUN = """
 import os
 from pathlib import Path
-from placement_lint.checker import Job
-from placement_lint.config import Settings
-from placement_lint.pool import _check, _pool
+from placement_lint.checking.checker import Job
+from placement_lint.config.settings import Settings
+from placement_lint.run.pool import _check, _pool
 
 pool = _pool(2, Job(Settings(root=Path.cwd())))
 for result in [pool.submit(_check, ()) for _ in range(8)]:

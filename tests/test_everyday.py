@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint import progress, registry, spelling
-from placement_lint.check import NEEDED, OVERRULED, Check, Request
-from placement_lint.cli import main
+from placement_lint import registry, spelling
+from placement_lint.cli import main, progress
+from placement_lint.cli.check import NEEDED, OVERRULED, Check, Request
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]

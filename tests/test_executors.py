@@ -96,7 +96,7 @@ def test_what_lies_beyond_the_folders_that_were_sent_is_read_here(write: Write, 
 def test_a_scheduler_that_does_not_answer(
     write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement_lint.cluster.PATIENCE", 0.2)
+    monkeypatch.setattr("placement_lint.run.cluster.PATIENCE", 0.2)
     write("a.py")
     assert main(["check", "--no-cache", "--executor", "dask://127.0.0.1:9"]) == 2
     assert "no Dask scheduler with a worker answers at dask://127.0.0.1:9" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from placement_lint.errors import UsageError
-from placement_lint.files import Excludes, find_files, patterns
+from placement_lint.project.files import Excludes, find_files, patterns
 
 Write = Callable[..., Path]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint.checker import Job
-from placement_lint.config import Settings
-from placement_lint.fixes import Fixer
+from placement_lint.checking.checker import Job
+from placement_lint.config.settings import Settings
+from placement_lint.fix.fixes import Fixer
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 FAULTY = [path for path in sorted(FIXTURES.rglob("*.py")) if "# want:" in path.read_text(encoding="utf-8")]

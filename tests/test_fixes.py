@@ -15,11 +15,11 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from placement_lint import fixes
-from placement_lint.checker import Checked, Job
+from placement_lint.checking.checker import Checked, Job
 from placement_lint.cli import main
 from placement_lint.finding import Applicability, Edit, Finding, Fix, Range, Severity
-from placement_lint.fixes import Fixer
+from placement_lint.fix import fixes
+from placement_lint.fix.fixes import Fixer
 from placement_lint.rewriting import on_device
 from placement_lint.source.edits import NotEditable, edited
 from placement_lint.source.wording import source_text
@@ -302,7 +302,7 @@ def test_a_revealed_finding_has_its_line_in_the_file_as_it_is(edits: list[Edit],
 
 
 WRITER = """
-from placement_lint.fixes import Fixed, write
+from placement_lint.fix.fixes import Fixed, write
 texts = [b"a" * 3_000_000, b"b" * 3_000_000]
 print("ready", flush=True)
 while True:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from test_pages import ODD_WORDS
 
-from placement_lint.checker import Checker, Job
-from placement_lint.config import Settings
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
+from placement_lint.checking.checker import Checker, Job
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding
+from placement_lint.project.files import Selection
+from placement_lint.run.engine import check_files
 from placement_lint.source.scan import Scan
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

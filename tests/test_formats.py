@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 
 from placement_lint import __version__
-from placement_lint.checker import Job
-from placement_lint.config import Settings
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
+from placement_lint.checking.checker import Job
+from placement_lint.config.settings import Settings
 from placement_lint.finding import (
     Anchor,
     Applicability,
@@ -32,9 +30,11 @@ from placement_lint.finding import (
     Step,
     Verdict,
 )
+from placement_lint.project.files import Selection
 from placement_lint.report.fingerprints import fingerprints
 from placement_lint.report.formats import FORMATS, render
-from placement_lint.results import Crash, Run, Summary
+from placement_lint.report.results import Crash, Run, Summary
+from placement_lint.run.engine import check_files
 
 HERE = Path(__file__).parent
 SNAPSHOTS = HERE / "snapshots"

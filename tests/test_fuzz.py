@@ -67,7 +67,7 @@ def test_each_oracle_can_fail(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         return {failure.oracle for failure in examiner.failures(Program(text), Random(0))}
 
     with monkeypatch.context() as patch:
-        patch.setattr("placement_lint.listen.analyse", _raising)
+        patch.setattr("placement_lint.checking.listen.analyse", _raising)
         assert oracles() == {"crash"}
     with monkeypatch.context() as patch:
         patch.setattr("fuzz.oracles.SECONDS", 0.0)
@@ -76,7 +76,7 @@ def test_each_oracle_can_fail(project: Path, monkeypatch: pytest.MonkeyPatch) ->
         patch.setattr("fuzz.oracles.MEGABYTES", -1)
         assert oracles() == {"memory"}
     with monkeypatch.context() as patch:
-        patch.setattr("placement_lint.checker.read", _other_program)
+        patch.setattr("placement_lint.checking.checker.read", _other_program)
         assert oracles() >= {"libcst", "server"}
 
 

@@ -16,8 +16,8 @@ import pytest
 import shares
 from test_fixtures import FIXTURES, SINGLE
 
-from placement_lint.checker import Checker, Job
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Checker, Job
+from placement_lint.config.settings import Settings
 
 CHATTY = "# if flag: break; the size is fixed, shared and tied; model.to(device).cuda(); self.training, z, n"
 

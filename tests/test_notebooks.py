@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from placement_lint.checker import Checked, Checker, Job
+from placement_lint.checking.checker import Checked, Checker, Job
 from placement_lint.cli import main
-from placement_lint.config import Settings
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Edit, Range
 from placement_lint.source.notebook import as_python
 from placement_lint.source.scan import NEWLINE

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint import pages
-from placement_lint.checker import Checker, Job
-from placement_lint.config import Settings
-from placement_lint.pages import CODE_SECTIONS, SECTIONS, as_markdown
+from placement_lint.checking.checker import Checker, Job
+from placement_lint.cli import pages
+from placement_lint.cli.pages import CODE_SECTIONS, SECTIONS, as_markdown
+from placement_lint.config.settings import Settings
 from placement_lint.registry import all_rules, find_rule
 from placement_lint.report import sarif
-from placement_lint.results import Run, Summary
+from placement_lint.report.results import Run, Summary
 from placement_lint.rule import Rule
 
 RULES = all_rules()

@@ -26,7 +26,7 @@ from placement_lint.finding import (
 )
 from placement_lint.report import concise, full, statistics
 from placement_lint.report import json as json_report
-from placement_lint.results import Run, Summary
+from placement_lint.report.results import Run, Summary
 
 Write = Callable[..., Path]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -12,10 +12,10 @@ import pytest
 
 from placement_lint import __version__
 from placement_lint.cli import main
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
-from placement_lint.plain import plain, typed
-from placement_lint.results import Checked, Job
+from placement_lint.project.files import Selection
+from placement_lint.report.results import Checked, Job
+from placement_lint.run.engine import check_files
+from placement_lint.run.plain import plain, typed
 
 Write = Callable[..., Path]
 BAD = "import torch\nx = torch.zeros(3)\nx.to('cuda')\nprint(x)\n"

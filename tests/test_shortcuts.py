@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from test_fixtures import FIXTURES, PROJECTS, SINGLE
 
-from placement_lint.checker import Job
-from placement_lint.config import Settings
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
+from placement_lint.checking.checker import Job
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding
 from placement_lint.flow.interpreter import inline_policy, memo, statements
+from placement_lint.project.files import Selection
+from placement_lint.run.engine import check_files
 
 
 def findings(files: Sequence[Path], root: Path) -> Sequence[Finding]:

@@ -12,6 +12,7 @@ import libcst as cst
 import pytest
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from placement_lint.checking.stack import with_deep_stack
 from placement_lint.finding import Range
 from placement_lint.flow.triage.lexical import without_strings
 from placement_lint.source.parsing import check_syntax, parse, read
@@ -19,7 +20,6 @@ from placement_lint.source.positions import positions
 from placement_lint.source.scan import Scan
 from placement_lint.source.text import Unreadable, decode
 from placement_lint.source.walking import children
-from placement_lint.stack import with_deep_stack
 
 HERE = Path(__file__).parent
 STDLIB = Path(sysconfig.get_path("stdlib"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement_lint.checker import Checker, Job
+from placement_lint.checking.checker import Checker, Job
 
 pytestmark = pytest.mark.usefixtures("fake_rules")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint import watch
 from placement_lint.cli import main
+from placement_lint.run import watch
 
 Write = Callable[..., Path]
 

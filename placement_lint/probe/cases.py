@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from placement_lint.checker import Checker, Reading
+from placement_lint.checking.checker import Checker, Reading
 from placement_lint.finding import Finding, Range
 from placement_lint.flow.events.schema import Scene
 from placement_lint.probe.replay import Case, Entry, mended
 from placement_lint.probe.units import Program
-from placement_lint.results import Job
+from placement_lint.report.results import Job
 from placement_lint.rule import Line, Note, Problem, Replay, Rewrite, Rule
 from placement_lint.source.notebook import NOTEBOOK, read_notebook
 from placement_lint.source.parsing import parse
@@ -23,7 +23,7 @@ from placement_lint.source.positions import positions
 from placement_lint.source.text import decode
 
 if TYPE_CHECKING:
-    from placement_lint.listen import Hearing
+    from placement_lint.checking.listen import Hearing
     from placement_lint.project.finder import Surroundings
 
 

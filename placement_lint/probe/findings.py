@@ -20,7 +20,7 @@ from placement_lint.probe.sandbox import Sandbox
 from placement_lint.probe.saved import Saver
 from placement_lint.project.finder import Surroundings
 from placement_lint.registry import find_rule
-from placement_lint.results import Job, Run
+from placement_lint.report.results import Job, Run
 
 MOST_IMPORTERS = 3  # of a file that are tried
 NO_EXPERIMENT = "its rule has no experiment"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from placement_lint.files import EXCLUDED_FOLDERS
+from placement_lint.project.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Binding, Import, Lines, read_imports
 from placement_lint.project.unit import (
     EXPORTS,
@@ -28,7 +28,7 @@ from placement_lint.project.unit import (
     Unit,
     seen,
 )
-from placement_lint.results import Read
+from placement_lint.report.results import Read
 from placement_lint.source.outline import code_of
 from placement_lint.source.text import Unreadable
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from placement_lint.files import Excludes, Selection, patterns, walk
+from placement_lint.project.files import Excludes, Selection, patterns, walk
 from placement_lint.project.finder import INIT, Surroundings, read_from_disk
-from placement_lint.results import Job
+from placement_lint.report.results import Job
 from placement_lint.source.notebook import NOTEBOOK, OtherLanguage, read_notebook
 from placement_lint.source.text import Unreadable, decode
 

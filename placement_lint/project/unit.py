@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
 from placement_lint.project.shelf import Shelf
-from placement_lint.results import digest
+from placement_lint.report.results import digest
 from placement_lint.source.outline import code_of
 from placement_lint.source.parsing import read
 from placement_lint.source.scan import NEWLINE, UTF_8

@@ -9,9 +9,9 @@ import click
 
 from placement_lint.finding import Finding, Severity
 from placement_lint.report.places import place, with_verdict
+from placement_lint.report.results import Run
 from placement_lint.report.style import Style
 from placement_lint.report.summary import closing_lines, is_fixable
-from placement_lint.results import Run
 
 COLORS: Mapping[Severity, str] = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 

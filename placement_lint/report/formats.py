@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TextIO
 
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 FORMATS: Mapping[str, str] = {
     "full": "For people: each finding with its code, trace and fix.",

@@ -12,9 +12,9 @@ from rich.text import Text
 from placement_lint.finding import Finding, Severity, Step, Verdict
 from placement_lint.report.frames import Excerpts, FrameLine, printable
 from placement_lint.report.places import line_place, place
+from placement_lint.report.results import Run
 from placement_lint.report.style import Style
 from placement_lint.report.summary import closing_lines, summary_line
-from placement_lint.results import Run
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold blue"}
 INDENT = 2

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from placement_lint.finding import Finding, Severity
 from placement_lint.report.places import line_place, place, range_in_file, with_verdict
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 IN_MESSAGES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})

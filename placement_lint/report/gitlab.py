@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from placement_lint.finding import Finding, Severity
 from placement_lint.report.fingerprints import fingerprints
 from placement_lint.report.places import message_in_file, range_in_file
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}
 

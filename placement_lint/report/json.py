@@ -6,7 +6,7 @@ import json
 from typing import Any, TextIO
 
 from placement_lint.finding import Edit, Finding, Fix, Range, Saved, Step, Verdict
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 VERSION = 1
 

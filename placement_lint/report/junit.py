@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from placement_lint.finding import Finding
 from placement_lint.report.places import line_place, place, with_verdict
-from placement_lint.results import Crash, Run
+from placement_lint.report.results import Crash, Run
 
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

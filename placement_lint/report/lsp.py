@@ -13,7 +13,7 @@ from placement_lint.finding import Finding, Range, Severity, Step
 from placement_lint.report.json import fix_as_object, verdict_as_object
 from placement_lint.report.lines import Lines
 from placement_lint.report.places import with_verdict
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 SEVERITIES = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.INFO: 3}
 # Code, or a comment, that has no effect is shown faded.

@@ -11,8 +11,8 @@ from typing import Any, TextIO
 
 from placement_lint import __version__
 from placement_lint.errors import UsageError
-from placement_lint.plain import plain, typed
-from placement_lint.results import Checked, Run
+from placement_lint.report.results import Checked, Run
+from placement_lint.run.plain import plain, typed
 
 
 def render(run: Run, stream: TextIO) -> None:
@@ -33,7 +33,7 @@ def render(run: Run, stream: TextIO) -> None:
 
 def whole(files: Sequence[str]) -> Run:
     """The run that these are all the parts of."""
-    from placement_lint.results import merged
+    from placement_lint.report.results import merged
 
     parts = [_read(file) for file in files]
     _require_all({tuple(part["part"]) for part in parts})
@@ -47,9 +47,9 @@ def whole(files: Sequence[str]) -> Run:
 
 
 def _of_project(project: str, results: Sequence[Checked]) -> Run:
-    from placement_lint.config_files import load_settings
-    from placement_lint.engine import ImportedElsewhere, summarise
-    from placement_lint.results import Job
+    from placement_lint.config.files import load_settings
+    from placement_lint.report.results import Job
+    from placement_lint.run.engine import ImportedElsewhere, summarise
 
     job = Job(load_settings(Path(os.path.abspath(project))))
     return summarise(results, project, ImportedElsewhere(job, [result.path for result in results]))

@@ -10,12 +10,12 @@ from typing import Any, TextIO
 from urllib.parse import quote
 
 from placement_lint import __version__, registry
+from placement_lint.cli.pages import as_markdown, first_sentence, url
 from placement_lint.finding import Edit, Finding, Fix, Range, Severity, Step
-from placement_lint.pages import as_markdown, first_sentence, url
 from placement_lint.report.fingerprints import fingerprints
 from placement_lint.report.json import verdict_as_object
 from placement_lint.report.places import message_in_file
-from placement_lint.results import Crash, Run
+from placement_lint.report.results import Crash, Run
 from placement_lint.rule import Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

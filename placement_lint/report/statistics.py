@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from placement_lint.finding import Applicability, Finding
+from placement_lint.report.results import Run
 from placement_lint.report.summary import summary_lines
-from placement_lint.results import Run
 
 SAFE, UNSAFE, NONE = "*", "-", " "
 LEGEND = {SAFE: "[*] some have a safe fix", UNSAFE: "[-] some have an unsafe fix"}

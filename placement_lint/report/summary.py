@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from placement_lint.finding import Applicability, Finding, Severity
 from placement_lint.report.places import place
+from placement_lint.report.results import Run
 from placement_lint.report.style import Style
-from placement_lint.results import Run
 
 
 def summary_line(run: Run) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from placement_lint import registry
 from placement_lint.finding import Finding, Range
-from placement_lint.results import Checked, Job, Provisional
+from placement_lint.report.results import Checked, Job, Provisional
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 from lsprotocol import types
 
+from placement_lint.cli.pages import as_markdown
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Range, Verdict
-from placement_lint.pages import as_markdown
 from placement_lint.registry import find_rule
 from placement_lint.report.json import verdict_as_object
 from placement_lint.server import rule_pages, timeline_files

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from placement_lint.cli.pages import first_sentence
 from placement_lint.errors import UsageError
 from placement_lint.finding import Range
-from placement_lint.pages import first_sentence
 from placement_lint.registry import find_rule
 from placement_lint.rule import Rule
 from placement_lint.server import rule_pages

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from placement_lint.checker import Reading
+from placement_lint.checking.checker import Reading
+from placement_lint.checking.listen import Hearing, problems_in
 from placement_lint.finding import Range
 from placement_lint.flow.events.schema import OptimizerStale
 from placement_lint.flow.incremental.definition_memo import Outcomes
 from placement_lint.flow.observers.placements import Placement, PlacementLog
-from placement_lint.listen import Hearing, problems_in
 from placement_lint.project.finder import Surroundings, read_from_disk
 from placement_lint.project.unit import forget
 from placement_lint.rule import Rule

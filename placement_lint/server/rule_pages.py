@@ -8,7 +8,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from placement_lint import __version__, writing
-from placement_lint.pages import as_markdown, url
+from placement_lint.cli.pages import as_markdown, url
 from placement_lint.rule import Rule
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from placement_lint.baseline import read_baseline
-from placement_lint.config import Settings
+from placement_lint.config.settings import Settings
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Verdict
 from placement_lint.project.finder import read_from_disk
 from placement_lint.project.importers import Everything
-from placement_lint.reconcile import reconciled
-from placement_lint.results import Checked, Job, Run, Summary, digest
+from placement_lint.report.results import Checked, Job, Run, Summary, digest
+from placement_lint.run.baseline import read_baseline
+from placement_lint.run.reconcile import reconciled
 from placement_lint.server.analysis import Analyse, Analysis, Draw, Locate, Mend, Placed
 from placement_lint.server.analyst import PATIENT, URGENT, Analyst, Lost
 from placement_lint.server.documents import Document

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from placement_lint.config import KEYS, Settings, switch
-from placement_lint.config_files import OWN_FILE, SHARED_FILE, Configuration, Layer, Projects
+from placement_lint.config.files import OWN_FILE, SHARED_FILE, Configuration, Layer, Projects
+from placement_lint.config.settings import KEYS, Settings, switch
 from placement_lint.errors import UsageError
-from placement_lint.files import Excludes, Patterns, find_files, patterns
 from placement_lint.probe.devices import AUTO, MODES
-from placement_lint.results import Job
+from placement_lint.project.files import Excludes, Patterns, find_files, patterns
+from placement_lint.report.results import Job
 from placement_lint.spelling import did_you_mean
 
 SECTION = "placement-lint"

@@ -7,7 +7,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from placement_lint import writing
-from placement_lint.results import digest
+from placement_lint.report.results import digest
 
 
 def write(path: str, page: str) -> Path:

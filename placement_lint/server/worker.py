@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from placement_lint import registry
-from placement_lint.checker import Checker
-from placement_lint.files import displayed
-from placement_lint.fixes import Fixer
-from placement_lint.results import digest
+from placement_lint.checking.checker import Checker
+from placement_lint.fix.fixes import Fixer
+from placement_lint.project.files import displayed
+from placement_lint.report.results import digest
+from placement_lint.report.static_timeline import timeline_page
 from placement_lint.server import rule_pages
 from placement_lint.server.analysis import Analyse, Analysis, Close, Draw, Locate, Mend, Request, absolute
 from placement_lint.server.frames import packed, read
 from placement_lint.server.reading import AmongOpenTexts, Draft, LiveReading, OpenTexts
-from placement_lint.static_timeline import timeline_page
 
 # The collector's generations; the old one is collected after every ``SELDOM`` answers.
 YOUNG, OLD = 1, 2

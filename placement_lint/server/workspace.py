@@ -15,7 +15,7 @@ from lsprotocol import types
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding
 from placement_lint.report.lsp import uri_of
-from placement_lint.results import Job
+from placement_lint.report.results import Job
 from placement_lint.server.diagnostics import Diagnostics, result_id
 from placement_lint.server.documents import path_of
 from placement_lint.server.session import Session

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import libcst as cst
 
-from placement_lint.checker import Checker, Job, Reading
-from placement_lint.config import Settings
-from placement_lint.engine import summarise
+from placement_lint.checking.checker import Checker, Job, Reading
+from placement_lint.config.settings import Settings
 from placement_lint.report.json import render
+from placement_lint.run.engine import summarise
 
 T = TypeVar("T")
 

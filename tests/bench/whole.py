@@ -6,12 +6,12 @@ from collections.abc import Set
 from pathlib import Path
 from unittest.mock import patch
 
-from placement_lint.checker import Reading
-from placement_lint.config import Settings
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
+from placement_lint.checking.checker import Reading
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding
-from placement_lint.results import Job
+from placement_lint.project.files import Selection
+from placement_lint.report.results import Job
+from placement_lint.run.engine import check_files
 
 
 def findings(sources: Path) -> Set[Finding]:

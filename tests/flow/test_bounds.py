@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint.checker import Checker, Job, Reading
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Checker, Job, Reading
+from placement_lint.config.settings import Settings
 from placement_lint.flow.api.bounds import LONGEST_TEXT, WIDEST_INTEGER
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.values import Const

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint.checker import Checked, Checker, Job, Reading
-from placement_lint.config import Settings
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
+from placement_lint.checking.checker import Checked, Checker, Job, Reading
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding
+from placement_lint.project.files import Selection
 from placement_lint.project.finder import Surroundings
 from placement_lint.project.index import Import, Lines, read_imports, read_index
 from placement_lint.report.formats import FORMATS, render
+from placement_lint.run.engine import check_files
 from placement_lint.source.outline import code_of
 
 Write = Callable[..., Path]

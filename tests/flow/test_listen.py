@@ -9,10 +9,10 @@ import libcst as cst
 import placement_lint.rules
 import pytest
 
+from placement_lint.checking.listen import problems_in
 from placement_lint.finding import Severity, When
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU
 from placement_lint.flow.events.schema import DevicesMixed
-from placement_lint.listen import problems_in
 from placement_lint.rule import Page, Problem, Rule
 
 PROGRAM = cst.parse_module("import torch\nx = torch.ones(3) + torch.ones(3).cuda()\n")

@@ -8,9 +8,9 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
+from placement_lint.checking.listen import problems_in
 from placement_lint.flow.driver.analyse import analyse
 from placement_lint.flow.observers.placements import PlacementLog
-from placement_lint.listen import problems_in
 from placement_lint.registry import all_rules
 from placement_lint.source.parsing import parse
 

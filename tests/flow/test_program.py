@@ -8,7 +8,7 @@ import libcst as cst
 import pytest
 
 from placement_lint import registry
-from placement_lint.listen import problems_in
+from placement_lint.checking.listen import problems_in
 
 HEAD = """\
 import torch

@@ -11,17 +11,17 @@ from textwrap import dedent, indent
 import pytest
 from growth import grows_faster_than_its_size
 
-from placement_lint.checker import Reading
-from placement_lint.config import Settings
-from placement_lint.engine import check_files
-from placement_lint.files import Selection
+from placement_lint.checking.checker import Reading
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding
 from placement_lint.flow.domain.values import Class, Function
 from placement_lint.flow.driver import entry_points
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.triage.definition_facts import read
 from placement_lint.flow.triage.entry_filter import Prospects
-from placement_lint.results import Job
+from placement_lint.project.files import Selection
+from placement_lint.report.results import Job
+from placement_lint.run.engine import check_files
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 PROJECTS = sorted((FIXTURES / "projects").iterdir())

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from test_imports import UNKNOWN, WAYS, with_sum
 
-from placement_lint.cache import Cache
-from placement_lint.checker import Checker
-from placement_lint.config import Settings
-from placement_lint.results import Job
+from placement_lint.checking.checker import Checker
+from placement_lint.config.settings import Settings
+from placement_lint.report.results import Job
+from placement_lint.run.cache import Cache
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -17,11 +17,11 @@ from random import Random
 
 import libcst as cst
 
-from placement_lint.checker import Checker, Reading
-from placement_lint.config import Settings
-from placement_lint.engine import summarise
+from placement_lint.checking.checker import Checker, Reading
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding
-from placement_lint.results import Checked, Job
+from placement_lint.report.results import Checked, Job
+from placement_lint.run.engine import summarise
 from placement_lint.server.analysis import Analyse, Analysis, Close
 from placement_lint.server.worker import Worker
 from placement_lint.source.parsing import parse

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import libcst as cst
 
-from placement_lint.checker import Checker
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Checker
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding
 from placement_lint.flow.domain.path_condition import ALWAYS
 from placement_lint.flow.events.schema import Scene
@@ -16,7 +16,7 @@ from placement_lint.probe.cases import cases
 from placement_lint.probe.replay import Case, Piece
 from placement_lint.probe.units import Program
 from placement_lint.registry import find_rule
-from placement_lint.results import Job
+from placement_lint.report.results import Job
 from placement_lint.rule import Note, Problem, Replay
 from placement_lint.source.wording import source_text
 

@@ -15,7 +15,7 @@ from placement_lint.cli import main
 from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.probe.prober import Prober
 from placement_lint.registry import all_rules, find_rule
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 BUG = find_rule("DPL501").page.example
 FOLKLORE = find_rule("DPL904").page.example

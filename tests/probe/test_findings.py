@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from placement_lint.checker import Checker, Job
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Checker, Job
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Outcome, Severity
 from placement_lint.probe.prober import Prober
 from placement_lint.registry import find_rule

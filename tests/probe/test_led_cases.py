@@ -8,14 +8,14 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from placement_lint.checker import Checker
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Checker
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Finding, Outcome
 from placement_lint.probe.cases import cases, led_cases
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Replayer
 from placement_lint.probe.units import Program
-from placement_lint.results import Job
+from placement_lint.report.results import Job
 
 HELPERS = """
 import torch

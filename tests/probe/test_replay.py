@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from replaying import FIXTURES, case_of
 
-from placement_lint.checker import Checker
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Checker
+from placement_lint.config.settings import Settings
 from placement_lint.finding import Level, Outcome
 from placement_lint.probe.cases import cases
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Piece, Replayer
 from placement_lint.registry import find_rule
-from placement_lint.results import Job
+from placement_lint.report.results import Job
 
 # Rules whose faults raise, and rules whose faults are silent.
 RULES = [

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from training_file import training_file
 
-from placement_lint.checker import Job
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Job
+from placement_lint.config.settings import Settings
 from placement_lint.flow.domain import path_condition
 from placement_lint.flow.domain.values import Class, Function
 from placement_lint.flow.driver import analyse, entry_points

@@ -11,8 +11,8 @@ import libcst as cst
 import pytest
 from training_file import training_file
 
-from placement_lint.checker import Job
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Job
+from placement_lint.config.settings import Settings
 from placement_lint.flow.domain.values import Value
 from placement_lint.flow.incremental import effect_memo
 from placement_lint.flow.interpreter import calls

@@ -10,7 +10,7 @@ import pytest_asyncio
 from editor import DISCARDED, STALE, Editor, editor
 from lsprotocol import types
 
-from placement_lint.pages import url
+from placement_lint.cli.pages import url
 from placement_lint.registry import all_rules
 from placement_lint.rule import Rule
 

@@ -12,9 +12,9 @@ import libcst as cst
 import pytest
 from training_file import training_file
 
-from placement_lint.checker import Checker, Job
-from placement_lint.config import Settings
-from placement_lint.files import displayed
+from placement_lint.checking.checker import Checker, Job
+from placement_lint.config.settings import Settings
+from placement_lint.project.files import displayed
 from placement_lint.server.analysis import Analyse, absolute
 from placement_lint.server.splicing import Splicer, cut, recut
 from placement_lint.server.worker import Worker

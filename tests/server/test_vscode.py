@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from placement_lint import __version__
-from placement_lint.config import KEYS
+from placement_lint.config.settings import KEYS
 from placement_lint.errors import UsageError
 from placement_lint.server.settings import CLIENT_KEYS, OWN_READERS, SECTION, EditorSettings
 

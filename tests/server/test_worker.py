@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from placement_lint.checker import Job
-from placement_lint.config import Settings
+from placement_lint.checking.checker import Job
+from placement_lint.config.settings import Settings
 from placement_lint.project.unit import digest
 from placement_lint.server.analysis import Analyse, Close, Locate
 from placement_lint.server.worker import Worker

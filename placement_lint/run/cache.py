@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placement_lint import __version__, writing
-from placement_lint.results import digest
+from placement_lint.report.results import digest
 
 if TYPE_CHECKING:
     from placement_lint.project.unit import Seen
-    from placement_lint.results import Checked, Job, Read
+    from placement_lint.report.results import Checked, Job, Read
 
 Thing = TypeVar("Thing")
 
@@ -214,7 +214,7 @@ def _installation() -> tuple[str, tuple[str, ...]]:
 
 def _fingerprint(rule_sources: Iterable[str]) -> str:
     """Changes with the tool, with what is installed beside it, and with the sources of any rule."""
-    files = [file for root in (str(Path(__file__).parent), *rule_sources) for file in _sources(root)]
+    files = [file for root in (str(Path(__file__).parents[1]), *rule_sources) for file in _sources(root)]
     return digest(repr((sys.version, _installed(), sorted(files))).encode())
 
 

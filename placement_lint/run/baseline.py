@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from placement_lint import writing
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 VERSION = 1
 

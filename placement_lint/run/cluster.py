@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement_lint import __version__
-from placement_lint.checker import Checker, Reading
+from placement_lint.checking.checker import Checker, Reading
 from placement_lint.errors import UsageError
-from placement_lint.files import SOURCES
-from placement_lint.pool import Batch, batched
-from placement_lint.results import Checked, Job
+from placement_lint.project.files import SOURCES
+from placement_lint.report.results import Checked, Job
+from placement_lint.run.pool import Batch, batched
 
 if TYPE_CHECKING:
     from distributed import Client

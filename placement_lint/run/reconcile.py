@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement_lint.finding import Finding, Range
-from placement_lint.results import Checked
+from placement_lint.report.results import Checked
 
 Key = tuple[str, int, str, Range]
 

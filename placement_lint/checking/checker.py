@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_lint import registry
-from placement_lint.files import patterns
+from placement_lint.checking.placing import Spots, findings_of
+from placement_lint.checking.stack import with_deep_stack
+from placement_lint.checking.suppress import idle_comments, speaking_for
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNREADABLE_SOURCE
-from placement_lint.placing import Spots, findings_of
+from placement_lint.project.files import patterns
 from placement_lint.project.finder import Answers, Surroundings, read_from_disk
-from placement_lint.results import Checked, Crash, Job, Provisional, Read, digest
+from placement_lint.report.results import Checked, Crash, Job, Provisional, Read, digest
 from placement_lint.source.anchors import Anchors
 from placement_lint.source.layout import Unplaced
 from placement_lint.source.notebook import NOTEBOOK, Notebook, OtherLanguage, read_notebook
 from placement_lint.source.parsing import BeyondTheParser, check_syntax, parse, read
 from placement_lint.source.suppressions import Suppressions, read_suppressions
 from placement_lint.source.text import Unreadable, decode
-from placement_lint.stack import with_deep_stack
-from placement_lint.suppress import idle_comments, speaking_for
 
 if TYPE_CHECKING:
     import libcst as cst
 
-    from placement_lint.listen import Hearing
+    from placement_lint.checking.listen import Hearing
     from placement_lint.rule import Rule
 
 Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
@@ -82,7 +82,7 @@ class Reading:
         return [text]
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
-        from placement_lint.listen import problems_in
+        from placement_lint.checking.listen import problems_in
         from placement_lint.source.wording import forget
 
         try:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 import click
 
-from placement_lint.checker import Checker
+from placement_lint.checking.checker import Checker
+from placement_lint.checking.suppress import speaking_for
 from placement_lint.finding import Edit, Finding
-from placement_lint.fixes import Fixed, read_file, write
+from placement_lint.fix.fixes import Fixed, read_file, write
 from placement_lint.registry import FAMILIES
 from placement_lint.report.places import place
-from placement_lint.results import Job, Run
+from placement_lint.report.results import Job, Run
 from placement_lint.source.edits import NotEditable, edited
 from placement_lint.source.notebook import NOTEBOOK, read_notebook
 from placement_lint.source.silencing import suppressing
 from placement_lint.source.suppressions import read_suppressions
 from placement_lint.source.text import decode
-from placement_lint.suppress import speaking_for
 
 
 @dataclass(frozen=True)

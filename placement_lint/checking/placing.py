@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement_lint.files import displayed
 from placement_lint.finding import Edit, Finding, Fix, Range, Step
-from placement_lint.results import Provisional
+from placement_lint.project.files import displayed
+from placement_lint.report.results import Provisional
 from placement_lint.source.positions import positions
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from placement_lint.fixes import Fixed, fix_findings, write
+from placement_lint.fix.fixes import Fixed, fix_findings, write
 from placement_lint.report.places import place
-from placement_lint.results import Job, Run
+from placement_lint.report.results import Job, Run
 
 
 def fix_files(run: Run, job_of: Callable[[str], Job], unsafe: bool, show: bool, quiet: bool) -> Run:

@@ -12,7 +12,7 @@ from placement_lint.finding import Finding, Range, Severity
 from placement_lint.report.style import Style
 
 if TYPE_CHECKING:
-    from placement_lint.config import Settings
+    from placement_lint.config.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Checked:
 
     Findings may be about other files that it imports, and other files may take some back: ``reconcile`` makes one of
     what all of them say, for which ``provisional`` findings say on what they depend, ``needed`` are the comments of
-    other files that suppressed something here, ``tended`` the attributes of classes that this file looks after, and
+    other files that suppressed something here, ``tended`` the attributes of classes that this file takes care of, and
     ``uses`` the plain functions of other files that it calls, each with the number of its own calls that lead there.
     ``reads`` are the files that the result depends on, its own first, and ``absent`` the absolute paths that were
     looked for and did not exist.

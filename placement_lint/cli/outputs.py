@@ -13,7 +13,7 @@ from typing import TextIO
 
 from placement_lint.errors import UsageError
 from placement_lint.report.formats import render
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 from placement_lint.writing import replacing
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placement_lint import writing
-from placement_lint.checker import Checker, Reading
+from placement_lint.checking.checker import Checker, Reading
 from placement_lint.errors import UsageError
 from placement_lint.finding import Applicability, Edit, Finding
-from placement_lint.results import Checked, Job, Run
+from placement_lint.report.results import Checked, Job, Run
 from placement_lint.source.edits import NotEditable, edited, overlap
 from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable, decode

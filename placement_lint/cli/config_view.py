@@ -9,8 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from placement_lint.config import KEYS, field_of
-from placement_lint.config_files import Configuration, Projects
+from placement_lint.config.files import Configuration, Projects
+from placement_lint.config.settings import KEYS, field_of
 from placement_lint.errors import UsageError
 
 DEFAULT = "default"

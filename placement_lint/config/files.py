@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from placement_lint.config import KEYS, Settings, field_of
+from placement_lint.config.settings import KEYS, Settings, field_of
 from placement_lint.errors import UsageError
 from placement_lint.spelling import did_you_mean
 

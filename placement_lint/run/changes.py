@@ -11,7 +11,7 @@ from pathlib import Path
 
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding
-from placement_lint.results import Run
+from placement_lint.report.results import Run
 
 HUNK = re.compile(r"@@ -\d+(?:,(?P<gone>\d+))? \+(?P<line>\d+)(?:,(?P<count>\d+))? @@")
 NEW_NAME = "+++ "

@@ -10,10 +10,10 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import parent_process
 from threading import Thread
 
-from placement_lint.checker import Checker, OneRun
-from placement_lint.files import size_of
-from placement_lint.results import Checked, Crash, Job
-from placement_lint.stack import with_deep_stack
+from placement_lint.checking.checker import Checker, OneRun
+from placement_lint.checking.stack import with_deep_stack
+from placement_lint.project.files import size_of
+from placement_lint.report.results import Checked, Crash, Job
 
 # A batch is of so many bytes, but of few files there are so many batches, that all processes have something to do.
 BATCH_BYTES, FEWEST_BATCHES = 2**17, 8

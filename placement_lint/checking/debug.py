@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement_lint import registry
-from placement_lint.checker import Checker, Reading
+from placement_lint.checking.checker import Checker, Reading
 from placement_lint.errors import UsageError
-from placement_lint.files import displayed
+from placement_lint.project.files import displayed
 from placement_lint.source.notebook import NOTEBOOK
 from placement_lint.source.parsing import parse
 from placement_lint.source.text import Unreadable, decode
@@ -19,11 +19,11 @@ from placement_lint.source.text import Unreadable, decode
 if TYPE_CHECKING:
     import libcst as cst
 
+    from placement_lint.checking.listen import Hearing
     from placement_lint.finding import Finding, Range
     from placement_lint.flow.observers.visits import Visit, VisitLog
-    from placement_lint.listen import Hearing
     from placement_lint.project.finder import Surroundings
-    from placement_lint.results import Checked, Job
+    from placement_lint.report.results import Checked, Job
     from placement_lint.rule import Rule
 
 
@@ -76,8 +76,8 @@ class _Examining(Reading):
         return self.parse(text)
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
+        from placement_lint.checking.listen import problems_in
         from placement_lint.flow.observers.visits import VisitLog
-        from placement_lint.listen import problems_in
 
         self.program = program
         self.statements = statements_at(program, self.line)
@@ -213,8 +213,8 @@ class Examination:
 
     def _withheld(self, rule: Rule) -> str:
         """What the settings or comments keep from being reported; empty if it is none of them."""
+        from placement_lint.checking.suppress import speaking_for
         from placement_lint.source.suppressions import read_suppressions
-        from placement_lint.suppress import speaking_for
 
         if read_suppressions(self.text).skip_file:
             return "a `skip-file` comment excludes the file"

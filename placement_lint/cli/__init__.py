@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from placement_lint import __version__
+from placement_lint.cli.outputs import Output
 from placement_lint.errors import UsageError, require_pygls, require_torch
 from placement_lint.finding import Severity
-from placement_lint.outputs import Output
 from placement_lint.report.formats import FORMATS
 from placement_lint.report.style import COLORS
 from placement_lint.spelling import did_you_mean
@@ -196,8 +196,8 @@ def check(**options: Any) -> int:
 
     Exit status: 0 no findings, 1 findings, 2 a usage or internal error.
     """
-    from placement_lint.check import Request
-    from placement_lint.check import check as run_check
+    from placement_lint.cli.check import Request
+    from placement_lint.cli.check import check as run_check
 
     return run_check(Request(**options))
 
@@ -206,8 +206,8 @@ def check(**options: Any) -> int:
 @click.argument("place", metavar="FILE:LINE")
 def debug(place: str) -> int:
     """Show what the analysis knows at a line: how it is reached, and where each value is."""
-    from placement_lint.check import job_at
-    from placement_lint.debug import debugged, split_place
+    from placement_lint.checking.debug import debugged, split_place
+    from placement_lint.cli.check import job_at
 
     path, _ = split_place(place)
     click.echo(debugged(place, job_at(path)))
@@ -219,8 +219,8 @@ def debug(place: str) -> int:
 @report_options
 def merge(**options: Any) -> int:
     """Report the findings of all shards, from the files of `check --shard I/N --format part:FILE`."""
-    from placement_lint.check import Request
-    from placement_lint.check import check as run_check
+    from placement_lint.cli.check import Request
+    from placement_lint.cli.check import check as run_check
 
     return run_check(Request(**options))
 
@@ -229,7 +229,7 @@ def merge(**options: Any) -> int:
 @click.argument("rule")
 def explain(rule: str) -> int:
     """Show a rule's page, by code or name."""
-    from placement_lint.pages import as_markdown
+    from placement_lint.cli.pages import as_markdown
     from placement_lint.registry import find_rule
 
     page = as_markdown(find_rule(rule))
@@ -247,7 +247,7 @@ def explain(rule: str) -> int:
 @click.option("--format", "--output-format", "form", type=click.Choice(tuple(RULE_LISTS)), default="text", help=FORM)
 def rules(form: str) -> int:
     """List all rules."""
-    from placement_lint import pages
+    from placement_lint.cli import pages
     from placement_lint.registry import all_rules
 
     click.echo(getattr(pages, RULE_LISTS[form])(all_rules()))
@@ -259,7 +259,7 @@ def rules(form: str) -> int:
 @click.option("--format", "--output-format", "form", type=click.Choice(("text", "json")), default="text", help=FORM)
 def config(path: str, form: str) -> int:
     """Show the settings for a file or folder, and the origin of each."""
-    from placement_lint import config_view
+    from placement_lint.cli import config_view
 
     click.echo(config_view.RENDERERS[form](path))
     return 0
@@ -273,7 +273,7 @@ def cache() -> None:
 @cache.command("dir")
 def cache_folder() -> int:
     """Show the folder of the cache."""
-    from placement_lint.cache import folder
+    from placement_lint.run.cache import folder
 
     click.echo(folder())
     return 0
@@ -282,7 +282,7 @@ def cache_folder() -> int:
 @cache.command("clear")
 def clear_cache() -> int:
     """Delete the cache."""
-    from placement_lint.cache import clear, folder
+    from placement_lint.run.cache import clear, folder
 
     count = clear()
     click.echo(f"removed {count} {'file' if count == 1 else 'files'} from {folder()}")
@@ -299,8 +299,8 @@ def probe(rules: tuple[str, ...], mode: str, form: str) -> int:
     RULES are codes, prefixes, families or names (default: all). Exit status: 1 if an experiment contradicts its rule.
     """
     require_torch("probe")
+    from placement_lint.cli.progress import progress
     from placement_lint.probe.table import FORMATS, measure, rules_to_probe
-    from placement_lint.progress import progress
 
     chosen = rules_to_probe(rules)
     with progress(len(chosen), "Probing") as advance:
@@ -343,14 +343,14 @@ def run(
     require_torch("run")
     if not module and not os.path.exists(target):
         raise UsageError(f"{target}: there is no such script")
-    from placement_lint.config_files import load_settings
+    from placement_lint.config.files import load_settings
     from placement_lint.simulate.runner import run_script
 
     count = load_settings(Path.cwd()).gpus if gpus is None else gpus
     if timeline is None and trace_file is None:
         return run_script(target, list(arguments), count, module=module, trace=trace)
+    from placement_lint.cli.timelines import timeline_files, write_timeline_files
     from placement_lint.simulate.timeline import Timeline
-    from placement_lint.timelines import timeline_files, write_timeline_files
 
     files, record = timeline_files(timeline, trace_file), Timeline(count)
     status = run_script(target, list(arguments), count, module=module, trace=trace, journal=record)

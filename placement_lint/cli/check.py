@@ -14,20 +14,20 @@ from zlib import crc32
 
 import click
 
-from placement_lint.config import Settings
-from placement_lint.config_files import OWN_FILE, SHARED_FILE, Projects
+from placement_lint.cli.outputs import Output, destinations, write_report
+from placement_lint.config.files import OWN_FILE, SHARED_FILE, Projects
+from placement_lint.config.settings import Settings
 from placement_lint.errors import UsageError, require_torch
 from placement_lint.finding import Finding, Outcome, Severity
-from placement_lint.outputs import Output, destinations, write_report
+from placement_lint.report.results import Run, merged, only
 from placement_lint.report.style import Style
-from placement_lint.results import Run, merged, only
 
 if TYPE_CHECKING:
-    from placement_lint.baseline import Entry
-    from placement_lint.cache import Cache
-    from placement_lint.changes import Changes
-    from placement_lint.files import Excludes, Patterns, Selection
-    from placement_lint.results import Job
+    from placement_lint.project.files import Excludes, Patterns, Selection
+    from placement_lint.report.results import Job
+    from placement_lint.run.baseline import Entry
+    from placement_lint.run.cache import Cache
+    from placement_lint.run.changes import Changes
 
 CLEAN, FINDINGS, FAILURE = 0, 1, 2
 STDIN = "-"
@@ -131,7 +131,7 @@ def check(request: Request) -> int:
         return Check(request).status()
     if STDIN in request.paths:
         raise UsageError("--watch waits for files to change, and standard input is none")
-    from placement_lint.watch import repeat_on_change
+    from placement_lint.run.watch import repeat_on_change
 
     repeat_on_change(lambda: _check_again(request), lambda: _watched(request))
     return CLEAN
@@ -160,7 +160,7 @@ def _spelled(option: str) -> str:
 
 def _explain_absence(request: Request) -> int:
     """Say why a rule reports nothing at a line."""
-    from placement_lint.debug import split_place, why_not
+    from placement_lint.checking.debug import split_place, why_not
 
     if len(request.paths) != 1:
         raise UsageError("--why-not RULE takes one place: `check --why-not DPL503 train.py:21`")
@@ -226,13 +226,13 @@ class Check:
 
     def candidates(self) -> Selection:
         """The files that the paths and the settings choose."""
-        from placement_lint.files import find_files
+        from placement_lint.project.files import find_files
 
         return find_files(self.request.paths or (".",), self._excludes)
 
     @property
     def _excludes(self) -> Excludes:
-        from placement_lint.files import Excludes
+        from placement_lint.project.files import Excludes
 
         forced = self.request.force_exclude or self.settings.force_exclude
         return Excludes(self._patterns_at, self.settings.respect_gitignore, forced)
@@ -252,7 +252,7 @@ class Check:
 
     def _check_files(self, selection: Selection) -> Run:
         """What is found in the selected files, with all files of their projects checked if that is wanted."""
-        from placement_lint.files import displayed
+        from placement_lint.project.files import displayed
 
         run = self._check_all(self._to_check(selection))
         if not self.request.whole_project:
@@ -263,7 +263,7 @@ class Check:
         """The selection, with all other files of its projects if they are wanted."""
         if not self.request.whole_project:
             return selection
-        from placement_lint.files import find_files
+        from placement_lint.project.files import find_files
 
         roots = dict.fromkeys(self._settings_of(file).root for file in selection.files)
         return find_files([*map(str, selection.files), *map(str, roots)], self._excludes)
@@ -277,7 +277,7 @@ class Check:
 
     def _fixed(self, run: Run) -> Run:
         """The run after fixes, over again where files have changed; a fixed text takes standard output for itself."""
-        from placement_lint.fixing import fix_files
+        from placement_lint.fix.fixing import fix_files
 
         if run.texts:
             self.outputs = [output for output in self.outputs if output.file]
@@ -286,8 +286,8 @@ class Check:
         return replace(self._run(), fixed=after.fixed) if after.fixed and not run.texts else after
 
     def _draw(self, file: str) -> None:
-        from placement_lint.files import displayed
-        from placement_lint.static_timeline import write_timeline
+        from placement_lint.project.files import displayed
+        from placement_lint.report.static_timeline import write_timeline
 
         paths = [displayed(path) for path in self._selected().files]
         write_timeline(paths, file, self._job(self.settings) if len(paths) != 1 else self.job_of(paths[0]))
@@ -295,12 +295,12 @@ class Check:
             click.echo(f"wrote {os.path.abspath(file)}", err=True)
 
     def _suppressed(self, run: Run) -> Run:
-        from placement_lint.add_noqa import add_comments
+        from placement_lint.fix.add_noqa import add_comments
 
         return add_comments(run, self.job_of, self.request.quiet)
 
     def _show_diff(self, run: Run) -> bool:
-        from placement_lint.fixing import show_diff
+        from placement_lint.fix.fixing import show_diff
 
         return show_diff(run, self.job_of, self.request.unsafe_fixes)
 
@@ -312,7 +312,7 @@ class Check:
         return FINDINGS if failing and not self.request.exit_zero else CLEAN
 
     def _check_stdin(self) -> Run:
-        from placement_lint.engine import check_text
+        from placement_lint.run.engine import check_text
 
         if len(self.request.paths) > 1:
             raise UsageError("`-` reads standard input and cannot be combined with paths")
@@ -322,8 +322,8 @@ class Check:
         return check_text(sys.stdin.buffer.read(), name, job)
 
     def _check_all(self, selection: Selection) -> Run:
-        from placement_lint.engine import check_files
-        from placement_lint.progress import progress
+        from placement_lint.cli.progress import progress
+        from placement_lint.run.engine import check_files
 
         parts = [(part, self._job(settings)) for settings, part in self._by_project(selection)]
         caches = [self._cache(job) for _, job in parts]
@@ -343,8 +343,8 @@ class Check:
         """How the files of a project were checked."""
         if not self.request.verbose:
             return
-        from placement_lint.cache import folder
         from placement_lint.registry import select
+        from placement_lint.run.cache import folder
 
         sources = ", ".join(str(layer.path) for layer in self.projects.of(job.settings.root).layers)
         rules = select(job.select, job.ignore, job.extend_select)
@@ -360,7 +360,7 @@ class Check:
         """What earlier runs found; none for a run that is told to forget."""
         if self.request.no_cache:
             return None
-        from placement_lint.cache import Cache
+        from placement_lint.run.cache import Cache
 
         return Cache(job, self._warn_once)
 
@@ -375,7 +375,7 @@ class Check:
 
     def _by_project(self, selection: Selection) -> Sequence[tuple[Settings, Selection]]:
         """The files that share their settings together; without any file, those of the working directory."""
-        from placement_lint.files import Selection
+        from placement_lint.project.files import Selection
 
         parts = {self.settings.root: (self.settings, Selection())}
         for file in selection.files:
@@ -386,7 +386,7 @@ class Check:
 
     def _job(self, settings: Settings) -> Job:
         """A choice on the command line replaces the project's; what it ignores is ignored as well."""
-        from placement_lint.results import Job
+        from placement_lint.report.results import Job
 
         request = self.request
         chosen = request.select
@@ -413,8 +413,8 @@ class Check:
             return run
         if mode:
             require_torch("--probe")
+        from placement_lint.cli.progress import progress
         from placement_lint.probe.findings import Wanted, probed
-        from placement_lint.progress import progress
 
         with progress(len(run.findings), "Probing", wanted=not request.quiet) as advance:
             wanted = Wanted(mode, bool(request.trust), request.trust != UNCONFINED, request.save_probe)
@@ -432,7 +432,7 @@ class Check:
         return Severity(asked) if asked else self._settings_of(path).fail_on
 
     def _patterns_at(self, folder: Path) -> list[Patterns]:
-        from placement_lint.files import patterns
+        from placement_lint.project.files import patterns
 
         settings = self.projects.settings(folder)
         if settings.root not in self._patterns:
@@ -448,13 +448,13 @@ class Check:
     def _changes(self) -> Changes | None:
         if self.request.diff_base is None:
             return None
-        from placement_lint.changes import Changes
+        from placement_lint.run.changes import Changes
 
         return Changes(self.request.diff_base)
 
     def _without_known(self, run: Run) -> Run:
         if name := self.request.write_baseline:
-            from placement_lint.baseline import write_baseline
+            from placement_lint.run.baseline import write_baseline
 
             entries = write_baseline(name, run.findings)
             if not self.request.quiet:
@@ -463,7 +463,7 @@ class Check:
         name = self.request.baseline or self._own_baseline()
         if not name:
             return run
-        from placement_lint.baseline import read_baseline
+        from placement_lint.run.baseline import read_baseline
 
         run, gone = read_baseline(name).split(run)
         if gone and not self.request.narrows:
@@ -477,7 +477,7 @@ class Check:
 
 def _shard(selection: Selection, number: int, count: int) -> Selection:
     """The files of a shard: each file's path decides alone, so that others may come and go."""
-    from placement_lint.files import Selection, displayed
+    from placement_lint.project.files import Selection, displayed
 
     if count == 1:
         return selection

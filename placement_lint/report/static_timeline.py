@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement_lint.checker import Checker, Reading
+from placement_lint.checking.checker import Checker, Reading
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Range
 from placement_lint.simulate.page import Span, lanes, page, rows
@@ -18,10 +18,10 @@ from placement_lint.writing import write
 if TYPE_CHECKING:
     import libcst as cst
 
+    from placement_lint.checking.listen import Hearing
     from placement_lint.flow.observers.timeline import Bar, TimelineLog, View
-    from placement_lint.listen import Hearing
     from placement_lint.project.finder import Surroundings
-    from placement_lint.results import Job
+    from placement_lint.report.results import Job
     from placement_lint.rule import Rule
 
 # Bars that are drawn; the page becomes slow beyond.
@@ -78,8 +78,8 @@ class _Drawing(Reading):
         return self.parse(text)
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
+        from placement_lint.checking.listen import problems_in
         from placement_lint.flow.observers.timeline import TimelineLog
-        from placement_lint.listen import problems_in
 
         self.program, self.log = program, TimelineLog()
         return problems_in(program, rules, self.log, surroundings, thorough=True)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from placement_lint.files import Selection, displayed, size_of
-from placement_lint.reconcile import reconciled
-from placement_lint.results import Checked, Job, Run, Summary
+from placement_lint.project.files import Selection, displayed, size_of
+from placement_lint.report.results import Checked, Job, Run, Summary
+from placement_lint.run.reconcile import reconciled
 
 if TYPE_CHECKING:
-    from placement_lint.cache import Cache
     from placement_lint.project.importers import Importers
+    from placement_lint.run.cache import Cache
 
 FEW_BYTES = 2**16  # below this, starting processes costs more than it brings
 PROCESSES = "processes"
@@ -52,7 +52,7 @@ def check_files(
 
 def check_text(data: bytes, path: str, job: Job) -> Run:
     """Check one text that does not come from a file."""
-    from placement_lint.checker import Checker
+    from placement_lint.checking.checker import Checker
 
     begun = time.perf_counter()
     checked = [Checker(job).check_bytes(data, path)]
@@ -100,7 +100,7 @@ def summarise(
 def _unlistable(selection: Selection, job: Job) -> Iterator[Checked]:
     if not selection.unlistable:
         return
-    from placement_lint.checker import Checker
+    from placement_lint.checking.checker import Checker
     from placement_lint.source.text import Unreadable
 
     checker = Checker(job)
@@ -112,16 +112,16 @@ def _checked(paths: Sequence[str], job: Job, jobs: int | None, executor: str) ->
     """The results, in any order."""
     if not paths:
         return
-    from placement_lint.checker import Checker, OneRun
+    from placement_lint.checking.checker import Checker, OneRun
 
     checker = Checker(job, OneRun())  # imports what processes then share, and refuses rules that do not exist
     workers = min(jobs or _default_jobs(paths), len(paths))
     if executor != PROCESSES:
-        from placement_lint.cluster import check_on_cluster
+        from placement_lint.run.cluster import check_on_cluster
 
         yield from check_on_cluster(paths, checker, executor)
     elif workers > 1:
-        from placement_lint.pool import check_in_processes
+        from placement_lint.run.pool import check_in_processes
 
         yield from check_in_processes(paths, job, workers)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from placement_lint import registry
 from placement_lint.finding import Finding, Range
 from placement_lint.own_rules import UNKNOWN_RULE_IN_SUPPRESSION, UNUSED_SUPPRESSION
-from placement_lint.results import Provisional
+from placement_lint.report.results import Provisional
 from placement_lint.rule import Rule
 from placement_lint.source.suppressions import SKIP_FILE, VERBS, Suppression, Suppressions
 from placement_lint.spelling import did_you_mean

@@ -1,0 +1,1 @@
+"""One file to its findings."""

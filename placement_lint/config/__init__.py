@@ -1,0 +1,1 @@
+"""Settings: what a project can set, and where that comes from."""
