@@ -19,6 +19,8 @@ ROTATING = {
     "probe/test_escapes.py",
     "probe/test_findings.py",
     "probe/test_hostile.py",
+    "probe/test_led_cases.py",
+    "probe/test_leniency.py",
     "probe/test_replay.py",
     "probe/test_sandbox.py",
     "probe/test_saved.py",
