@@ -232,10 +232,8 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= 10_000
 
 
-def test_the_readme_counts_the_rules() -> None:
+def test_the_readme_names_the_families_of_rules() -> None:
     families = {registry.family_name(rule): 0 for rule in registry.all_rules()}
-    reported = [rule for rule in registry.select((), ()) if registry.family_name(rule) != "tool"]
-    assert f"placement-lint has {len(reported)} rules." in README.read_text(encoding="utf-8")
     prefixes = re.findall(r"^\| (DPL\d) (\w+) \|", README.read_text(encoding="utf-8"), re.M)
     own = {name: prefix for name, prefix in registry.FAMILIES.items() if name not in {"tool", "folklore"}}
     assert {name: prefix for prefix, name in prefixes} == own
