@@ -367,8 +367,13 @@ class _Root:
     def enter(self) -> None:
         linux.make_root(self.base)
         Path("/proc/sys/user/max_user_namespaces").write_text("0", encoding="ascii")
+        with os.scandir("/proc") as entries:
+            shared = [entry.path for entry in entries if not entry.is_symlink() and not entry.name.isdecimal()]
+        # Not all of /proc: a process may change what is its own there, as CUDA names its threads.
         flags = linux.READ_ONLY | linux.NO_SETUID | linux.NO_DEVICES | linux.NO_PROGRAMS
-        linux.mount(None, "/proc", None, linux.REMOUNT | linux.BIND | flags)
+        for path in shared:
+            linux.mount(path, path, None, linux.BIND)
+            linux.mount(None, path, None, linux.REMOUNT | linux.BIND | flags)
 
     def _at(self, path: str) -> str:
         return self.base + path

@@ -34,11 +34,35 @@ NO_MEMORY = "can't allocate memory"  # in the RuntimeError of PyTorch's CPU allo
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
-    # CUDA is not started for the greeting: a process that has started it cannot be copied to play scripts.
-    _say(answers, stage.apart(START_LIMIT, lambda: {"torch": str(torch.__version__), "gpus": _real_gpus()}))
+    # CUDA is not started for the greeting: a process that has started it cannot be copied.
+    found = stage.apart(START_LIMIT, lambda: {"gpus": _real_gpus()})
+    # A driver that does not start is as good as none.
+    _say(answers, {"torch": str(torch.__version__), "gpus": found.get("gpus", [])})
     for line in requests:
         request = json.loads(line)
-        _say(answers, _play(request) if "script" in request else _answered(request))
+        if "script" in request:
+            _say(answers, _play(request))
+        elif request["simulate"] is None and hasattr(os, "fork"):
+            _let_a_copy_answer(request, answers)
+        else:
+            _say(answers, _answered(request))
+
+
+def _let_a_copy_answer(request: dict[str, Any], answers: TextIO) -> None:
+    """So that a failed kernel, the present device and the visible ones do not outlive an arm on real GPUs.
+
+    If the copy comes to a bad end, so does this process.
+    """
+    copy = os.fork()
+    if copy == 0:
+        _say(answers, _answered(request))
+        os._exit(0)
+    _, status = os.waitpid(copy, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    elif code > 0:
+        os._exit(code)
 
 
 def _answered(request: dict[str, Any]) -> dict[str, Any]:

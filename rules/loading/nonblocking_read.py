@@ -64,6 +64,7 @@ def check(event: UnfinishedCopyRead) -> Iterator[Problem]:
                 claimed(event.node, "torch.cuda.current_stream().query()", "the copy is not finished", before=True),
             ),
             mended=(Line(event.node, "torch.cuda.synchronize()", before=True),),
+            right=False,  # on another machine the copy may take longer
         ),
     )
 

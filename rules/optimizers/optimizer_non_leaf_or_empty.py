@@ -83,7 +83,12 @@ def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
             advice="make it a list",
             rewrite=safe("make it a list", listed(event.maker)),
             facts={"how": "clipped"},
-            replay=Replay(along=("backward",)),
+            replay=Replay(
+                watch=(
+                    claimed(event.loop.node, "next(iter({node}), None) is not None", "the loop never runs", before=True),
+                ),
+                along=("backward",),
+            ),
         )
         return
     clips = event.use.startswith("clip_grad")

@@ -78,3 +78,9 @@ def leaves_a_file(facts: Facts) -> str:
     with open("left", "w", encoding="utf-8") as stream:
         stream.write("x")
     return str(there)
+
+
+def hides_the_gpus(facts: Facts) -> str:
+    before = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "7"
+    return before

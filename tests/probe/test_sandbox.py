@@ -82,6 +82,20 @@ def test_words_arrive_as_they_are(sandbox: Sandbox) -> None:
     assert sandbox.run(harmful.ends_well, {"word": word}, None) == {"saw": word}
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs copies of a process")
+def test_an_arm_on_real_gpus_leaves_the_process_as_it_was(sandbox: Sandbox) -> None:
+    first, second = (sandbox.run(harmful.hides_the_gpus, {}, None) for _ in range(2))
+    assert first == second
+
+
+def test_a_driver_that_does_not_start_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import torch, os\ntorch.cuda.device_count = lambda: os.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Sandbox() as box:
+        assert box.inventory.gpus == ()
+        assert box.inventory.torch
+
+
 @here_only
 def test_the_whole_group_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
     file = tmp_path / "child"
