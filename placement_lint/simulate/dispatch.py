@@ -170,6 +170,11 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     return like_first(func, args, kwargs)
 
 
+def masked(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    mismatch.check_mask(args[0], args[1])
+    return ordinary(func, args, kwargs)
+
+
 def packed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     """``pack_padded_sequence``: lengths and batch sizes live on the CPU, whatever the data does."""
     mismatch.check_lengths(args[1])
@@ -241,6 +246,8 @@ BY_NAME: dict[str, Rule] = {
     "aten::_index_put_impl_": indexed,
     "aten::_unsafe_index": indexed,
     "aten::_unsafe_index_put": indexed,
+    "aten::masked_fill": masked,
+    "aten::masked_fill_": masked,
     "aten::_pack_padded_sequence": packed,
     "aten::_ctc_loss": like_first,
     "aten::_ctc_loss_backward": like_first,

@@ -142,19 +142,19 @@ def _kernel_error(func: Any, operands: list[Operand]) -> Exception:
     method = method or _wrapper_name(func)
     common = device_of(operands[0][1])
     odd, tensor, _ = next(operand for operand in operands if device_of(operand[1]) != common)
-    odd = renamed.get(odd, odd)
-    device = device_of(tensor)
+    return refuse(_odd_one(renamed.get(odd, odd), device_of(tensor), common, method), _named(operands))
+
+
+def _odd_one(name: str, device: Device, common: Device, method: str) -> str:
     if _NAMES_THE_ODD_ONE:
-        detail = (
-            f"got {odd} is on {device}, different from other tensors on {common} "
+        return (
+            f"{SAME_DEVICE}got {name} is on {device}, different from other tensors on {common} "
             f"(when checking argument in method {method})"
         )
-    else:
-        detail = (
-            f"found at least two devices, {common} and {device}! "
-            f"(when checking argument for argument {odd} in method {method})"
-        )
-    return refuse(SAME_DEVICE + detail, _named(operands))
+    return (
+        f"{SAME_DEVICE}found at least two devices, {common} and {device}! "
+        f"(when checking argument for argument {name} in method {method})"
+    )
 
 
 def _named(operands: Sequence[Operand]) -> list[tuple[str, Tensor]]:
@@ -211,12 +211,26 @@ def legacy_type(tensor: Tensor) -> str:
 
 
 def _convolution(operands: list[Operand]) -> str | None:
-    """`check_input_same_type_as_parameters` (`native/Convolution.cpp`) compares types, not indices."""
-    types = {name: legacy_type(tensor) for name, tensor, _ in operands}
+    """`check_input_same_type_as_parameters` (`native/Convolution.cpp`) compares types, not indices.
+
+    A small input on the CPU goes to a kernel that does not call it: `ConvParams::use_mkldnn` in the same file.
+    """
+    tensors = {name: tensor for name, tensor, _ in operands}
+    input_, weight = tensors["input"], tensors["weight"]
+    if device_of(input_).type == "cpu" != device_of(weight).type and _is_small(input_, weight):
+        return _odd_one("weight", device_of(weight), device_of(input_), "wrapper_CUDA___slow_conv2d_forward")
+    types = {name: legacy_type(tensor) for name, tensor in tensors.items()}
     for name in ("weight", "bias"):
         if name in types and types[name].count("cuda") != types["input"].count("cuda"):
             return f"Input type ({types['input']}) and {name} type ({types[name]}) should be the same"
     return None
+
+
+def _is_small(images: Tensor, weight: Tensor) -> bool:
+    """One image, at most 3 wide filters, and one group of channels."""
+    if images.dim() != 4 or images.shape[0] > 1 or images.numel() > 20480 or images.shape[1] != weight.shape[1]:
+        return False
+    return min(weight.shape[2:]) <= 3
 
 
 def _attention(operands: list[Operand]) -> str | None:
@@ -264,6 +278,16 @@ def check_assigned(func: Any, tensor: Tensor, values: Tensor) -> None:
     """`_index_put_impl_` fetches single 0-dim values itself and leaves the rest to TensorIterator."""
     if values.dim() > 0 and ANYWHERE not in (label_of(tensor), label_of(values)) and _index(tensor) != _index(values):
         raise _iterator_error(func, [("self", tensor, True), ("values", values, False)])
+
+
+def check_mask(tensor: Tensor, mask: Tensor) -> None:
+    """`aten/src/ATen/native/cuda/IndexKernel.cu`, `masked_fill__cuda`, where one of the two is on a GPU."""
+    if ANYWHERE not in (label_of(tensor), label_of(mask)) and _index(tensor) != _index(mask):
+        raise refuse(
+            "expected self and mask to be on the same device, but got mask on "
+            f"{device_of(mask)} and self on {device_of(tensor)}",
+            [("self", tensor), ("mask", mask)],
+        )
 
 
 def check_lengths(lengths: Tensor) -> None:

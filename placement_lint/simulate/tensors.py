@@ -185,10 +185,13 @@ def set_grad(tensor: Tensor, gradient: Tensor | None) -> None:
     """`torch/csrc/autograd/python_variable.cpp`, `THPVariable_set_grad`."""
     if isinstance(gradient, Tensor) and device_of(gradient) != device_of(tensor):
         mine, its = device_of(tensor), device_of(gradient)
+        if mine.type != its.type:
+            gradient_is, tensor_is = f"with device type '{its.type}'", f"with device type '{mine.type}'"
+        else:
+            gradient_is, tensor_is = (f"located on device with index '{place.index}'" for place in (its, mine))
         raise refuse(
-            f"attempting to assign a gradient located on device with type '{its}' to a tensor located on "
-            f"device with type '{mine}'. Please ensure that the gradient and the tensor are on the "
-            "same device",
+            f"attempting to assign a gradient {gradient_is} to a tensor {tensor_is}. "
+            "Please ensure that the gradient and the tensor are on the same device",
             [("tensor", tensor), ("gradient", gradient)],
         )
     _base_grad.__set__(tensor, gradient)

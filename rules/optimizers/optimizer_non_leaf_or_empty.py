@@ -84,9 +84,7 @@ def check_generator(event: GeneratorExhausted) -> Iterator[Problem]:
             rewrite=safe("make it a list", listed(event.maker)),
             facts={"how": "clipped"},
             replay=Replay(
-                watch=(
-                    claimed(event.loop.node, "next(iter({node}), None) is not None", "the loop never runs", before=True),
-                ),
+                watch=(claimed(event.loop.node, "any(True for _ in {node})", "the loop never runs", before=True),),
                 along=("backward",),
             ),
         )

@@ -52,7 +52,11 @@ REFUSED = {
     "in place on a 0-dim of the CPU": (lambda: torch.tensor(1.0).add_(gpu(1)[0]), two("cuda:0", "cpu")),
     "mask on the CPU": (
         lambda: gpu(2).masked_fill(torch.tensor([True, False]), 0.0),
-        two("cuda:0", "cpu"),
+        "expected self and mask to be on the same device, but got mask on cpu and self on cuda:0",
+    ),
+    "mask on the GPU": (
+        lambda: host(2).masked_fill_(torch.tensor([True, False], device="cuda"), torch.tensor(0.0)),
+        "expected self and mask to be on the same device, but got mask on cuda:0 and self on cpu",
     ),
     "where": (lambda: torch.where(gpu(2) > 0, gpu(2), host(2)), two("cuda:0", "cpu")),
     "mse_loss": (lambda: F.mse_loss(gpu(2), host(2)), two("cuda:0", "cpu")),
@@ -64,8 +68,12 @@ REFUSED = {
         lambda: torch.stack([gpu(2), host(2)]),
         odd_operand("tensors", "cpu", "cuda:0", "wrapper_CUDA_cat"),
     ),
-    "convolution": (
+    "convolution of one small image": (
         lambda: F.conv2d(host(1, 1, 4, 4), gpu(1, 1, 3, 3)),
+        odd_operand("weight", "cuda:0", "cpu", "wrapper_CUDA___slow_conv2d_forward"),
+    ),
+    "convolution": (
+        lambda: F.conv2d(host(2, 1, 4, 4), gpu(1, 1, 3, 3)),
         "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
     ),
     "convolution, weight behind": (
@@ -160,9 +168,13 @@ REFUSED = {
     "a gradient from elsewhere": (
         lambda: setattr(gpu(2).requires_grad_(), "grad", host(2)),
         (
-            "attempting to assign a gradient located on device with type 'cpu' to a tensor located on "
-            "device with type 'cuda:0'"
+            "attempting to assign a gradient with device type 'cpu' to a tensor with device type 'cuda'. "
+            "Please ensure that the gradient and the tensor are on the same device"
         ),
+    ),
+    "a gradient from another GPU": (
+        lambda: setattr(gpu(2).requires_grad_(), "grad", gpu(2, index=1)),
+        "attempting to assign a gradient located on device with index '1' to a tensor located on device with index '0'",
     ),
     "no such GPU": (lambda: torch.zeros(1, device="cuda:7"), "CUDA error: invalid device ordinal"),
 }
