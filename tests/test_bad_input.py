@@ -68,6 +68,20 @@ def test_unparsable_text(write: Write, imports: str, text: str, words: str) -> N
     assert "1 file checked, 1 skipped, 1 finding (1 error)" in done.stdout
 
 
+def test_a_file_that_imports_unparsable_text(write: Write) -> None:
+    write("rows.py", "def rows(path):\n    print 'reading %s' % path\n    yield path\n")
+    write(
+        "batches.py",
+        "import rows\n\n\nclass Batches:\n    def __init__(self, path):\n        self.rows = rows.rows(path)\n",
+    )
+    write(
+        "train.py", "import torch\nfrom batches import Batches\n\nbatches = Batches('x')\nnet = torch.nn.Linear(4, 2)\n"
+    )
+    done = check()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "2 files checked, 1 skipped, 1 finding (1 error)" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -127,7 +141,7 @@ def test_a_dangling_link(write: Write, project: Path) -> None:
     for arguments in ((), ("link.py",)):
         done = check(*arguments)
         assert done.returncode == 1
-        assert "link.py:1:1: DPL001 the file cannot be read: No such file or directory" in done.stdout
+        assert "link.py:1:1: DPL001 error: the file cannot be read: No such file or directory" in done.stdout
 
 
 def test_loops_of_links(write: Write, project: Path) -> None:
@@ -192,7 +206,7 @@ def test_a_file_that_vanishes_or_is_refused_while_being_read(
     original = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", refuse)
     assert main(["check", "--format", "concise"]) == 1
-    assert "a.py:1:1: DPL001 the file cannot be read: Permission denied" in capsys.readouterr().out
+    assert "a.py:1:1: DPL001 error: the file cannot be read: Permission denied" in capsys.readouterr().out
 
 
 def test_a_name_that_is_no_text(project: Path) -> None:

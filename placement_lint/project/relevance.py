@@ -69,10 +69,14 @@ class Mentions:
 
 @lru_cache(_MENTIONS)
 def read_mentions(text: str) -> Mentions:
-    """The words of the text of a definition, which Python can parse."""
+    """The words of the text of a definition; one that Python cannot parse may do anything."""
     names, attributes, words = set(), set(), set()
     imports: list[Import] = []
-    for node in walk(python_tree(text)):
+    try:
+        tree = python_tree(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Mentions(concerning=True)
+    for node in walk(tree):
         if isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.Attribute):
