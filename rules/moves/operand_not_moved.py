@@ -18,6 +18,9 @@ PAGE = Page(
     what="""\
 Reports an operation, a loss or a call of a module whose tensors are provably on different devices. If the model is
 on `"cuda" if torch.cuda.is_available() else "cpu"`, this happens on machines with a GPU.
+
+This includes what tokenizers and processors of transformers return for `return_tensors="pt"`, if a model on a GPU gets
+it as it is.
 """,
     why="""\
 An operation does not move its operands. Together with GPU tensors, it accepts only 0-dim CPU tensors
@@ -60,6 +63,8 @@ for x, y in DataLoader(dataset, batch_size=8):
 - A 0-dim CPU tensor, or one whose number of dimensions is unknown.
 - A CPU index or mask in `x[index]`, even if `x` is on a GPU; `copy_` and the assignment to a slice.
 - A loss module that was moved, or is part of a moved one: its `weight` is a buffer and moves with it.
+- A `BatchEncoding` of transformers after `.to(device)`, which moves it in place and returns it; inputs of a model that
+  was loaded with `device_map=`; and inputs of `generate`, which moves them (transformers 5.24, `generation/utils.py`).
 - Both sides depend on the same device variable or flag, or one side is unknown, such as a batch of a library's
   loader.
 - DPL501, DPL302, DPL303 or DPL504 reports the cause.

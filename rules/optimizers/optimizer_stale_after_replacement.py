@@ -15,7 +15,8 @@ from placement_lint.source.wording import quoted
 PAGE = Page(
     what="""\
 Reports a module or Parameter that is replaced after the optimizer is built, if training continues. The same applies
-to `load_state_dict(..., assign=True)` and to a copy that replaces the model.
+to `load_state_dict(..., assign=True)`, to a copy that replaces the model, and to `resize_token_embeddings` of a
+transformers model with an output layer (a warning).
 """,
     why="""\
 An optimizer holds Parameter objects, not names. The new Parameters are in no `param_group`. The old ones no longer
@@ -24,6 +25,10 @@ get a gradient, and `step()` skips parameters without one (`if p.grad is not Non
 
 Nothing raises, with any number of GPUs: the new parameters keep their initial values. `optimizer.zero_grad()` does
 not reach them either, so their gradients accumulate and distort gradient clipping with `model.parameters()`.
+
+`resize_token_embeddings` of transformers 5.24 fills the Parameter of the embeddings with other data, but makes a new
+`lm_head` (`transformers/modeling_utils.py`, `_get_resized_lm_head`). It is trained only if the model ties it to the
+embeddings (`config.tie_word_embeddings`). Before version 4.44, the embeddings were new Parameters as well.
 """,
     example="""\
 import torch
@@ -53,6 +58,7 @@ optimizer.step()
 - `p.data = ...`, `p.copy_(...)`, `nn.init` and a plain `load_state_dict` keep the Parameter objects.
 - `add_param_group` adds the new parameters to the optimizer, or the optimizer is built again.
 - The optimizer already holds the new parameters, as with tied weights, or there are none.
+- `resize_token_embeddings` of a model without an output layer, such as `AutoModel`.
 - A copy of the model serves as a teacher, a moving average or a snapshot and is not trained.
 - The optimizer takes no `step()` after the replacement.
 """,
@@ -68,6 +74,7 @@ _HOW = {
     "assigned": "gets new Parameter objects from `load_state_dict(assign=True)` here",
     "succeeded": "is replaced by another model here",
     "copied": "is copied here, and the copy is trained",
+    "resized": "gets a new output layer here, unless that is tied to the embeddings",
 }
 
 
@@ -79,6 +86,7 @@ def check(event: OptimizerStale) -> Iterator[Problem]:
             "parameters: the new parameters are silently never trained",
             (event.built, event.stepped),
             advice="build the optimizer afterwards, or call `add_param_group`",
+            severity=Severity.WARNING if event.how == "resized" else None,
             facts={"how": event.how, "optimizer": event.cls},
             replay=never_trained(event),
         )
@@ -121,6 +129,7 @@ def _changed(model: Any, how: str) -> Any:
         "copied": lambda: copy.deepcopy(model),
         "weight_norm": lambda: nn.utils.parametrizations.weight_norm(model),
         "spectral_norm": lambda: nn.utils.parametrizations.spectral_norm(model),
+        "resized": lambda: weight(model.weight.detach().clone()),
         "loaded": lambda: model.load_state_dict(copy.deepcopy(model.state_dict())),
         "tied": lambda: setattr(model, "weight", model.weight),
         "copied aside": lambda: [copy.deepcopy(model)],

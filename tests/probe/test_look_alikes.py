@@ -327,6 +327,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "asks_recurrent_weight": {"stray": "cuda"},
         "built_from_a_table": {"stray": "cuda"},
         "after_a_loop": {"stray": "cuda"},
         "option_with_default": {"stray": "cuda"},
@@ -341,6 +342,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tensor_of_tensor": {"stray": "cuda"},
         "unpacked_shape": {"stray": "cuda"},
         "layer_class": "where the layer is made, the program fails otherwise",
+        "tokenizer_inputs": {"stray": "cuda"},
         "training_mode": "a module is built in training mode, and the scale is for the other one",
         "tensor_or_array": {"stray": "cuda"},
         "copy_and_slices": {"operation": "copy_"},
@@ -404,6 +406,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "leaf_on_device": {"asked": "afterwards"},
         "left_before": "the generator is not used up",
         "lists": {"how": "empty", "listed": True},
+        "sorted": {"how": "empty", "listed": True},
         "used_up_on_another_path": {"how": "empty", "listed": True},
     },
     "optimizer-stale-after-replacement": {
@@ -415,6 +418,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "in_place_init": {"how": "filled"},
         "item_of_a_library_model": REPAIRED,
         "replace_then_build": REPAIRED,
+        "resized_vocabulary": REPAIRED,
         "rollback": {"how": "filled"},
         "tied_and_stripped": {"how": "tied"},
     },
@@ -587,6 +591,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "taken_along": "the module takes the tensor along itself",
     },
     "state-rebound-in-replica": {
+        "another_module": "the module that goes on from its own state is not wrapped",
         "none_stays_none": "each replica assigns what its module holds",
         "buffer_in_place": {"buffer": True, "in_place": True},
         "never_wrapped": {"wrapper": ""},

@@ -344,6 +344,14 @@ LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for
 IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
 
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
+# What a layer holds under these names are its Parameters; eight recurrent layers inside each other are many.
+PARAMETERS_OF_LAYERS = {"weight", "bias", "in_proj_weight", "in_proj_bias"} | {
+    f"{kind}_{gate}_l{layer}{direction}"
+    for kind in ("weight", "bias")
+    for gate in ("ih", "hh", "hr")
+    for layer in range(8)
+    for direction in ("", "_reverse")
+}
 
 # Contexts that decide whether there are gradients.
 GRADIENT_CONTEXTS = ("no_grad", "inference_mode", "enable_grad", "set_grad_enabled")

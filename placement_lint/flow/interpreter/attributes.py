@@ -15,6 +15,7 @@ from placement_lint.flow.api.torch_names import (
     METHODS_OF_TENSORS,
     MODEL_OUTPUTS,
     MODULE_METHODS,
+    PARAMETERS_OF_LAYERS,
     PARTS_OF_MODELS,
     VIEWS,
     WRAPPER_FIELDS,
@@ -73,6 +74,7 @@ from placement_lint.flow.models import (
     state_keys,
     tensors,
     trainable,
+    transformers,
     wrapper_attributes,
     wrappers,
 )
@@ -212,6 +214,10 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
             return bound(machine, owner, found, node)
     if owner.kind is Kind.MODULE:
         return _read_of_module(machine, owner, name, node)
+    if isinstance(owner.cls, External) and name in library.methods_of(owner.cls):
+        return Bound(owner, name, node=node)
+    if owner.cls == transformers.ENCODING and (entry := transformers.entry(machine, owner, name)) is not None:
+        return entry
     if owner.kind is Kind.DATASET and name == "tensors":
         return loaders.stored(machine, owner) or machine.part(owner.id, name, node, owner)
     if owner.kind is Kind.OPTIMIZER and name == "state":
@@ -219,8 +225,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     if owner.kind is Kind.OPTIMIZER:
         return schedulers.groups(machine, owner, name, node)
     if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
-        if owner.cls == frameworks.ACCELERATOR and name in frameworks.METHODS:
-            return Bound(owner, name, node=node)
+        if owner.cls == transformers.PREPROCESSOR and name in transformers.PARTS:
+            return owner
         if (name in _CONTAINER_METHODS and owner.kind is Kind.OTHER) or name in non_movable.MOVES:
             return Bound(owner, name, node=node)
         return machine.part(owner.id, name, node, owner)
@@ -271,7 +277,9 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         return TRUE if _is_as_built(machine, module) else _mode(machine, node)
     if name in MODULE_METHODS or name in CONTAINER_METHODS:
         return Bound(module, name, node=node)
-    if isinstance(module.cls, External) and name in ("weight", "bias"):
+    if name in transformers.MODEL_METHODS and transformers.is_model(module):
+        return Bound(module, name, node=node)
+    if isinstance(module.cls, External) and name in PARAMETERS_OF_LAYERS:
         return _weight(machine, module, name)
     if name == "device" and frameworks.knows_its_device(module):
         return modules.place_of(machine, module)
@@ -283,8 +291,13 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
 
 def _is_as_built(machine: Machine, module: Object) -> bool:
     """Whether what runs has itself built a module, and shown it to nobody else who might have called ``eval()``."""
+    return bool(_itself(machine, module)) and module.id not in machine.notes[ModuleNotes].given_away
+
+
+def _itself(machine: Machine, module: Object) -> int:
+    """The id of a module that what runs has built itself; 0 for one that stands for any of its class."""
     beginning = machine.frames[: 1 + machine.now[Calls].standalone][-1]
-    return module.id > beginning.id and module.id not in machine.notes[ModuleNotes].given_away
+    return module.id if module.id > beginning.id else 0
 
 
 def _weight(machine: Machine, module: Object, name: str) -> Value:
@@ -407,7 +420,8 @@ def _note_read(machine: Machine, owner: Object, name: str, node: cst.CSTNode) ->
         return
     if machine.now[Calls].in_forward and (owner.id, name) in machine.notes[Accesses].written:
         return
-    machine.notes[Accesses].reads.setdefault((class_id(owner), name), {}).setdefault(node, machine.now[Around].updating)
+    readers = machine.notes[Accesses].reads.setdefault((class_id(owner), name), {})
+    readers.setdefault((node, _itself(machine, owner)), machine.now[Around].updating)
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -532,9 +546,8 @@ def _write_of_module(
             and not replicas.keeps(machine, owner, name, value)
         ):
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
-            noted.rebinds.append(
-                (AttributeRebound(node, machine.scene, source_text(text), name, (), buffer), class_id(owner))
-            )
+            rebound = AttributeRebound(node, machine.scene, source_text(text), name, (), buffer)
+            noted.rebinds.append((rebound, class_id(owner), _itself(machine, owner)))
         noted.written.add((owner.id, name))
         noted.changed.add((class_id(owner), name))
     machine.signals.modules.child_registered(machine, value)

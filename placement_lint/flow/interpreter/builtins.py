@@ -434,7 +434,7 @@ _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "zip": _zip,
     "next": _next,
     "iter": _same,
-    "sorted": _same,
+    "sorted": _listed,
     "reversed": _same,
     "list": _listed,
     "set": _listed,

@@ -418,6 +418,8 @@ def _call_object(machine: Machine, target: Object, arguments: Arguments, node: c
             return call(machine, attributes.bound(machine, target, method, node), arguments, node)
     if modules.is_module(machine, target):
         return forward(machine, target, arguments, node)
+    if isinstance(target.cls, External) and "__call__" in library.methods_of(target.cls):
+        return library.call_method(machine, target, "__call__", arguments, node)
     return machine.fresh()
 
 

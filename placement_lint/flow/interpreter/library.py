@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 
 import libcst as cst
@@ -114,6 +115,7 @@ from placement_lint.flow.models import (
     shapes,
     tensors,
     trainable,
+    transformers,
     visible_devices,
     wrappers,
 )
@@ -197,7 +199,30 @@ def _handler(name: str) -> Handler | None:
         return optimizers.build
     if name in WRAPPERS:
         return wrappers.wrap
+    if transformers.makes_preprocessor(name):
+        return transformers.preprocessor
     return _handlers().get(name)
+
+
+MethodHandler = Callable[[Machine, Object, str, Arguments, cst.Call], Value]
+
+# What instances of a library's class do: the methods, and the function that calls one.
+_METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
+    frameworks.ACCELERATOR: (frameworks.METHODS, frameworks.call_accelerator),
+    transformers.PREPROCESSOR: (transformers.METHODS, transformers.preprocess),
+    transformers.ENCODING: (non_movable.MOVES, transformers.move),
+}
+
+
+def methods_of(cls: External) -> AbstractSet[str]:
+    """The methods of a library's class that have a model."""
+    return _METHODS[cls][0] if cls in _METHODS else frozenset()
+
+
+def call_method(machine: Machine, receiver: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """One of those methods."""
+    assert isinstance(receiver.cls, External)
+    return _METHODS[receiver.cls][1](machine, receiver, name, arguments, node)
 
 
 def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -427,6 +452,8 @@ def call_module_method(
         _apply(machine, module, arguments, node)
     elif name == "add_adapter":
         return parameter_replacement.adapted(machine, module, node)
+    elif name in transformers.MODEL_METHODS:
+        return transformers.resized(machine, module, arguments, node)
     elif name in ("parameters", "named_parameters"):
         return Parameters(module, node, named=name == "named_parameters", uid=machine.new_id())
     elif name in ("train", "eval"):

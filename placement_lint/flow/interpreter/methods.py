@@ -12,6 +12,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     NONE,
     Const,
+    External,
     Kind,
     Loaded,
     Mapping,
@@ -86,12 +87,12 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
     if name.endswith("backward") and not prepares:
         machine.signals.training.backward(machine, receiver, node)
     if isinstance(receiver, Object):
+        if isinstance(receiver.cls, External) and name in library.methods_of(receiver.cls):
+            return library.call_method(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.LIST:
             return _list_method(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.DICT:
             return _dict_method(machine, receiver, name, arguments, node)
-        if receiver.cls == frameworks.ACCELERATOR:
-            return frameworks.call_accelerator(machine, receiver, name, arguments, node)
         if receiver.kind is Kind.OTHER:
             return _scaler_method(machine, name, arguments, node)
         if receiver.kind is Kind.INSTANCE and name in non_movable.MOVES:

@@ -43,8 +43,10 @@ def kind(value: Value) -> str | None:
             return optimizers.short(value)
         if value.kind is Kind.LIST:
             return _LISTS.get(type(value.node), "list")
-        if value.kind in (Kind.DICT, Kind.LOADER):
-            return {Kind.DICT: "dict", Kind.LOADER: "DataLoader"}[value.kind]
+        if value.kind is Kind.LOADER:
+            return "DataLoader"
+        if value.kind is Kind.DICT:
+            return "dict" if value.cls == External("builtins.dict") else None
         return _OTHERS.get(value.cls.name) if isinstance(value.cls, External) else None
     if isinstance(value, Const):
         return "str" if isinstance(value.value, str) else None

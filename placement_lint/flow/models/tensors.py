@@ -793,7 +793,9 @@ def _scalar_after(name: str, tensor: Tensor, arguments: Arguments) -> bool | Non
 
 def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``t.to(d)`` and its kind; dropped as a statement it does nothing."""
-    target = _target(machine, tensor, name, arguments, node)
+    if name in ("cpu", "pin_memory"):
+        device_choice.fetched(machine, tensor)
+    target = move_target(machine, name, arguments, node)
     _note_inputs(machine, node)
 
     def apply(place: Value) -> Value:
@@ -854,9 +856,9 @@ def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Va
     return machine.lift(convert, dtype)
 
 
-def _target(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
+def move_target(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """Where ``t.to(d)`` and its kind move a tensor."""
     if name in ("cpu", "pin_memory"):
-        device_choice.fetched(machine, tensor)
         return CPU
     given = arguments.get(0, "device") or arguments.keyword("device") or arguments.keyword("other")
     if name == "cuda" and (given is None or given == NONE):

@@ -123,7 +123,8 @@ def finish(machine: Machine) -> None:
     """What was assigned is missed where the module inside reads its own."""
     for event, wrapper, module in machine.notes[WrapperAttributes].writes:
         readers = machine.notes[Accesses].reads.get((class_id(module), event.name), {})
-        reads = tuple(Note(node, "read here") for node, updating in readers.items() if not updating)
+        nodes = dict.fromkeys(node for (node, _), updating in readers.items() if not updating)
+        reads = tuple(Note(node, "read here") for node in nodes)
         if reads and not _is_looked_after(machine, event, {wrapper, module.id}):
             machine.emit(replace(event, reads=reads, always=event.node not in machine.notes[Accesses].read_of_others))
 

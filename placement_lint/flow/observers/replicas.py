@@ -155,13 +155,15 @@ def finish(machine: Machine) -> None:
     changes is done once: an initialisation by the data.
     """
     accesses = machine.notes[Accesses]
-    for rebound, identity in accesses.rebinds:
+    for rebound, identity, module in accesses.rebinds:
         readers = accesses.reads.get((identity, rebound.name), {})
-        reads = tuple(
-            Note(node, "only updated here" if updating else "read here") for node, updating in readers.items()
-        )
+        reads = {
+            node: Note(node, "only updated here" if updating else "read here")
+            for (node, reader), updating in readers.items()
+            if 0 in (module, reader) or reader == module
+        }
         if reads:
-            machine.emit(replace(rebound, reads=reads))
+            machine.emit(replace(rebound, reads=tuple(reads.values())))
     for event, identity, tested in machine.notes[Replicas].shared_changes:
         if not any((identity, name) in accesses.changed for name in tested):
             machine.emit(event)

@@ -189,7 +189,8 @@ def finish(machine: Machine) -> None:
     """What changed with another is missed where the module reads it once it is built."""
     for event, identity in machine.notes[SharedStorage].parameters:
         readers = machine.notes[Accesses].reads.get((identity, event.other), {})
-        reads = tuple(Note(node, f"`self.{event.other}` is read here") for node in readers)
+        nodes = dict.fromkeys(node for node, _ in readers)
+        reads = tuple(Note(node, f"`self.{event.other}` is read here") for node in nodes)
         if reads:
             machine.emit(replace(event, reads=reads))
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 class Accesses(Notes):
     """How attributes are read and written."""
 
-    # by class (or object) and attribute: who reads a value written earlier; True where it only updates it
-    reads: dict[tuple[int, str], dict[cst.CSTNode, bool]] = noted(dict, Use.AT_END | Use.INCIDENTAL)
+    # by class (or object) and attribute: where a value written earlier is read, of which module (0 where any of the
+    # class may be meant); True where it is only updated
+    reads: dict[tuple[int, str], dict[tuple[cst.CSTNode, int], bool]] = noted(dict, Use.AT_END | Use.INCIDENTAL)
     # attributes and items that were read or assigned, at least once, of something else than a wrapper
     read_of_others: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
-    rebinds: list[tuple[AttributeRebound, int]] = noted(list, Use.AT_END)
+    # each with the class (or object) and the module, as above
+    rebinds: list[tuple[AttributeRebound, int, int]] = noted(list, Use.AT_END)
     # the attributes written since the outermost forward began
     written: set[tuple[int, str]] = noted(set)
     # by class (or object): the attributes that a forward assigns or changes
