@@ -197,7 +197,7 @@ def _about(event: Event) -> tuple[str, str, str] | None:
 def _sayable(charge: _Charge) -> dict[str, int]:
     """On which machines a problem shows, by the decision of the program, in words, that it takes; empty for none."""
     wrong, reach = charge.wrong, charge.reach
-    if wrong.widened:
+    if not wrong.certain:
         return {}
     if reach.implies(wrong):
         return {"": reach.machines}

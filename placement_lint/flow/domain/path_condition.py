@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache, partial, reduce
 from itertools import takewhile
 from operator import and_, or_
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import libcst as cst
 
@@ -42,6 +43,8 @@ _EASY = 20
 
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
 MAX_CUBES = 8
+# Past this many questions, a program's questions are not told from each other any more: see `Blurred`.
+MOST_ASKED = 2_000
 # What tells more cases than these apart is not worked out, nor what covers a case after so many splits of it.
 _MOST_TOLD_APART, _MOST_SPLITS = 128, 12
 
@@ -162,6 +165,28 @@ class Question:
         del self.no, self.yes, self.answers
 
 
+class Blurred(Question):
+    """One of a few that stand for all that is asked after :data:`MOST_ASKED`.
+
+    What depends on its answer says less than it should, so that nothing is certain there; and nothing that is said of
+    one question holds for the others. Work and memory are bounded so: cases have no more answers than that.
+    """
+
+    def __init__(self, number: int, asked: Asked, answers: Answers) -> None:
+        super().__init__(number, asked, answers)
+        answers.blurred |= self.no.bit | self.yes.bit
+
+    def say(self, **known: object) -> None: ...
+
+    def require(self, given: bool, under: Condition) -> None: ...
+
+    def word(self, source: str | cst.CSTNode) -> None: ...
+
+    def measure(self, subject: Hashable, above: Cut, below: Cut = _NO_END) -> None: ...
+
+    def is_number(self, subject: Hashable) -> None: ...
+
+
 @dataclass(eq=False)
 class Answer:
     """A question together with yes or no; ``bit`` stands for it in a case."""
@@ -185,13 +210,15 @@ class Answer:
 class Answers:
     """Those to all questions of a program, in the order in which these came up: of each no, and then yes.
 
-    ``noes`` are the bits of the first, and ``competing`` those that others than their opposites may exclude.
+    ``noes`` are the bits of the first, ``competing`` those that others than their opposites may exclude, and
+    ``blurred`` those of questions that stand for many.
     """
 
     def __init__(self) -> None:
         self._all: list[Answer] = []
         self.noes = 0
         self.competing = 0
+        self.blurred = 0
 
     def of(self, question: Question) -> tuple[Answer, Answer]:
         """The answers to one more question."""
@@ -261,6 +288,11 @@ class Condition:
     widened: bool
     answers: Answers = field(repr=False)
 
+    @property
+    def certain(self) -> bool:
+        """Whether it says all that it should, so that what holds under it is certain."""
+        return not self.widened and not self.blurred
+
     @cached_property
     def cubes(self) -> frozenset[Cube]:
         """Its cases, with their answers."""
@@ -283,6 +315,12 @@ class Condition:
     @property
     def possible(self) -> bool:
         return bool(self.cases)
+
+    @property
+    def blurred(self) -> bool:
+        """Whether it hangs on a question that stands for many."""
+        blurred = self.answers.blurred
+        return blurred != 0 and any(answers & blurred for _, answers in self.cases)
 
     @property
     def machines(self) -> int:
@@ -327,9 +365,11 @@ class Condition:
 # The answers of the program that is looked at.
 _answers = Answers()
 # Conditions by what they are made of, and all questions by their numbers; those of the last text of a document as well.
-_made: dict[tuple[frozenset[Case], bool], Condition] = {}
+_made: WeakValueDictionary[tuple[frozenset[Case], bool], Condition] = WeakValueDictionary()
 _asked: dict[int, Question] = {}
 _asked_before: dict[int, Question] = {}
+# Those that stand for many, by the number of branches around.
+_blurred: dict[int, Question] = {}
 # What was said of questions after they had been asked, in order: it can be said again.
 said: list[Callable[[], None]] = []
 _likeness = Likeness()
@@ -348,6 +388,23 @@ def asked(
         question = Question(number, this, _answers)
     _asked[number] = question
     return question
+
+
+def blurred(depth: int) -> Question:
+    """The question that stands for what is asked inside so many branches, where too many have been asked.
+
+    Those inside each other are told apart, so that no branch is taken to be impossible inside another.
+    """
+    known = _blurred.get(depth)
+    if known is None:
+        Question.last += 1
+        known = _blurred[depth] = Blurred(Question.last, Asked(None, None, "", None), _answers)
+    return known
+
+
+def are_too_many() -> bool:
+    """Whether no more questions are told apart."""
+    return len(_asked) >= MOST_ASKED
 
 
 def asked_since(number: int) -> list[Question]:
@@ -469,7 +526,7 @@ def _is_current(condition: Condition) -> bool:
 
 def _untie() -> None:
     """Leave no circles, in which all that a program asked about would wait for the collector."""
-    for question in _asked.values():
+    for question in (*_asked.values(), *_blurred.values()):
         question.untie()
 
 
@@ -478,7 +535,7 @@ def _forget() -> None:
     Question.last = 0
     for remembered in (_bear, _in_order, _both, _exclude, _either, _without, _negation):
         remembered.cache_clear()
-    for each in (_asked, _asked_before, said):
+    for each in (_asked, _asked_before, _blurred, said):
         each.clear()
     _likeness.forget()
     _made.clear()

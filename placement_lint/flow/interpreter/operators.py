@@ -10,7 +10,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import NUMBER_TYPES
 from placement_lint.flow.domain import folding
-from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of, asked
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ACCELERATORS,
@@ -89,7 +89,7 @@ def truth(
         return ALWAYS if value.items else ALWAYS.negation
     if isinstance(value, Object) and _begins_empty(machine, value, node):
         # It may be filled where nobody looks, and with what, nobody knows.
-        return answered(asked(usual=False), True)
+        return answered(machine.opaque(usual=False), True)
     if isinstance(value, Object) and value.kind is Kind.LIST:
         size = length(machine, value, node)
         if size is not None:

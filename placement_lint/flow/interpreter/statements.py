@@ -12,7 +12,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import GRADIENT_CONTEXTS
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import ALWAYS, Condition, answered, asked
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition, answered
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     FALSE,
@@ -357,7 +357,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     if missing is not None:
         _settled_import(machine, node, missing)
         return
-    failed = asked(source="an exception is raised", usual=False)
+    failed = machine.opaque("an exception is raised", usual=False)
     catches = _catches_attribute_errors(node)
     around.expecting_attribute_errors += catches
 

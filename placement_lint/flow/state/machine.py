@@ -26,7 +26,9 @@ from placement_lint.flow.domain.path_condition import (
     Question,
     answered,
     any_of,
+    are_too_many,
     asked,
+    blurred,
     of,
     told_apart,
 )
@@ -462,14 +464,16 @@ class Machine:
     def question(self, subject: Hashable, rivals: Hashable = None, text: str | cst.CSTNode = "") -> Question:
         """The question about ``subject``: the same object each time it is asked."""
         known = self.known_question(subject)
-        if known is None:
-            known = self._questions[subject] = asked(subject, rivals, text)
+        if known is not None:
+            return known
+        if are_too_many():
+            return blurred(self.store.depth)
+        known = self._questions[subject] = asked(subject, rivals, text)
         return known
 
-    @staticmethod
-    def opaque(text: str | cst.CSTNode = "") -> Question:
-        """A question that nothing else can be the same as."""
-        return asked(source=text)
+    def opaque(self, text: str | cst.CSTNode = "", usual: bool | None = None) -> Question:
+        """A question that nothing else can be the same as; ``usual`` is the answer that goes without saying."""
+        return blurred(self.store.depth) if are_too_many() else asked(source=text, usual=usual)
 
     def hangs_on_later(self, question: Question) -> bool:
         """Whether something that the running branch wrote hangs on what was asked after this question."""
@@ -646,6 +650,8 @@ class Machine:
         settled = self._settled(values)
         if settled is not None or all(value is None for value in values):
             return settled
+        if any(guard.blurred for guard in guards()):
+            return self.fresh()
         options = [(guard, ABSENT if value is None else value) for guard, value in zip(guards(), values, strict=False)]
         return choose(options) or self.summarise(self, options) or self.fresh()
 
@@ -960,4 +966,4 @@ _MOMENT = ("now", "scopes", *_PATH)
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:
     """A path made of many cases costs more than it tells, and nothing is certain on one that was made of too many."""
-    return condition if len(condition.cases) <= MAX_PATH_CUBES and not condition.widened else otherwise
+    return condition if len(condition.cases) <= MAX_PATH_CUBES and condition.certain else otherwise
