@@ -480,7 +480,22 @@ def _negation(condition: Condition) -> Condition:
 def _without(condition: Condition, known: Condition) -> Condition:
     base, common = known.machines, reduce(and_, (answers for _, answers in known.cases))
     rest = [(ANY_MACHINE if base & ~bits == 0 else bits, answers & ~common) for bits, answers in condition.cases]
-    return _simplified(frozenset(rest), condition.widened)
+    without_common = _simplified(frozenset(rest), condition.widened)
+    if len(known.cases) == 1 or len(without_common.cases) == 1:
+        return without_common
+    ways = sorted(known.cases, key=_narrowness)
+    added = _simplified(frozenset(_added(case, ways) for case in condition.cases), condition.widened)
+    is_same = len(added.cases) < len(without_common.cases) and (known & added).implies(condition)
+    return added if is_same else without_common
+
+
+def _added(case: Case, ways: Sequence[Case]) -> Case:
+    """What a case says beyond the first of several ways in which it lies."""
+    bits, answers = case
+    for way in ways:
+        if _covers(way, case):
+            return ANY_MACHINE if way[0] & ~bits == 0 else bits, answers & ~way[1]
+    return case
 
 
 class Memory:
