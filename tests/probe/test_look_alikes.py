@@ -81,6 +81,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "after_many_ways": {"choice": "cuda"},
         "cuda_of_cpu": REPAIRED,
         "number_of_cpu": REPAIRED,
         "tried_in_helper": "the exception is dealt with",
@@ -222,6 +223,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "set_elsewhere": {"set_device": True},
     },
     "module-attribute-on-unwrapped": {
+        "after_either_data_set": REPAIRED,
         "one_of_ten": REPAIRED,
         "asks_for_group": {"wrapper": "DataParallel"},
         "getattr": REPAIRED,
