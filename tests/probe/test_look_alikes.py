@@ -63,6 +63,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "adversary": "the gradients that are not averaged are thrown away",
         "both_ways": {"called": "both"},
         "evaluation": "there are no gradients",
+        "helper_of_unknown_class": {"called": "a helper"},
         "helpers_on_outputs": {"called": "a helper"},
         "not_in_ddp": {"called": "the wrapper"},
     },

@@ -490,7 +490,7 @@ def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Argu
     result = _forward(machine, module, arguments, node)
     if isinstance(module, Object):
         result = uncovered_parameters.called(machine, module, arguments.values(), result)
-    return ddp.came_round(machine, module, result, node)
+    return ddp.came_round(machine, module, arguments, result, node)
 
 
 def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, arguments: Arguments) -> Value:

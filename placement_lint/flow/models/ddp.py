@@ -36,6 +36,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
     compare,
     describe,
 )
@@ -124,8 +125,11 @@ def came_through(machine: Machine, wrapper: Object, result: Value) -> Value:
     return _marked(machine, result, lambda tensor: replace(tensor, synced=tensor.synced | {wrapper.id}))
 
 
-def came_round(machine: Machine, module: Object | Symbol, result: Value, node: cst.Call) -> Value:
+def came_round(machine: Machine, module: Object | Symbol, arguments: Arguments, result: Value, node: cst.Call) -> Value:
     """What a bare module returned: if it is in a wrapper, that knows nothing of this call."""
+    if isinstance(module, Symbol) and module.parent is not None and any(map(_is_synced, arguments.values())):
+        # It may be a method that uses no parameter: one that computes the loss.
+        return result
     if (
         machine.now[Through].count
         or machine.now[Calls].in_forward
@@ -147,6 +151,10 @@ def came_round(machine: Machine, module: Object | Symbol, result: Value, node: c
 
     around = machine.filled(module.id, _WRAPPER, NONE) if machine.may_lack(module.id, _WRAPPER) else wrapper
     return machine.lift(mark, around, result)
+
+
+def _is_synced(value: Value) -> bool:
+    return any(isinstance(option, Tensor) and option.synced for _, option in alternatives(value))
 
 
 def _outermost(machine: Machine, wrapper: Fact, node: cst.Call) -> cst.CSTNode:

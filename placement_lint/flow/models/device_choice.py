@@ -347,8 +347,9 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
         ignored = next((chosen for chosen in noted.chosen if _ignores(node, visits, chosen)), None)
         if ignored is not None:
             asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
-            together = asked.scene.reach & ignored.on_cpu
-            scene = replace(asked.scene, when=together if together.certain else ignored.on_cpu)
+            reach = asked.scene.reach
+            together = reach & ignored.on_cpu
+            scene = replace(asked.scene, when=ignored.on_cpu if together.widened and not reach.blurred else together)
             how = source_text(asked.how)
             device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
             place = asked.written or node

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 FUEL = 120_000
 # Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
-ABROAD = 5_000
+ABROAD = 20_000
 ABROAD_FOR_UNCALLED = 200
 # Of what is left of that, one call from the program's own file leaves a part to those after it; so does the building of
 # a model, which is large as a rule, to what is done with it.
