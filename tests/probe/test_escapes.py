@@ -515,7 +515,7 @@ while True:
 @pytest.mark.parametrize("name", WITHOUT_BOUND)
 def test_it_ends_and_is_named(name: str, prison: Prison) -> None:
     text, reason = WITHOUT_BOUND[name]
-    limit = 3.0 if "no end" in reason else 60.0
+    limit = 3.0 if "did not end" in reason else 60.0
     begun = time.monotonic()
     answer = prison.play(text, limit=limit)
     told = answer.get("unable") or answer.get("message", "")

@@ -83,6 +83,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "device-choice-ignored": {
         "after_many_ways": {"choice": "cuda"},
+        "in_rounds": {"choice": "cuda"},
         "cuda_of_cpu": REPAIRED,
         "number_of_cpu": REPAIRED,
         "tried_in_helper": "the exception is dealt with",
@@ -316,6 +317,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "arrays_or_tensors": {"place": "cpu"},
         "counts_of_unknown": "what the module returns is not known",
         "functions_of_arrays": {"place": "cpu"},
         "asks_for_the_type": "nothing is copied to the host",
@@ -330,6 +332,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "rank_is_a_number": REPAIRED,
         "asks_recurrent_weight": {"stray": "cuda"},
         "built_from_a_table": {"stray": "cuda"},
         "after_a_loop": {"stray": "cuda"},

@@ -364,7 +364,8 @@ class Condition:
 
 # The answers of the program that is looked at.
 _answers = Answers()
-# Conditions by what they are made of, and all questions by their numbers; those of the last text of a document as well.
+# Conditions by what they are made of, as long as somebody has them, and all questions by their numbers; those of the
+# last text of a document as well.
 _made: WeakValueDictionary[tuple[frozenset[Case], bool], Condition] = WeakValueDictionary()
 _asked: dict[int, Question] = {}
 _asked_before: dict[int, Question] = {}
@@ -717,6 +718,4 @@ def _widened(cases: list[Case]) -> Case:
 ALWAYS = _of(frozenset({(ANY_MACHINE, 0)}))
 NEVER = _of(frozenset())
 # Those that ask nothing are the same for all programs.
-for _bits_of_some in MACHINES:
-    machines(_bits_of_some)
-_lasting = dict(_made)
+_lasting = {(made.cases, made.widened): made for made in (ALWAYS, NEVER, *map(machines, MACHINES))}

@@ -179,7 +179,7 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     def of(value: Value) -> Value:
-        if isinstance(value, Tensor) and not value.assumed and value.role is Role.PLAIN:
+        if isinstance(value, Tensor) and value.role in (Role.PLAIN, Role.BATCH):
             return External("torch.Tensor")
         if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT):
             return value.cls

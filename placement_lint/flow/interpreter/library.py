@@ -814,7 +814,7 @@ def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     function = arguments.get(0, "fn")
     given = content(machine, arguments.get(1, "args") or Sequence(()))
     if function is not None:
-        rank = machine.fresh("rank")
+        rank = machine.fresh("rank", "int")
         visible_devices.hand_down(machine)
         visible_devices.forget(machine)
         with processes.spawned(machine, arguments, node):

@@ -401,11 +401,14 @@ def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:
 def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
     if all(_finds_cuda(scene.reach) or _is_asked_for(scene.reach, chosen) for scene in scenes):
         return False
-    # One execution with several values is reached wherever one of them is there.
-    by_visit: dict[int, Condition] = {}
+    # One execution with several values is reached wherever one of them is there. The later rounds of a loop begin where
+    # the first one ended: what a test in them says was known before, or what could have been tested raised already.
+    first: dict[tuple[cst.CSTNode, ...], int] = {}
+    reached: dict[tuple[cst.CSTNode, ...], Condition] = {}
     for scene in scenes:
-        by_visit[scene.visit] = by_visit.get(scene.visit, NEVER) | scene.reach
-    if any(reach.excludes(chosen.surely_not) for reach in by_visit.values()):
+        if first.setdefault(scene.calls, scene.visit) == scene.visit:
+            reached[scene.calls] = reached.get(scene.calls, NEVER) | scene.reach
+    if any(reach.excludes(chosen.surely_not) for reach in reached.values()):
         return False
     return chosen.option is None or not any(_asks_about(scene, chosen.option) for scene in scenes)
 

@@ -24,7 +24,7 @@ from placement_lint.flow.api.torch_names import (
     Shape,
 )
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, answered, machines
+from placement_lint.flow.domain.path_condition import ALWAYS, MANY_GPUS, ONE_GPU, Answer, answered, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ACCELERATORS,
@@ -887,12 +887,25 @@ def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNod
     return replace(derive(tensor, f".{name}()", node, True), reduction=reduction)
 
 
+def _is_for_arrays(machine: Machine) -> bool:
+    """Whether a statement is reached only where the program saw that something is no tensor.
+
+    What it uses beside that is none either, as ``scores`` in ``if isinstance(labels, torch.Tensor): … else: …``.
+    """
+    return all(any(_denies_tensor(answer) for answer in cube.answers) for cube in machine.path.cubes)
+
+
+def _denies_tensor(answer: Answer) -> bool:
+    subject = answer.question.subject
+    return not answer.given and isinstance(subject, tuple) and External("torch.Tensor") in subject
+
+
 def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
     """Something that needs host memory is given the tensor."""
     tensor = operand.tensor
     async_copy.read(machine, tensor, operand.source, node)
     away = ALWAYS if _on_gpu(tensor.place) else device_choice.named_away(machine, tensor.place)
-    if not tensor.assumed and not tensor.mended and not machine.path.excludes(away):
+    if not tensor.assumed and not tensor.mended and not machine.path.excludes(away) and not _is_for_arrays(machine):
         scene = replace(machine.scene, when=machine.scene.when & away)
         machine.emit(HostRead(node, scene, operand.source, source_text(node), tensor, operand.inside))
 
