@@ -65,6 +65,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "evaluation": "there are no gradients",
         "helper_of_unknown_class": {"called": "a helper"},
         "helpers_on_outputs": {"called": "a helper"},
+        "moved_in_constructor": {"called": "the wrapper"},
         "not_in_ddp": {"called": "the wrapper"},
     },
     "ddp-module-changed-after-wrap": {

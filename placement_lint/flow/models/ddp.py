@@ -32,6 +32,7 @@ from placement_lint.flow.domain.values import (
     Mapping,
     Object,
     Place,
+    Placed,
     Sequence,
     Symbol,
     Tensor,
@@ -80,7 +81,7 @@ _DTYPE = Slot("dtype")
 def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments: Arguments) -> None:
     """``DistributedDataParallel(module)``: it hooks what requires grad at this moment."""
     ids = arguments.get(1, "device_ids")
-    if ids not in (None, NONE) and modules.place_of(machine, inner) == CPU:
+    if ids not in (None, NONE) and _is_on_cpu(machine, inner):
         # The constructor refuses it.
         return
     ranks.needs_group(machine)
@@ -92,6 +93,12 @@ def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments
         machine.write(part.id, _WRAPPER, Fact(f"in ddp {wrapper.id}", wrapper))
         flag = machine.read(part.id, gradients.ASKED)
         machine.write(part.id, _FLAG_AT_WRAP, Fact("unknown") if isinstance(flag, Choice) else flag or _TRAINABLE)
+
+
+def _is_on_cpu(machine: Machine, module: Object | Symbol) -> bool:
+    """Whether all tensors of a module are on the CPU: where it was put itself says nothing of parts that were moved."""
+    places = [place for _, place in modules.placements(machine, module)] or [modules.placed(machine, module)]
+    return all(isinstance(place, Placed) and place.place == CPU for place in places)
 
 
 def wrapper_of(machine: Machine, module: Object | Symbol) -> Value | None:

@@ -214,7 +214,7 @@ def _call(
     first = first_device(machine, ids)
     if wrapper.cls != External(DATA_PARALLEL):
         with ddp.through(machine):
-            result = _call_distributed(machine, inner, ids, arguments, forward)
+            result = _call_distributed(machine, inner, ids, first, arguments, forward)
         return ddp.came_through(machine, wrapper, result)
     machine.signals.modules.wrapper_called(machine, arguments, node)
     scatter.check_packed(machine, arguments, node)
@@ -274,12 +274,15 @@ def _notes(machine: Machine, wrapper: Object, inner: Object | Symbol, node: cst.
 
 
 def _call_distributed(
-    machine: Machine, inner: Object | Symbol, ids: Value, arguments: Arguments, forward: Forward
+    machine: Machine, inner: Object | Symbol, ids: Value, first: Place | None, arguments: Arguments, forward: Forward
 ) -> Value:
     """DDP moves its inputs exactly where ``device_ids`` is given (distributed.py, ``_pre_forward``)."""
     if ids == NONE:
         return forward(inner, arguments)
     place = modules.place_of(machine, inner)
+    if place == CPU:
+        # Its parts were moved, and not the module itself: DDP refuses parameters on the CPU.
+        place = first or machine.fresh()
     return machine.lift(
         lambda device: forward(inner, _scattered(machine, arguments, device)),
         place,
