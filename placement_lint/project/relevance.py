@@ -30,6 +30,8 @@ _CONCERNING = re.compile(
 )
 # What has such a word in it, but names another library for tensors or a package: ``tf_device``, ``faiss-gpu``.
 _OTHERS = re.compile(r"tensorflow|(^|[_-])(tf|flax|jax)([_-]|$)|^\w+-[cg]pu$", re.IGNORECASE)
+# Words of what moves a module or its tensors, or puts others in their place.
+_MOVING = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "mps", "type", "device", "to_empty", "_apply"})
 # The libraries for these.
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
 # Where more names than these have to be followed, or into more files, one of them will matter.
@@ -59,9 +61,13 @@ Wanted: TypeAlias = Callable[[str], "bool | None"]
 
 @dataclass(frozen=True)
 class Mentions:
-    """The words of a definition; ``concerning`` where one of them decides about tensors by itself."""
+    """The words of a definition.
+
+    ``concerning`` where one of them decides about tensors by itself, ``moving`` where it may move any.
+    """
 
     concerning: bool
+    moving: bool = True
     names: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
     imports: tuple[Import, ...] = ()
@@ -88,12 +94,18 @@ def read_mentions(text: str) -> Mentions:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
             words.add(node.value)
     concerning = any(map(concerns, (*names, *attributes, *words)))
-    return Mentions(concerning, frozenset(names), frozenset(attributes), tuple(imports))
+    moving = not _MOVING.isdisjoint(names | attributes | words)
+    return Mentions(concerning, moving, frozenset(names), frozenset(attributes), tuple(imports))
 
 
 def is_concerning(text: str) -> bool:
     """Whether a definition speaks by itself of what decides about tensors."""
     return read_mentions(text).concerning
+
+
+def moves(text: str) -> bool | None:
+    """Whether a definition may move a tensor or a module; None where that hangs on what it uses."""
+    return read_mentions(text).moving or None
 
 
 def said_bases(text: str) -> frozenset[str] | None:
@@ -120,6 +132,10 @@ class Relevance:
         return self.surroundings.answer(
             ("matters", unit, lines), lambda around: _Search(around).meets_concern((unit, lines))
         )
+
+    def may_move(self, unit: Unit, lines: Lines) -> bool:
+        """Whether the statement, or something of the project that its names lead to, may move a tensor or a module."""
+        return self._is_wanted((unit, lines), moves)
 
     def leads_to(self, place: Place, name: str | None, words: frozenset[str], wanted: Wanted) -> bool:
         """Whether a statement is wanted, by its text, that a name of a module leads to, or of the module itself.

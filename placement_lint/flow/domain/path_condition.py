@@ -44,7 +44,7 @@ _EASY = 20
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
 MAX_CUBES = 8
 # Past this many questions, a program's questions are not told from each other any more: see `Blurred`.
-MOST_ASKED = 2_000
+MOST_ASKED = 3_000
 # What tells more cases than these apart is not worked out, nor what covers a case after so many splits of it.
 _MOST_TOLD_APART, _MOST_SPLITS = 128, 12
 

@@ -81,7 +81,7 @@ from placement_lint.flow.observers import (
     stale_forward_state,
     uncovered_parameters,
 )
-from placement_lint.flow.state import extent, options
+from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.classes import find, foreign_bases
@@ -157,7 +157,7 @@ def call_function(
             attributes.forget_settings(machine, receiver)
         for value in options.overridden(function, arguments):
             attributes.forget_settings(machine, value)
-        return foreign(machine, arguments, node)
+        return foreign(machine, arguments, node, moves=_may_move(machine, function, arguments))
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.now[Around].guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
     with _running(machine, frame, function, node, gradless), _spending(machine, function):
@@ -168,6 +168,12 @@ def call_function(
         result = memo.unless_idle(machine, function, arguments, partial(_outcome, machine, function.node, node))
     machine.leave(frame.id)
     return result
+
+
+def _may_move(machine: Machine, function: Function, arguments: Arguments) -> bool:
+    """Whether a function that is not looked into may move what it is given, or calls what does."""
+    hands_on = any(isinstance(value, (Function, Partial, Bound)) for value in arguments.values())
+    return hands_on or imports.may_move(machine, function)
 
 
 def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
@@ -443,8 +449,8 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
     return machine.fresh(node, "torch.Tensor") if gives_tensor else result
 
 
-def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
-    """A call that cannot be looked into: what it was given may be somewhere else afterwards."""
+def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bool = True) -> Value:
+    """A call that cannot be looked into: what it was given may be somewhere else afterwards, if it ``moves`` things."""
     machine.signals.program.values_given_away(machine, arguments.values(), node)
     for value in arguments.values():
         if isinstance(value, Const):
@@ -456,7 +462,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode) -> Value:
             machine.notes[ModuleNotes].asked_for.add(value.uid)
         if isinstance(value, Object):
             loaders.given_away(machine, value)
-        if isinstance(value, Object) and modules.is_module(machine, value):
+        if moves and isinstance(value, Object) and modules.is_module(machine, value):
             modules.forget_places(machine, value)
     return FALSE if _asks_for_proxy(arguments, node) else machine.fresh(node)
 

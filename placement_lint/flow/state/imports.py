@@ -389,6 +389,15 @@ def _run(machine: Machine, project: Project, unit: Unit, frame: int, lines: Line
 
 def matters(machine: Machine, function: Function) -> bool:
     """Whether a function may have to do with tensors by itself; one of this file, or inside another, is taken to."""
+    return _may(machine, function, Relevance.matters)
+
+
+def may_move(machine: Machine, function: Function) -> bool:
+    """Whether a function may move what it is handed; one of this file, or inside another, is taken to."""
+    return _may(machine, function, Relevance.may_move)
+
+
+def _may(machine: Machine, function: Function, may: Callable[[Relevance, Unit, Lines], bool]) -> bool:
     project = machine.project
     unit = project.units.get(function.frame) if project is not None else None
     if project is None or unit is None:
@@ -396,7 +405,7 @@ def matters(machine: Machine, function: Function) -> bool:
     name = function.owner.name if function.owner is not None else function.name
     bindings = project.surroundings.bindings(unit, name)
     lines = [binding for binding in bindings if isinstance(binding, Lines)]
-    return not lines or any(project.relevance.matters(unit, each) for each in lines)
+    return not lines or any(may(project.relevance, unit, each) for each in lines)
 
 
 def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wanted: Wanted) -> bool:

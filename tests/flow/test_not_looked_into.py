@@ -1,0 +1,75 @@
+"""Functions that are not looked into for lack of time: what they surely leave as it is stays known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from placement_lint.config.settings import Settings
+from placement_lint.flow.domain.values import Function
+from placement_lint.flow.interpreter import calls
+from placement_lint.flow.state.machine import Machine
+from placement_lint.project.files import Selection
+from placement_lint.report.results import Job
+from placement_lint.run.engine import check_files
+
+NET = """
+    import torch
+    from torch import nn
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def fill(layer, value):
+        nn.init.constant_(layer.weight, value)
+
+    def bring(layer):
+        layer.to(device)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def prepare(self):
+            {line}
+"""
+TRAIN = """
+    import torch
+    from net import Net
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model.prepare()
+    optimizer.load_state_dict(torch.load("optimizer.pt", map_location="cpu"))
+    model.cuda()
+    for batch in torch.load("batches.pt", map_location="cpu"):
+        model.layer(batch.cuda()).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("nn.init.normal_(self.layer.weight, std=0.01)", {"DPL201"}),
+        ("fill(self.layer, 1.0)", {"DPL201"}),
+        ("bring(self.layer)", set()),
+        ("self.layer.cuda()", set()),
+        ("self.layer.weight.data = torch.ones(2, 4, device=device)", set()),
+    ],
+)
+def test_what_cannot_move_a_module_leaves_it_where_it_is(
+    line: str, codes: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaches = calls._reaches
+
+    def all_but_prepare(machine: Machine, function: Function, arguments: calls.Arguments) -> bool:
+        return function.name != "prepare" and reaches(machine, function, arguments)
+
+    monkeypatch.setattr(calls, "_reaches", all_but_prepare)
+    (tmp_path / "net.py").write_text(dedent(NET).format(line=line))
+    (tmp_path / "train.py").write_text(dedent(TRAIN))
+    result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
+    assert {finding.code for finding in result.findings} == codes
