@@ -15,7 +15,8 @@ from placement_lint.rule import Page, Problem, Replay, Rewrite, Rule
 PAGE = Page(
     what="""\
 Reports an assignment to a misspelt `requires_grad` of a tensor, Parameter or module (`require_grad`,
-`requires_gradient` …), and `module.requires_grad = False` on an `nn.Module`.""",
+`requires_gradient` …), and `module.requires_grad = False` on an `nn.Module`. On a tensor that asks for no gradient
+anyway, such as one for a buffer, it is an info.""",
     why="""\
 Python silently creates a new attribute. A module has no such flag: `nn.Module.__setattr__`
 (torch/nn/modules/module.py) stores a plain bool, and every parameter keeps its own `requires_grad`. Parameters that
@@ -55,6 +56,15 @@ def check(event: GradFlagAssigned) -> Iterator[Problem]:
         return
     effect = "only sets an attribute of the module" if event.on_module else "only creates a new attribute"
     right = f"call `{event.owner}.requires_grad_({event.value})`" if event.on_module else "write `requires_grad`"
+    if event.plain and event.value == "False":
+        yield Problem(
+            event.node,
+            f"`{event.label} = False` {effect}, and the tensor asks for no gradient anyway",
+            advice="delete the line",
+            severity=Severity.INFO,
+            facts={"module": False, "name": event.name, "value": False},
+        )
+        return
     yield Problem(
         event.node,
         f"`{event.label} = {event.value}` {effect}: the parameters silently stay as they are",

@@ -693,6 +693,8 @@ class GradFlagAssigned(Event):
     on_module: bool
     # a tensor whose flag may be assigned: it was not computed from others
     leaf: bool
+    # a tensor that nobody asked gradients of: its flag is False
+    plain: bool
 
 
 @dataclass(frozen=True)

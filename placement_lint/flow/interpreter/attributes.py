@@ -486,12 +486,14 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNod
         return
     label = source_text(text)
     leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
-    written = _written(node)
-    machine.emit(
-        GradFlagAssigned(
-            node, machine.scene, label, label.removesuffix(f".{name}"), name, source_text(written), on_module, leaf
-        )
-    )
+    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and not owner.requires_grad
+    written, thing = source_text(_written(node)), label.removesuffix(f".{name}")
+    machine.emit(GradFlagAssigned(node, machine.scene, label, thing, name, written, on_module, leaf, plain))
+
+
+def _reaches_nothing(tensor: Tensor) -> bool:
+    """Whether a backward from a tensor surely reaches nothing."""
+    return tensor.reached is not None and not tensor.reached
 
 
 def _written(node: cst.CSTNode) -> cst.CSTNode:

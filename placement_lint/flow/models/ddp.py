@@ -81,7 +81,7 @@ _DTYPE = Slot("dtype")
 def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments: Arguments) -> None:
     """``DistributedDataParallel(module)``: it hooks what requires grad at this moment."""
     ids = arguments.get(1, "device_ids")
-    if ids not in (None, NONE) and _is_on_cpu(machine, inner):
+    if ids not in (None, NONE) and is_on_cpu(machine, inner):
         # The constructor refuses it.
         return
     ranks.needs_group(machine)
@@ -95,7 +95,7 @@ def wrapped(machine: Machine, wrapper: Object, inner: Object | Symbol, arguments
         machine.write(part.id, _FLAG_AT_WRAP, Fact("unknown") if isinstance(flag, Choice) else flag or _TRAINABLE)
 
 
-def _is_on_cpu(machine: Machine, module: Object | Symbol) -> bool:
+def is_on_cpu(machine: Machine, module: Object | Symbol) -> bool:
     """Whether all tensors of a module are on the CPU: where it was put itself says nothing of parts that were moved."""
     places = [place for _, place in modules.placements(machine, module)] or [modules.placed(machine, module)]
     return all(isinstance(place, Placed) and place.place == CPU for place in places)

@@ -280,8 +280,8 @@ def _call_distributed(
     if ids == NONE:
         return forward(inner, arguments)
     place = modules.place_of(machine, inner)
-    if place == CPU:
-        # Its parts were moved, and not the module itself: DDP refuses parameters on the CPU.
+    if place == CPU and not ddp.is_on_cpu(machine, inner):
+        # Its parts were moved, and not the module itself.
         place = first or machine.fresh()
     return machine.lift(
         lambda device: forward(inner, _scattered(machine, arguments, device)),
