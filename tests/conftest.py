@@ -77,6 +77,12 @@ def _raised(error: Exception) -> Exception:
         return caught
 
 
+@pytest.fixture(autouse=True)
+def same_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go back to the working directory after each test: a language server's worker, which some call, changes it."""
+    monkeypatch.chdir(Path.cwd())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what another day's share runs, unless a test is named."""
     if any("::" in argument for argument in config.args):

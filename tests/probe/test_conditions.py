@@ -66,8 +66,10 @@ class Seen:
         when = self.finding.when
         assert when is not None
         for count in (*self.shown, *self.right, *(self.otherwise if self.shown else ())):
-            due = when.machines & MACHINES.get(count, MANY_GPUS) and not 0 < count < self.fewest
-            if count in self.shown and not due:
+            named = when.machines & MACHINES.get(count, MANY_GPUS)
+            # With fewer GPUs than processes it may show, if the processes need none.
+            due = named and not 0 < count < self.fewest
+            if count in self.shown and not named:
                 yield f"it shows on {simulated_name(count)}"
             # Where no machine is named, its line may not be reached; and the program may not decide as it has to.
             elif count not in self.shown and due and (when.where or (count in self.right and not when.decision)):

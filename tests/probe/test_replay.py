@@ -53,7 +53,8 @@ def test_the_example_is_confirmed_and_its_repair_refuted(code: str, replayer: Re
     assert script is not None
     right = Repaired(case.path, case.program, case.rule, case.problem)
     verdict, script = replayer.replayed(right)
-    assert verdict.outcome is Outcome.REFUTED, verdict.observed
+    # What goes through may still be a race.
+    assert verdict.outcome is (Outcome.REFUTED if case.replay.right else Outcome.INCONCLUSIVE), verdict.observed
     assert script is None
 
 
@@ -87,8 +88,8 @@ def test_other_problems_of_the_program_are_out_of_the_way(replayer: Replayer) ->
 
 
 def test_what_stands_in_the_way_is_said(replayer: Replayer) -> None:
-    text = MOVED.replace("x = torch.randn(8, 4)", "rows = {}['lost']\nx = torch.randn(rows, 4)")
-    reason = "it fails with another error at `rows = {}['lost']`: KeyError: 'lost'"
+    text = MOVED.replace("model = nn.Linear(4, 2).cuda()", "model = nn.Linear({}['lost'], 2).cuda()")
+    reason = "it fails with another error at `model = nn.Linear({}['lost'], 2).cuda()`: KeyError: 'lost'"
     verdict, script = replayer.replayed(case_of(text, "DPL503"))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.observed.endswith(reason), verdict.observed
