@@ -333,6 +333,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "average_of_state_dict": REPAIRED,
         "rank_is_a_number": REPAIRED,
         "asks_recurrent_weight": {"stray": "cuda"},
         "built_from_a_table": {"stray": "cuda"},

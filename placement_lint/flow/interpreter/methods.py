@@ -12,15 +12,19 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     NONE,
     Const,
+    Device,
     External,
     Kind,
     Loaded,
     Mapping,
     Object,
+    Placed,
     Sequence,
+    Source,
     StateDict,
     StateKey,
     Symbol,
+    Tensor,
     Value,
     alternatives,
 )
@@ -245,10 +249,22 @@ def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Argum
 def _state_method(machine: Machine, state: StateDict, name: str, node: cst.Call) -> Value:
     """The entries of a module's state dict."""
     if name == "items":
-        return Sequence((Sequence((state_keys.key_of(machine, state), machine.fresh("entry"))),), exact=False)
+        return Sequence((Sequence((state_keys.key_of(machine, state), _entry(machine, state, node))),), exact=False)
     if name == "keys":
         return Sequence((state_keys.key_of(machine, state),), exact=False)
+    if name == "values":
+        return Sequence((_entry(machine, state, node),), exact=False)
     return machine.fresh(node)
+
+
+def _entry(machine: Machine, state: StateDict, node: cst.Call) -> Value:
+    """One of the tensors in a module's state dict, detached: it stays where the module was (``Module.state_dict``)."""
+    places = {place for _, place in modules.placements(machine, state.owner)}
+    placed = places.pop() if len(places) == 1 else None
+    if not isinstance(placed, Placed) or not isinstance(placed.place, (Device, Symbol)):
+        return machine.fresh("entry")
+    scalar = False if modules.has_only_layers(machine, state.owner) else None
+    return Tensor(placed.place, scalar, source=Source.MODULE, created=node, reached=frozenset(), uid=machine.new_id())
 
 
 def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -19,6 +19,7 @@ from placement_lint.flow.domain.values import (
     Kind,
     Object,
     Role,
+    Source,
     Symbol,
     Tensor,
     Value,
@@ -140,8 +141,15 @@ def _note(machine: Machine, identity: int, optimizer: Object, fact: Value, stepp
 def reduced(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
     """``dist.all_reduce(t)`` averages by hand, unless it is a loss, or numbers for a report."""
     known = [option for value in arguments.values() for _, option in alternatives(value)]
-    if any(isinstance(option, Symbol) for option in known) or any(map(_BY_HAND.fullmatch, names_in(node))):
+    if any(map(_may_be_weight, known)) or any(map(_BY_HAND.fullmatch, names_in(node))):
         machine.notes[Beside].reduces_by_hand = True
+
+
+def _may_be_weight(value: Value) -> bool:
+    """Whether a value may be one of a module's tensors: an entry of its state dict is, and no number for a report."""
+    if isinstance(value, Tensor):
+        return value.source is Source.MODULE and value.reached == frozenset() and value.scalar is not True
+    return isinstance(value, Symbol)
 
 
 def finish(machine: Machine) -> None:
