@@ -66,6 +66,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "helper_of_unknown_class": {"called": "a helper"},
         "helpers_on_outputs": {"called": "a helper"},
         "moved_in_constructor": {"called": "the wrapper"},
+        "output_object": {"called": "the wrapper"},
         "not_in_ddp": {"called": "the wrapper"},
     },
     "ddp-module-changed-after-wrap": {
@@ -85,6 +86,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "device-choice-ignored": {
         "after_many_ways": {"choice": "cuda"},
         "in_rounds": {"choice": "cuda"},
+        "where_an_image_is": {"choice": "cuda"},
         "cuda_of_cpu": REPAIRED,
         "number_of_cpu": REPAIRED,
         "tried_in_helper": "the exception is dealt with",
@@ -333,6 +335,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "transformed_image": REPAIRED,
         "average_of_state_dict": REPAIRED,
         "rank_is_a_number": REPAIRED,
         "asks_recurrent_weight": {"stray": "cuda"},

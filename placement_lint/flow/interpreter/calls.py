@@ -69,6 +69,7 @@ from placement_lint.flow.models import (
     scatter,
     schedulers,
     tensors,
+    torchvision,
     wrappers,
 )
 from placement_lint.flow.models.autocast import Autocast
@@ -444,6 +445,8 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
         return parsed
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
+    if torchvision.is_keeper(callee) and len(arguments.positional) == 1:
+        return torchvision.kept(machine, arguments.positional[0], node)
     result = foreign(machine, arguments, node)
     gives_tensor = method in METHODS_OF_TENSORS and isinstance(result, Symbol)
     return machine.fresh(node, "torch.Tensor") if gives_tensor else result

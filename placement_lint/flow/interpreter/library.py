@@ -114,6 +114,7 @@ from placement_lint.flow.models import (
     schedulers,
     shapes,
     tensors,
+    torchvision,
     trainable,
     transformers,
     visible_devices,
@@ -160,7 +161,8 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     if PLACING_FRAMEWORKS.fullmatch(name):
         machine.notes[Ranks].pinned = True
     if (module := name.partition(".")[0]) in _HARMLESS:
-        return machine.fresh(f"{name}()", FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, ""))
+        kind = torchvision.KEEPERS.get(name) or FUNCTION_TYPES.get(name) or FUNCTION_TYPES.get(module, "")
+        return machine.fresh(f"{name}()", kind)
     return calling.foreign(machine, arguments, node)
 
 
@@ -201,6 +203,12 @@ def _handler(name: str) -> Handler | None:
         return wrappers.wrap
     if transformers.makes_preprocessor(name):
         return transformers.preprocessor
+    if name in torchvision.MAKERS:
+        return torchvision.maker
+    if name in torchvision.COMPOSERS:
+        return torchvision.compose
+    if name in torchvision.FUNCTIONS:
+        return torchvision.made
     return _handlers().get(name)
 
 
@@ -211,6 +219,7 @@ _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
     frameworks.ACCELERATOR: (frameworks.METHODS, frameworks.call_accelerator),
     transformers.PREPROCESSOR: (transformers.METHODS, transformers.preprocess),
     transformers.ENCODING: (non_movable.MOVES, transformers.move),
+    torchvision.TRANSFORM: (torchvision.METHODS, torchvision.apply),
 }
 
 

@@ -185,6 +185,12 @@ def _marked(machine: Machine, value: Value, mark: Callable[[Tensor], Tensor]) ->
                 items = tuple((key, _marked(machine, item, mark)) for key, item in mapping.items)
                 machine.write(option.id, MAPPING, replace(mapping, items=items))
             return option
+        if isinstance(option, Object) and option.kind is Kind.INSTANCE:
+            for name in [*machine.store.variables(option.id)]:
+                held = machine.read(option.id, name)
+                if any(isinstance(part, Tensor) for _, part in alternatives(held or NONE)):
+                    machine.write(option.id, name, machine.lift(one, held or NONE))
+            return option
         items_of = content(machine, option)
         if items_of is None:
             return option

@@ -48,7 +48,7 @@ from placement_lint.flow.models import lightning, modules, visible_devices
 from placement_lint.flow.state.devices import Context, as_place, current_is_chosen
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
-from placement_lint.flow.state.names import visible
+from placement_lint.flow.state.names import value_of, visible
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.options import is_option
 from placement_lint.flow.state.records import Chosen, Request
@@ -72,6 +72,8 @@ class DeviceChoices(Notes):
 
 def used(machine: Machine, target: Value, node: cst.Call) -> None:
     """Something is moved to ``target``: if that is the CPU on some machines, the program chooses."""
+    if node.args and _is_where_a_tensor_is(machine, node.args[0].value):
+        return
     # Where another tensor is says nothing of what the program would choose.
     named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
     places = [(guard, as_place(option)) for guard, option in named]
@@ -96,6 +98,14 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
         machine.notes[DeviceChoices].chosen.append(
             Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option)
         )
+
+
+def _is_where_a_tensor_is(machine: Machine, source: cst.BaseExpression) -> bool:
+    """Whether it is ``x.device`` of a tensor."""
+    if not isinstance(source, cst.Attribute) or source.attr.value != "device":
+        return False
+    owner = value_of(machine, source.value)
+    return owner is not None and any(isinstance(option, Tensor) for _, option in alternatives(owner))
 
 
 def _is_helpful(machine: Machine, choice: Condition) -> bool:
