@@ -11,7 +11,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.api.torch_names import JOINS
 from placement_lint.flow.events.facts import place_fact
 from placement_lint.flow.events.schema import ParameterLost
-from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Sees
+from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import converted_inside, made_parameter, safe
 from placement_lint.rule import Note, Page, Problem, Replay, Rule
@@ -87,14 +87,25 @@ def check(event: ParameterLost) -> Iterator[Problem]:
     lost = event.tensor.lost
     assert lost is not None
     how = f"`{lost.how}`" if lost.how.startswith(".") else lost.how
+    if event.replaces:
+        message = f"{how} returns a plain tensor, and `{event.label}` is a Parameter: the assignment raises TypeError"
+    else:
+        message = (
+            f"{how} returns a plain tensor, which the module does not register, move, save or train: "
+            f"`{event.label}` is not a Parameter"
+        )
     yield Problem(
         event.node,
-        f"{how} returns a plain tensor, which the module does not register, move, save or train: "
-        f"`{event.label}` is not a Parameter",
+        message,
         (Note(lost.node, "the result is a plain tensor, not a Parameter"),),
         advice="apply it inside `nn.Parameter(…)`",
         rewrite=safe("convert the tensor", converted_inside(event.node, lost.node, event.tensor.created)),
-        facts={"conversion": lost.how, "source": place_fact(lost.place), "target": place_fact(event.tensor.place)},
+        facts={
+            "conversion": lost.how,
+            "source": place_fact(lost.place),
+            "target": place_fact(event.tensor.place),
+            "replaces": event.replaces,
+        },
         replay=Replay(
             watch=(claimed(event.node, f"isinstance({event.label}, torch.nn.Parameter)", "it is not a Parameter"),),
             repairs=(made_parameter(event.node),),
@@ -106,14 +117,16 @@ def flagged(facts: Facts) -> str:
     import torch
     from torch import nn
 
-    return _stored(_converted(nn.Parameter(torch.ones(2, 2, device=facts["source"])), facts))
+    parameter = nn.Parameter(torch.ones(2, 2, device=facts["source"]))
+    return _stored(_converted(parameter, facts), parameter if facts["replaces"] else None)
 
 
 def control(facts: Facts) -> str:
     import torch
     from torch import nn
 
-    return _stored(nn.Parameter(_converted(torch.ones(2, 2, device=facts["source"]), facts)))
+    parameter = nn.Parameter(_converted(torch.ones(2, 2, device=facts["source"]), facts))
+    return _stored(parameter, parameter if facts["replaces"] else None)
 
 
 def _converted(tensor: Any, facts: Facts) -> Any:
@@ -125,10 +138,12 @@ def _converted(tensor: Any, facts: Facts) -> Any:
     return CONVERSIONS[how](tensor)
 
 
-def _stored(value: Any) -> str:
+def _stored(value: Any, before: Any) -> str:
     from torch import nn
 
     owner: Any = nn.Module()
+    if before is not None:
+        owner.value = before
     owner.value = value
     return f"it is {'a' if 'value' in owner.state_dict() else 'not a'} parameter of its module"
 
@@ -148,7 +163,7 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **{f".{name}()": methodcaller(name, -1) for name in ("view", "reshape", "flatten", "squeeze", "unsqueeze")},
     **{f".{name}()": methodcaller(name, 2, 2) for name in ("expand", "repeat")},
     **{f".{name}()": methodcaller(name, 0, 1) for name in ("transpose", "permute", "swapaxes")},
-    **{f".{name}()": methodcaller(name, 2) for name in ("add", "sub", "mul", "div", "pow")},
+    **{f".{name}()": methodcaller(name, 2) for name in ("add", "sub", "mul", "div", "pow", "clamp")},
     **{f".{name}": attrgetter(name) for name in ("T", "mT", "data")},
     **{f"`torch.{name}`": partial(_joined, name) for name in JOINS},
     **dict.fromkeys(("`+`", "`-`", "`*`", "`/`", "`@`", "`**`"), lambda tensor: tensor * 2),
@@ -163,8 +178,8 @@ EXPERIMENT = Experiment(
     claim="an operation on a Parameter returns a plain tensor, which a module does not register",
     flagged=flagged,
     control=control,
-    symptoms=(Sees("not a parameter"),),
-    facts={"conversion": ".to(…)", "source": "cpu", "target": "cuda"},
+    symptoms=(Sees("not a parameter"), Raises("TypeError", "as parameter")),
+    facts={"conversion": ".to(…)", "source": "cpu", "target": "cuda", "replaces": False},
     gpus=1,
 )
 

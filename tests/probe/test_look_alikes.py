@@ -40,6 +40,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "worker_option": REPAIRED,
     },
     "ddp-device-arguments": {
+        "moved_where_there_is_a_gpu": {"place": "cuda:1", "device_ids": [1], "output_device": 1},
         "conditional_ids": {"place": "cpu", "device_ids": None},
         "device_given": {"place": "cuda:1", "device_ids": [1]},
         "cpu_gloo": {"place": "cpu", "device_ids": []},
@@ -264,6 +265,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "by_number": {"place": "cuda:0"},
     },
     "move-on-non-movable": {
+        "list_or_tensor": REPAIRED,
+        "managed_dict": REPAIRED,
         "asked_first": REPAIRED,
         "asks_first": REPAIRED,
         "batch_encoding": "the object has a `to` of its own",
@@ -335,6 +338,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "other_signature": REPAIRED,
         "transformed_image": REPAIRED,
         "average_of_state_dict": REPAIRED,
         "rank_is_a_number": REPAIRED,
@@ -646,6 +650,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_class_measured": {"reduced": True},
     },
     "unregistered-container": {
+        "named_in_a_loop": {"registered_too": True},
         "parts_registered": "the items hold nothing that is not registered under names of its own",
         "aliases": {"registered_too": True},
         "functions": "it holds neither modules nor Parameters",

@@ -459,11 +459,12 @@ class SharedContainerChanged(Event):
 
 @dataclass(frozen=True)
 class ParameterLost(Event):
-    """A tensor computed from a Parameter is stored where the Parameter was meant to be."""
+    """A tensor computed from a Parameter is stored where the Parameter was meant to be, or is: it ``replaces`` one."""
 
     label: str
     name: str
     tensor: Tensor
+    replaces: bool
 
 
 @dataclass(frozen=True)

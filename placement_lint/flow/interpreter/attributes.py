@@ -583,7 +583,9 @@ def _report_lost_parameter(
 ) -> None:
     def report(option: Value) -> Value:
         if _is_lost(option) and not _registered_elsewhere(machine, owner, name, option):
-            machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option))
+            there = [] if before is None else [held for _, held in alternatives(machine.restrict(before))]
+            replaces = bool(there) and all(isinstance(held, Tensor) and held.role is Role.PARAMETER for held in there)
+            machine.emit(ParameterLost(node, machine.scene, f"self.{name}", name, option, replaces))
         return NONE
 
     if any(_is_lost(option) for _, option in alternatives(value)) and machine.constructing(owner):
@@ -672,10 +674,15 @@ def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text
 def rebind_some(machine: Machine, owner: Value, name: cst.CSTNode, value: Value, node: cst.Call) -> Value:
     """Assign an attribute of unknown name: each attribute of the same kind as ``value`` may have been replaced."""
     forget_settings(machine, owner)
-    if not isinstance(owner, Object) or machine.constructing(owner):
+    if not isinstance(owner, Object):
         return NONE
     options = [option for _, option in alternatives(value)]
-    if owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options):
+    is_part = owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options)
+    if machine.constructing(owner):
+        if is_part:
+            write(machine, owner, f"part {len(machine.store.held(owner.id))}", value, node, node)
+        return NONE
+    if is_part:
         optimizers.replaced(machine, owner, f"[{source_text(name)}]", None, value, node)
         _replace_some_part(machine, owner, value)
     elif any(isinstance(option, (Tensor, Symbol)) for option in options):

@@ -153,6 +153,8 @@ def call_function(
         return machine.fresh()
     if machine.now[Calls].running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
+    if _has_no_place_for(function, arguments):
+        return foreign(machine, arguments, node)
     if not _reaches(machine, function, arguments):
         if receiver is not None and options.may_override(function):
             attributes.forget_settings(machine, receiver)
@@ -166,7 +168,7 @@ def call_function(
         machine.signals.program.function_entered(machine, function)
         if machine.log is not None and machine.at_home:
             machine.log.entered(machine, function.node.params, function.node)
-        result = memo.unless_idle(machine, function, arguments, partial(_outcome, machine, function.node, node))
+        result = memo.unless_idle(machine, function, arguments, partial(_outcome, machine, function, node))
     machine.leave(frame.id)
     return result
 
@@ -185,14 +187,27 @@ def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
     return any(one.default is None and one.name.value not in arguments.keywords for one in rest)
 
 
-def _outcome(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst.CSTNode) -> Value:
-    """What the running function returns, or a list of what it yields."""
-    if isinstance(function, cst.Lambda):
-        return expressions.evaluate(machine, function.body)
-    body = function.body
+def _has_no_place_for(function: Function, arguments: Arguments) -> bool:
+    """Whether a call gives more than a function takes, so that another one must be meant: an override with more."""
+    params = function.node.params
+    takes_more = isinstance(params.star_arg, cst.Param) or function.decorators or arguments.spread
+    return not takes_more and len(arguments.positional) > len(function.parameters)
+
+
+def _outcome(machine: Machine, function: Function, node: cst.CSTNode) -> Value:
+    """What the running function returns; of a generator a list of what it yields, of a context manager just that."""
+    if isinstance(function.node, cst.Lambda):
+        return expressions.evaluate(machine, function.node.body)
+    body = function.node.body
     result = machine.scope("function", lambda: statements.execute_body(machine, body))
     yielded = machine.read(machine.frame.id, expressions.YIELDS)
-    return result if yielded is None else machine.new_list(Sequence((yielded,), exact=False), node)
+    if yielded is None:
+        return result
+    if any(name.endswith("contextmanager") for name in function.decorators):
+        # What follows the yield has run by now: where a module is inside the block, nobody knows.
+        options = [option for _, option in alternatives(yielded)]
+        return machine.fresh(node) if any(modules.is_module(machine, option) for option in options) else yielded
+    return machine.new_list(Sequence((yielded,), exact=False), node)
 
 
 def _reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:

@@ -69,6 +69,7 @@ from placement_lint.flow.domain.values import (
     Device,
     External,
     Function,
+    Imported,
     Kind,
     Lost,
     Mapping,
@@ -785,7 +786,21 @@ def _chain_of(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 
 
 def _is_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return builtins.is_instance_of(machine, arguments.get(0) or NONE, External("torch.Tensor"), node)
+    tensor_class = External("torch.Tensor")
+    return machine.lift(
+        lambda option: builtins.is_instance_of(machine, option, tensor_class, node), arguments.get(0) or NONE
+    )
+
+
+def _is_class(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``inspect.isclass(thing)``"""
+
+    def test(option: Value) -> Value:
+        if isinstance(option, (External, Imported, Symbol)):
+            return machine.ask(machine.question(("isclass", option), text=node))
+        return TRUE if isinstance(option, Class) else FALSE
+
+    return machine.lift(test, arguments.get(0) or NONE)
 
 
 def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -909,6 +924,7 @@ def _handlers() -> dict[str, Handler]:
         "torch.autograd.grad": _autograd,
         "placement_lint.reveal_placement": _reveal,
         "torch.is_tensor": _is_tensor,
+        "inspect.isclass": _is_class,
         **dict.fromkeys(SHAPES_AS_TENSORS, _shape_as_tensor),
         "torch.nn.utils.rnn.PackedSequence": _packed,
         "torch.nn.utils.rnn.pack_padded_sequence": _pack_padded,

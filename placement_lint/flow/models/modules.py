@@ -600,9 +600,18 @@ def _own_places(machine: Machine, module: Object) -> Iterator[Value]:
         yield placed(machine, module)
     if isinstance(module.cls, External):
         return
-    for _, child in children(machine, module):
+    found: dict[str, list[Tensor]] = {}
+    for name, child in children(machine, module):
         if isinstance(child, Tensor):
-            yield Placed(child.place, child.history[-1] if child.history else None)
+            found.setdefault(name, []).append(child)
+    for name, tensors in found.items():
+        held = machine.read(module.id, name) if len(tensors) > 1 else None
+        # one tensor that is in one of several places is not several
+        yield machine.lift(_placed_tensor, held if held is not None else tensors[0])
+
+
+def _placed_tensor(option: Value) -> Value:
+    return Placed(option.place, option.history[-1] if option.history else None) if isinstance(option, Tensor) else NONE
 
 
 # --- attributes --------------------------------------------------------------------------------------------

@@ -466,14 +466,14 @@ class Machine:
         known = self.known_question(subject)
         if known is not None:
             return known
-        if are_too_many():
+        if are_too_many(self.is_abroad):
             return blurred(self.store.depth)
         known = self._questions[subject] = asked(subject, rivals, text)
         return known
 
     def opaque(self, text: str | cst.CSTNode = "", usual: bool | None = None) -> Question:
         """A question that nothing else can be the same as; ``usual`` is the answer that goes without saying."""
-        return blurred(self.store.depth) if are_too_many() else asked(source=text, usual=usual)
+        return blurred(self.store.depth) if are_too_many(self.is_abroad) else asked(source=text, usual=usual)
 
     def hangs_on_later(self, question: Question) -> bool:
         """Whether something that the running branch wrote hangs on what was asked after this question."""

@@ -116,6 +116,9 @@ _NUMBER_MADE = re.compile(
     re.VERBOSE,
 )
 _PARAMETER = re.compile(rf"{at_word('Parameter')}\(")
+# self.scale = nn.Parameter, and each attribute that is assigned
+_TARGET = re.compile(rf"{at_word('self')}\.(\w+)\s*=\s*[\w.]*$")
+_ATTRIBUTE_SET = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)")
 # nn.Parameter(torch.log(x)): it shares no memory with what it is made of
 _NEW_DATA = re.compile(r"\s*torch\.(?:log|exp|sqrt|cat|stack|normal|\w+_like)\(")
 # What is made here is registered at once ...
@@ -377,11 +380,16 @@ class Said(Text):
         return not goes_on and "stack(" not in before
 
     def _is_derived(self, parameter: re.Match[str]) -> bool:
-        """Whether a Parameter is made of something that is there already, or something is made of it."""
+        """Whether a Parameter is made of something that is there already, something is made of it, or replaces it."""
         after = self.code[end_of(self.code, parameter) :].lstrip(" ")
         data = self.inside(parameter)
         is_new = _FACTORY.search(data) is not None or _NEW_DATA.match(data) is not None
-        return not is_new or after.startswith(_OPERATORS)
+        return not is_new or after.startswith(_OPERATORS) or self._is_replaced(parameter)
+
+    def _is_replaced(self, made: re.Match[str]) -> bool:
+        """Whether the attribute that something is assigned to as it is made is assigned more than once."""
+        target = _TARGET.search(self.code, self.code.rfind("\n", 0, made.start()) + 1, made.start())
+        return target is not None and sum(name == target[1] for name in _ATTRIBUTE_SET.findall(self.code)) > 1
 
     def _may_repeat_layers(self, times: re.Match[str]) -> bool:
         """Whether what a list has many times is a call, or was made by one."""
