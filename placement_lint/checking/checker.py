@@ -218,7 +218,9 @@ class Checker:
         if suppressions.skip_file:
             return Checked(path, skipped=True)
         rules = self.rules_for(path)
-        surroundings = Surroundings(self.job.absolute(path), self.roots, self.reading.source, self.reading.answers())
+        surroundings = Surroundings(
+            self.job.absolute(path), self.roots, self.reading.source, self.reading.answers(), program=text
+        )
         heard = _Heard()
         if self._may_matter(text, surroundings):
             heard = self._heard(text, path, notebook, surroundings)

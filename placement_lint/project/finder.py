@@ -11,12 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from placement_lint.project.files import EXCLUDED_FOLDERS
 from placement_lint.project.index import Binding, Import, Lines, read_imports
+from placement_lint.project.search_path import added_folders
 from placement_lint.project.unit import (
     EXPORTS,
+    FOLDERS,
     MAY_BIND,
     OFFERS,
     STARS,
@@ -94,7 +97,8 @@ Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"], Aske
 
 @dataclass
 class Surroundings:
-    """The files around the one at ``path``, absolute; ``roots`` are the folders that a project is imported from.
+    """The files around the one at ``path``, absolute, which says ``program``; ``roots`` are the folders that a project
+    is imported from.
 
     ``looked_at`` is what was read, and what was looked for and not found, with None: as long as all that is the same,
     so is what the file's imports mean. Of most files little is asked: what is ``asked`` of a unit is asked here, so
@@ -106,6 +110,7 @@ class Surroundings:
     roots: Sequence[str] = ()
     sources: Sources = read_from_disk
     answers: Answers = field(default_factory=dict)
+    program: str = ""
     looked_at: dict[str, Seen | None] = field(default_factory=dict)
     asked: defaultdict[str, set[Ask]] = field(default_factory=lambda: defaultdict(set))
     statements: list[Statement] = field(default_factory=list)
@@ -115,6 +120,8 @@ class Surroundings:
     _modules: dict[str, Place | None] = field(default_factory=dict)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
     _answered: dict[Hashable, Any] = field(default_factory=dict)
+    # the folders that the program adds to those of Python, once they were asked for
+    _added: Sequence[str] | None = None
 
     def unit(self, path: str) -> Unit | None:
         seen = self._look_at(path)
@@ -281,7 +288,7 @@ class Surroundings:
             return self._within(_above(importer, wanted.level), parts, wanted.name)
         if parts[0] in _KNOWN or not EXCLUDED_FOLDERS.isdisjoint(parts[:-1]):
             return None
-        for root in self._roots(importer, parts[0]):
+        for root in chain(self._roots(importer, parts[0]), self._added_roots(parts[0])):
             found = self._root_of(root, parts) if wanted.root else self._within(root, parts, wanted.name)
             if found is not None and found.path != importer:
                 # A file may be called as a folder that is left out: ``build.py``.
@@ -331,6 +338,26 @@ class Surroundings:
         if first in sys.stdlib_module_names:
             return
         yield from dict.fromkeys((top, *self.roots, *(os.path.join(root, "src") for root in self.roots), folder))
+
+    def _added_roots(self, first: str) -> Sequence[str]:
+        """The folders that the program, or a file that it imports itself, adds to ``sys.path``.
+
+        They are asked for after all others: in most programs there are none. A relative one hangs on where the program
+        is run, which mostly is its own folder or that of the project.
+        """
+        if first in sys.stdlib_module_names:
+            return ()
+        if self._added is None:
+            self._added = ()
+            added = dict.fromkeys(added_folders(self.program, self.path))
+            for unit in self.imported_by(self.path, self.program):
+                self.asked[unit.path].add(FOLDERS)
+                added.update(dict.fromkeys(unit.folders))
+            here = (os.path.dirname(self.path), *self.roots)
+            paths = [os.path.normpath(os.path.join(start, folder)) for folder in added for start in here]
+            self._added = tuple(dict.fromkeys(paths))
+            self._found.clear()
+        return self._added
 
     def _top_of(self, folder: str) -> str:
         """The folder in which the package is that a folder belongs to; itself, if it is no package."""

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from placement_lint.project.index import Import, Index, Lines, read_imports, read_index
+from placement_lint.project.search_path import MARK, added_folders
 from placement_lint.project.shelf import Shelf
 from placement_lint.report.results import digest
 from placement_lint.source.outline import code_of
@@ -32,8 +33,9 @@ Ask: TypeAlias = "str | tuple[str, int, Question]"
 """What others ask of a file: what binds a name, or what a statement tells."""
 
 # What else may be asked: its text with all places in it, the modules of which it takes all names, the names in its
-# ``__all__``, those that others may ask for, and, before a name, whether it can have that at all.
-WHOLE, STARS, EXPORTS, OFFERS, MAY_BIND = "#", "*", "=", ".", "?"
+# ``__all__``, those that others may ask for, the folders that it adds to those in which modules are looked for, and,
+# before a name, whether it can have that at all.
+WHOLE, STARS, EXPORTS, OFFERS, FOLDERS, MAY_BIND = "#", "*", "=", ".", "/", "?"
 
 _STAR = re.compile(rb"import(?<!\wimport)[\s(\\]*\*")
 # The list of names, which is all that the statement says, where nothing else in the file speaks of it.
@@ -83,6 +85,11 @@ class Unit:
     def imports(self) -> Sequence[tuple[str, Import]]:
         """All its imports, also those inside functions, with the names they bind."""
         return _imports(self.content)
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """The folders that it adds to ``sys.path``."""
+        return added_folders(self.text, self.path) if MARK.encode() in self.content else ()
 
     @property
     def stars(self) -> Sequence[Import]:
@@ -158,6 +165,8 @@ class Unit:
             return sorted(self.exports) if self.exports is not None else None
         if ask == OFFERS:
             return self.index.offers
+        if ask == FOLDERS:
+            return self.folders
         if ask.startswith(MAY_BIND):
             return self.may_bind(ask.removeprefix(MAY_BIND))
         return self._learnt_of_name(ask)

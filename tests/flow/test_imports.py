@@ -111,10 +111,40 @@ WAYS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+# Each of these adds the folder ``lib`` beside main.py to those in which modules are looked for.
+ADDED = {
+    "append": "import os, sys\nsys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lib'))",
+    "insert": "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).resolve().parent / 'lib'))",
+    "extend": "import sys\nsys.path.extend(['./lib', '../other'])",
+    "added to": "import sys\nsys.path += ['lib']",
+    "a variable": "import os.path as osp, sys\nHERE = osp.dirname(__file__)\nsys.path.append(osp.join(HERE, 'lib'))",
+    "formatted": "import os, sys\nroot = os.getcwd()\nsys.path.append(f'{root}/lib')",
+    "joined": "import os, sys\nsys.path.append(os.getcwd() + '/lib')",
+    "in a branch": "import sys\nif 'lib' not in sys.path:\n    sys.path.append('lib')",
+    "by a function": "import sys\ndef add(path):\n    sys.path.insert(0, path)\nadd('lib')",
+    "by another file": "import paths",
+    "parents": "import sys, pathlib\nsys.path.append(str(pathlib.Path(__file__).parents[0].joinpath('lib')))",
+}
+WAYS = {
+    **WAYS,
+    **{
+        f"sys.path, {name}": {
+            "lib/values.py": VALUES,
+            "paths.py": "import os, sys\nsys.path.append(os.path.join(os.path.dirname(__file__), 'lib'))",
+            "main.py": f"{text}\nfrom values import a, b",
+        }
+        for name, text in ADDED.items()
+    },
+}
+
 # Each leaves something unknown that only looks as if it were in sight.
 UNKNOWN: Mapping[str, Mapping[str, str]] = {
     "a library": {"main.py": "from values import a, b"},
     "another folder": {"elsewhere/values.py": VALUES, "main.py": "from values import a, b"},
+    "another folder in sys.path": {
+        "elsewhere/values.py": VALUES,
+        "main.py": "import sys\nsys.path.append('lib')\nsys.path.append(sys.argv[1])\nfrom values import a, b",
+    },
     "the standard library": {"p/__init__.py": "", "p/queue.py": VALUES, "p/main.py": "from queue import a, b"},
     "a library in the environment": {"venv/values.py": VALUES, "main.py": "from venv.values import a, b"},
     "under __main__": {
