@@ -667,6 +667,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "given_to_an_optimizer": "what it holds is optimized by others",
     },
     "unregistered-tensor-attribute": {
+        "flag_of_place": "it is on the CPU where the module is",
         "derived_in_forward": {"role": "buffer"},
         "apply_overridden": "the module takes the tensor along itself",
         "part_with_apply": "the module takes the tensor along itself",

@@ -13,7 +13,7 @@ from training_file import training_file
 
 from placement_lint.checking.checker import Job
 from placement_lint.config.settings import Settings
-from placement_lint.flow.domain.values import Value
+from placement_lint.flow.domain.values import Function, Value
 from placement_lint.flow.incremental import effect_memo
 from placement_lint.flow.interpreter import calls
 from placement_lint.flow.state.machine import Machine
@@ -96,8 +96,8 @@ class Calls:
         self.names: set[str] = set()
         outcome = calls._outcome
 
-        def noting(machine: Machine, function: cst.FunctionDef | cst.Lambda, node: cst.CSTNode) -> Value:
-            self.names.add(function.name.value if isinstance(function, cst.FunctionDef) else "lambda")
+        def noting(machine: Machine, function: Function, node: cst.CSTNode) -> Value:
+            self.names.add(function.name)
             return outcome(machine, function, node)
 
         patch.setattr(calls, "_outcome", noting)

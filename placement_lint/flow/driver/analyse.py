@@ -175,10 +175,13 @@ def analyse(
     elsewhere.update(
         event.node for event in program.events if isinstance(event, SharedTensorChanged) and not event.buffer
     )
+    in_the_program = {(type(event), event.node) for event in program.events if not event.scene.standalone}
     subsumed = [
         event
         for event in program.events
-        if _follows_from(machine, event, ignoring, elsewhere)
+        # what the program itself shows says more than what its definitions by themselves do
+        if (event.scene.standalone and (type(event), event.node) in in_the_program)
+        or _follows_from(machine, event, ignoring, elsewhere)
         or _takes_a_turned_flag(machine, event)
         or (isinstance(event, DevicesMixed) and event.home.tensor.granted in on_cpu)
         or (isinstance(event, CudaInWorker) and not machine.notes[Loaders].forks)

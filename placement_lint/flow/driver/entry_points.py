@@ -60,13 +60,21 @@ def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Funct
     Looking at one may call others, which then are none of them.
     """
     program = machine.notes[Program]
+    demonstrated = _demonstrated(program)
     for cls in list(program.classes):
+        if cls.module:
+            program.called -= demonstrated.intersection(method.node for method in _methods(machine, cls))
         methods = _uncalled_methods(machine, cls)
         if methods:
             yield machine.definition(cls), (cls, *methods), _look_at_class
     for node, function in list(program.functions.items()):
         if node not in program.called and isinstance(node, cst.FunctionDef):
             yield node, (function,), _look_at_function
+
+
+def _demonstrated(program: Program) -> set[cst.CSTNode]:
+    """What a file calls as a script, if it calls none of its functions: that only shows how its classes can be used."""
+    return program.called_by_script if program.called_by_script.isdisjoint(program.functions) else set()
 
 
 def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look: Callable[[], None]) -> None:
@@ -99,9 +107,13 @@ def _name(function: Function) -> cst.CSTNode:
 
 def _uncalled_methods(machine: Machine, cls: Class) -> list[Function]:
     """Those to look at: where all others are called, nobody needs ``__init__`` to have run."""
+    return [method for method in _methods(machine, cls) if method.node not in machine.notes[Program].called]
+
+
+def _methods(machine: Machine, cls: Class) -> list[Function]:
+    """What the class itself defines."""
     values = [machine.read(cls.id, name) for name in machine.store.names(cls.id)]
-    methods = [value for value in values if isinstance(value, Function) and value.owner == cls]
-    return [method for method in methods if method.node not in machine.notes[Program].called]
+    return [value for value in values if isinstance(value, Function) and value.owner == cls]
 
 
 def _look_at_class(machine: Machine, cls: Class, *methods: Function) -> None:

@@ -45,7 +45,7 @@ def cause_of(event: DevicesMixed) -> Cause:
 
 def _on_some_paths_only(event: DevicesMixed) -> bool:
     """A flag of a module that is looked at by itself may well say whether it is on a GPU; a mode says no such thing."""
-    if not _wherever(event) or event.scene.reach.implies(event.scene.when):
+    if not _wherever(event) or event.else_registered or event.scene.reach.implies(event.scene.when):
         return False
     asked = _asked_about(event)
     return not asked or not all(map(_is_mode, asked))

@@ -119,6 +119,8 @@ class DevicesMixed(Event):
     by_option: bool = False
     # no forward made or moved ``stray``: it was brought in
     brought: bool = False
+    # under another condition the module has registered what it keeps as ``stray``: that moves with it
+    else_registered: bool = False
 
     @property
     def holder(self) -> Holder | None:

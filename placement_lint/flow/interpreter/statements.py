@@ -188,10 +188,14 @@ def _if(machine: Machine, node: cst.If) -> None:
         machine.notes[DeviceChoices].moving_tests.add(node.test)
     machine.now[Around].guards.append(node.test)
     machine.now[Context].sure_of_gpu += saw_gpu
+    called = set(machine.notes[Program].called) if machine.frame.function is None and machine.is_script else None
     machine.fork(
         ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
         asks=True,
     )
+    if called is not None:
+        program = machine.notes[Program]
+        program.called_by_script |= program.called - called
     machine.now[Context].sure_of_gpu -= saw_gpu
     machine.now[Around].guards.pop()
 

@@ -638,6 +638,13 @@ def stored(
     return replace(value, role=Role.PLAIN, modules=frozenset(), holder=holder)
 
 
+def registers_otherwise(machine: Machine, holder: Holder | None) -> bool:
+    """Whether what a module keeps as a plain tensor is a Parameter or buffer of it under another condition."""
+    value = machine.store.read(holder.owner.id, holder.name) if holder is not None else None
+    options = alternatives(value) if value is not None else ()
+    return any(isinstance(option, Tensor) and option.role in _REGISTERED for _, option in options)
+
+
 def _is_held_as_buffer(machine: Machine, module: Object, value: Tensor) -> bool:
     """Whether a buffer is one of the module, or of a part of it, already; what ``nn.Buffer`` just made is not."""
     return any(

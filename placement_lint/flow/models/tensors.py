@@ -393,6 +393,7 @@ def _mixed(
         _name_of_place(machine, home.tensor),
         machine.notes[Tensors].inputs.get(put, ()) if put is not None else (),
         brought=put not in machine.notes[Tensors].inputs,
+        else_registered=modules.registers_otherwise(machine, stray.tensor.holder),
     )
 
 

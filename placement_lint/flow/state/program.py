@@ -25,6 +25,8 @@ class Program(Notes):
     # the definitions of all classes that are modules, those of other files included
     module_classes: set[cst.CSTNode] = noted(set, Use.AT_END)
     called: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
+    # of these the ones that are called only where the file is a script
+    called_by_script: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
     # the parameters of each function that the program calls, with the kinds of machine on which it does
     called_on: set[tuple[cst.CSTNode, int]] = noted(set, Use.AT_END | Use.INCIDENTAL)
     # there are calls that were not looked into although they may matter
