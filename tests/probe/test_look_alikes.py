@@ -592,6 +592,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "slices": "each replica changes a tensor of its own",
     },
     "stale-device-cache": {
+        "remembers_its_device": REPAIRED,
         "buffer": "a buffer moves along",
         "by_device": REPAIRED,
         "device_in_guard": REPAIRED,
@@ -667,6 +668,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "given_to_an_optimizer": "what it holds is optimized by others",
     },
     "unregistered-tensor-attribute": {
+        "where_an_argument_was": REPAIRED,
         "flag_of_place": "it is on the CPU where the module is",
         "derived_in_forward": {"role": "buffer"},
         "apply_overridden": "the module takes the tensor along itself",

@@ -135,11 +135,15 @@ HOST_VALUE_METHODS = {
     "share_memory_", "record_stream", "register_post_accumulate_grad_hook", "is_shared", "hasattr",
 }  # fmt: skip
 
+# The type of whole numbers that say how many there are of something: none is negative.
+SIZE = "size"
+
 # The types of what some of them return.
 HOST_VALUE_TYPES = {
     "size": "torch.Size", "shape": "torch.Size", "dtype": "torch.dtype",
     "item": "number", "tolist": "list", "numpy": "numpy.ndarray",
-    **dict.fromkeys(("dim", "ndimension", "numel", "nelement", "get_device", "ndim", "itemsize", "nbytes"), "int"),
+    **dict.fromkeys(("dim", "ndimension", "numel", "nelement", "ndim", "itemsize", "nbytes"), SIZE),
+    "get_device": "int",
     **dict.fromkeys(("is_contiguous", "is_floating_point", "is_complex", "is_cuda", "is_pinned"), "bool"),
 }  # fmt: skip
 
@@ -156,8 +160,8 @@ FUNCTION_TYPES = {
 }  # fmt: skip
 
 # Of a value with such a type each item is of this one.
-ITEM_TYPES = {"torch.Size": "int", "str": "str"}
-NUMBER_TYPES = {"int", "float", "bool", "number"}
+ITEM_TYPES = {"torch.Size": SIZE, "str": "str"}
+NUMBER_TYPES = {"int", SIZE, "float", "bool", "number"}
 
 HOST_VALUE_ATTRIBUTES = {
     "shape", "dtype", "ndim", "layout", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "names", "is_sparse",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import LEGACY_TYPE, MODULE_ATTRIBUTES, TENSOR_MOVES, WRAPPERS
+from placement_lint.flow.api.torch_names import LEGACY_TYPE, MODULE_ATTRIBUTES, SIZE, TENSOR_MOVES, WRAPPERS
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import Question
@@ -297,7 +297,7 @@ def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     known = [(guard, size) for guard, size in lengths if size is not None]
     if len(known) == len(lengths):
         return machine.either(known)
-    return machine.fresh(node, "int", depends(machine, *arguments.values()))
+    return machine.fresh(node, SIZE, depends(machine, *arguments.values()))
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:

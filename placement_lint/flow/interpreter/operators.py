@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import NUMBER_TYPES
+from placement_lint.flow.api.torch_names import NUMBER_TYPES, SIZE
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.domain.record import replace
@@ -310,8 +310,9 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
             return False if number or isinstance(other, (Object, Tensor, Device, Sequence, Function, AtLeast)) else None
         if isinstance(left, Sequence) and isinstance(right, Sequence):
             return False if _differ(machine, left, right) else None
-        if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
-            return False if right.value < left.bound else None
+        for count, other in ((left, right), (right, left)):
+            if isinstance(other, Const) and isinstance(other.value, int) and (bound := _bound(count)) is not None:
+                return False if other.value < bound else None
         if isinstance(left, Device) and isinstance(right, Const) and type(right.value) is int:
             return _has_number(left, right.value)
         if isinstance(left, Device) and isinstance(right, Const):
@@ -366,11 +367,18 @@ def _greater(left: Value, right: Value, strict: bool) -> bool | None:
         one, other = left.value, right.value
         if isinstance(one, (int, float)) and isinstance(other, (int, float)):
             return one > other if strict else one >= other
-    if isinstance(left, AtLeast) and isinstance(right, Const) and isinstance(right.value, int):
-        return True if left.bound > right.value or (not strict and left.bound == right.value) else None
-    if isinstance(right, AtLeast) and isinstance(left, Const) and isinstance(left.value, int):
-        return False if right.bound > left.value or (strict and right.bound == left.value) else None
+    if (bound := _bound(left)) is not None and isinstance(right, Const) and isinstance(right.value, int):
+        return True if bound > right.value or (not strict and bound == right.value) else None
+    if (bound := _bound(right)) is not None and isinstance(left, Const) and isinstance(left.value, int):
+        return False if bound > left.value or (strict and bound == left.value) else None
     return None
+
+
+def _bound(value: Value) -> int | None:
+    """Below what an unknown whole number cannot be, if that is known."""
+    if isinstance(value, AtLeast):
+        return value.bound
+    return 0 if isinstance(value, Symbol) and value.type == SIZE else None
 
 
 def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:

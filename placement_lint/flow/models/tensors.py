@@ -20,6 +20,7 @@ from placement_lint.flow.api.torch_names import (
     REDUCTIONS,
     SAME_DEVICE,
     SEVERING,
+    SIZE,
     VIEWS,
     Shape,
 )
@@ -298,7 +299,13 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
     verdict = _compared(one.tensor.place, other.tensor.place)
     if verdict is Comparison.SAME:
         return other if one.tensor.assumed else one
-    if verdict is Comparison.UNKNOWN and not _made_here_for_a_moved_module(one.tensor, other.tensor):
+    surely = (
+        verdict is not Comparison.UNKNOWN
+        or _made_here_for_a_moved_module(one.tensor, other.tensor)
+        or (other.tensor.place == OWN and _is_kept_where_an_argument_was(machine, one.tensor))
+        or (one.tensor.place == OWN and _is_kept_where_an_argument_was(machine, other.tensor))
+    )
+    if not surely:
         _meet_an_option(machine, operation, one, other, node)
         return Operand(one.source, replace(one.tensor, place=machine.fresh()))
     stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
@@ -375,6 +382,17 @@ def _made_here_for_a_moved_module(one: Tensor, other: Tensor) -> bool:
     kept = stray.source is Source.FACTORY_IN_FORWARD or stray.holder is not None
     chosen = isinstance(home.place, Symbol) and bool(home.place.text) and not home.assumed
     return stray.place == CPU and kept and chosen and bool(home.modules)
+
+
+def _is_kept_where_an_argument_was(machine: Machine, tensor: Tensor) -> bool:
+    """Whether an ``__init__`` put a plain attribute on the device of a tensor that it was given.
+
+    There it stays when the module moves.
+    """
+    place = tensor.place
+    if tensor.holder is None or tensor.left or not isinstance(place, Symbol) or not isinstance(place.parent, Symbol):
+        return False
+    return place.parent.parent is None and machine.known_part(place.parent.id, "device") == place
 
 
 def _mixed(
@@ -731,7 +749,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         if not arguments.values() and (known := shapes.answer(tensor, name)) is not None:
             return known
         of_rows = name != "size" or arguments.get(0, "dim") in (None, Const(0))
-        type_ = "int" if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
+        type_ = SIZE if name == "size" and arguments.values() else HOST_VALUE_TYPES.get(name, "")
         return machine.fresh(node, type_, tensor.scattered and of_rows)
     if name in NEW_METHODS:
         return build_like(machine, arguments.with_receiver(tensor), node)

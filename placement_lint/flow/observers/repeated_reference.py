@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import SIZE
 from placement_lint.flow.domain.values import (
     AtLeast,
     Choice,
@@ -70,8 +71,9 @@ def _is_several(times: Value, written: cst.BaseExpression) -> bool:
         return all(_is_several(option, written) for _, option in times.alternatives)
     if isinstance(times, Const):
         return type(times.value) is int and times.value > 1
-    counts = isinstance(times, Symbol) and (times.type == "int" or any(map(_COUNT.fullmatch, names_in(written))))
-    return counts or isinstance(times, AtLeast)
+    if isinstance(times, Symbol):
+        return times.type in ("int", SIZE) or any(map(_COUNT.fullmatch, names_in(written)))
+    return isinstance(times, AtLeast)
 
 
 def _is_on_purpose(machine: Machine) -> bool:

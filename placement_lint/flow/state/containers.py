@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import SIZE
 from placement_lint.flow.domain.aliasing import inside
 from placement_lint.flow.domain.values import (
     Choice,
@@ -72,7 +73,7 @@ def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol 
     items = content(machine, value)
     if items is not None and items.exact:
         return Const(len(items.items))
-    return machine.part(value.id, ("len", items), node, type="int") if isinstance(value, (Object, Symbol)) else None
+    return machine.part(value.id, ("len", items), node, type=SIZE) if isinstance(value, (Object, Symbol)) else None
 
 
 def depends(machine: Machine, *values: Value) -> bool:

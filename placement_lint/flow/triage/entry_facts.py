@@ -68,6 +68,8 @@ _WHERE_TAKEN = {
 }
 # partial(f, table=self.table) keeps what a move may replace
 _BOUND = re.compile(r"\bpartial\([^()]*[,=]\s*self\.")
+# self.shift = torch.zeros(3, device=x.device)
+_KEEPS_TENSOR_THERE = re.compile(rf"{at_word('self')}\.\w+\s*=(?!=).{{0,120}}?\bdevice=\w+\.device\b")
 # Without what is in brackets: self.device = get(), self.place = x.device, and not self.device = device
 _KEEPS_DEVICE = re.compile(
     rf"{at_word('self')}\.(?:device\s*=(?!=)(?![ \t]*\w+[ \t]*$)|\w+\s*=(?!=).{{0,120}}?\.device\b)", re.MULTILINE
@@ -221,7 +223,8 @@ class Alone:
         if not self.said.has("device"):
             return False
         compares = _DEVICE_COMPARED.search(self.code) is not None and _DEVICE_NAMED.search(self.code) is not None
-        return compares or _KEEPS_DEVICE.search(outline(self.code)) is not None
+        keeps = _KEEPS_TENSOR_THERE.search(self.code) is not None
+        return compares or keeps or _KEEPS_DEVICE.search(outline(self.code)) is not None
 
     @property
     def loads(self) -> bool:
