@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.domain.values import describe
+from placement_lint.flow.domain.values import OWN, describe
 from placement_lint.flow.events.facts import mixed_facts
 from placement_lint.flow.events.mismatch_cause import Cause, cause_of
 from placement_lint.flow.events.schema import DevicesMixed
@@ -83,11 +83,12 @@ def check(event: DevicesMixed) -> Iterator[Problem]:
     stray, home = event.stray, event.home
     entered = next((call for call in (stray.tensor.entered, home.tensor.entered) if call in event.scene.calls), None)
     met = (Note(event.node, f"{event.operation} gets both here"),) if entered is not None else ()
+    moves = event.moves if home.tensor.place == OWN else ()
     yield Problem(
         entered or event.node,
         f"{stray.named} {stray.verb} on {describe(stray.tensor.place)} but {home.named} {home.verb} on "
         f"{describe(home.tensor.place)}: {event.operation} raises",
-        (*home.tensor.history, *stray.tensor.history, *met),
+        (*home.tensor.history, *moves, *stray.tensor.history, *met),
         advice=f"move {stray.named} first",
         rewrite=_move_there(event) if entered is None else None,
         facts=mixed_facts(event),

@@ -338,6 +338,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "lightning_plain_loss": REPAIRED,
         "other_signature": REPAIRED,
         "transformed_image": REPAIRED,
         "average_of_state_dict": REPAIRED,
@@ -668,6 +669,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "given_to_an_optimizer": "what it holds is optimized by others",
     },
     "unregistered-tensor-attribute": {
+        "asks_requires_grad": REPAIRED,
         "where_an_argument_was": REPAIRED,
         "flag_of_place": "it is on the CPU where the module is",
         "derived_in_forward": {"role": "buffer"},

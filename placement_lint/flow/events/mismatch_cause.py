@@ -38,7 +38,7 @@ def cause_of(event: DevicesMixed) -> Cause:
         return Cause.FIXED_IN_REPLICA
     if stray.source is Source.FACTORY_IN_FORWARD and stray.created is not None:
         return Cause.MADE_IN_FORWARD
-    if event.home.tensor.assumed or _wherever(event):
+    if event.home.tensor.assumed or (_wherever(event) and event.moved is None):
         return Cause.ASSUMED
     return Cause.NOT_MOVED
 

@@ -486,14 +486,9 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNod
         return
     label = source_text(text)
     leaf = isinstance(owner, Tensor) and (owner.role is Role.PARAMETER or bool(owner.uid))
-    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and _has_no_gradient(owner)
+    plain = isinstance(owner, Tensor) and owner.role is Role.PLAIN and gradients.are_not_asked_for(owner)
     written, thing = source_text(_written(node)), label.removesuffix(f".{name}")
     machine.emit(GradFlagAssigned(node, machine.scene, label, thing, name, written, on_module, leaf, plain))
-
-
-def _has_no_gradient(tensor: Tensor) -> bool:
-    """Whether a tensor surely asks for no gradient: it was made so, and computed of none that does."""
-    return not tensor.requires_grad and tensor.reached is not None and not tensor.reached and not tensor.parameters
 
 
 def _written(node: cst.CSTNode) -> cst.CSTNode:

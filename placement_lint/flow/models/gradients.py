@@ -82,6 +82,11 @@ def parameters(tensor: Tensor) -> frozenset[int]:
     return tensor.parameters | {tensor.uid} if own else tensor.parameters
 
 
+def are_not_asked_for(tensor: Tensor) -> bool:
+    """Whether a tensor surely asks for no gradient: it was made so, and computed of none that does."""
+    return not tensor.requires_grad and tensor.reached is not None and not tensor.reached and not tensor.parameters
+
+
 def severed(tensor: Tensor) -> Tensor:
     return replace(tensor, requires_grad=False, computed=None, parameters=frozenset())
 
