@@ -15,8 +15,9 @@ from placement_lint.source.wording import quoted
 PAGE = Page(
     what="""\
 Reports an optimizer that got only the parameters that require grad, if others are unfrozen later and no optimizer
-gets them. Also reports a criterion with weights, or a single `nn.Parameter`, that a loss depends on and no
-optimizer holds.
+gets them. Also reports parts of a model of which no group takes any if the groups pick by name, a criterion with
+weights, or a single `nn.Parameter`, that a loss depends on and no
+optimizer holds, or that only an optimizer held whose variable another one takes over.
 """,
     why="""\
 An optimizer updates only the parameters in its `param_groups`. Those that were filtered out
@@ -85,16 +86,33 @@ def check_unfrozen(event: OptimizerStale) -> Iterator[Problem]:
 
 
 def check_missed(event: OptimizerMisses) -> Iterator[Problem]:
+    if event.what == "part":
+        yield from _unnamed(event)
+        return
     by_itself = event.what == "Parameter"
-    missed = "a Parameter" if by_itself else f"the parameters of {quoted(event.missed)}"
+    missed, them = ("a Parameter", "it") if by_itself else (f"the parameters of {quoted(event.missed)}", "them")
+    if event.before is None:
+        message = f"which neither {quoted(event.optimizer)} nor any other optimizer holds: no step trains {them}"
+    else:
+        message = f"which the optimizer before held and this one does not: no step trains {them} any more"
     yield Problem(
         event.node,
-        f"the loss depends on {missed}, which neither {quoted(event.optimizer)} nor any other optimizer "
-        f"holds: no step trains {'it' if by_itself else 'them'}",
-        (Note(event.made, "made here"), event.stepped),
+        f"the loss depends on {missed}, {message}",
+        (Note(event.made, "made here"), *((event.before,) if event.before else ()), event.stepped),
         advice="pass it to the optimizer",
         facts={"how": "a Parameter" if by_itself else "a criterion"},
         replay=trained_in_the_end(event.stepped, remembered(event.made, "{target}")),
+    )
+
+
+def _unnamed(event: OptimizerMisses) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"the groups of {quoted(event.optimizer)} pick parameters by name, and no name is one of `{event.missed}`, on "
+        "which the loss depends: no step trains them",
+        (event.stepped,),
+        advice="give the rest to a group as well, or freeze it",
+        facts={"how": "a part"},
     )
 
 
@@ -114,14 +132,15 @@ def _train(facts: Facts, given: bool) -> str:
     from placement_lint.probe.bench import SIDE, square
 
     model = nn.Sequential(nn.Linear(SIDE, SIDE), nn.Linear(SIDE, SIDE))
-    more: list[Any] = []
+    more: list[Any] = list(model[1].parameters()) if facts["how"] == "a part" else []
     if facts["how"] == "a criterion":
         more = list(nn.Linear(SIDE, 1).parameters())
     elif facts["how"] == "a Parameter":
         more = [nn.Parameter(torch.ones(1, SIDE))]
     if facts["how"] == "unfrozen":
         model[0].requires_grad_(False)
-    taken = [p for p in model.parameters() if p.requires_grad or facts["all_given"]]
+    trained = model[0] if facts["how"] == "a part" else model
+    taken = [p for p in trained.parameters() if p.requires_grad or facts["all_given"]]
     optimizer = torch.optim.SGD(taken, lr=0.1)
     if facts["how"] == "unfrozen" and facts["unfrozen"]:
         model[0].requires_grad_(True)

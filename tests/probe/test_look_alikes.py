@@ -402,6 +402,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "teacher_sharded": "the optimizer holds other parameters",
     },
     "optimizer-misses-parameters": {
+        "another_takes_over": REPAIRED,
+        "picked_by_name": REPAIRED,
         "all_given": {"all_given": True},
         "criterion_given": {"how": "a criterion", "added": True},
         "gan": {"added": True},

@@ -348,6 +348,16 @@ LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for
 IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
 
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
+# The names of the Parameters of layers whose arguments do not decide how many there are, unless they leave out one.
+_WEIGHT_AND_BIAS = ("Linear", "Conv", "BatchNorm", "SyncBatchNorm", "LayerNorm", "GroupNorm")
+NAMES_OF_PARAMETERS = {
+    **dict.fromkeys(("torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.PReLU", "torch.nn.RMSNorm"), ("weight",)),
+    **dict.fromkeys(
+        (name for name in PARAMETRIC_LAYERS if name.rpartition(".")[2].startswith(_WEIGHT_AND_BIAS)),
+        ("weight", "bias"),
+    ),
+    **dict.fromkeys(RECURRENT_LAYERS, ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")),
+}
 # What a layer holds under these names are its Parameters; eight recurrent layers inside each other are many.
 PARAMETERS_OF_LAYERS = {"weight", "bias", "in_proj_weight", "in_proj_bias"} | {
     f"{kind}_{gate}_l{layer}{direction}"

@@ -574,9 +574,10 @@ class SchedulerOutlived(Event):
 
 @dataclass(frozen=True)
 class OptimizerMisses(Event):
-    """A loss depends on trainable parameters that no optimizer ever holds. ``node`` builds the one that steps.
+    """A loss depends on trainable parameters that no optimizer holds. ``node`` builds the one that steps.
 
-    ``what`` is the class of the module that has them, or ``Parameter``.
+    ``what`` is the class of the module that has them, ``Parameter``, or ``part`` if they belong to parts of the model
+    of which no group names any. An optimizer ``before`` this one held them.
     """
 
     optimizer: str
@@ -584,6 +585,7 @@ class OptimizerMisses(Event):
     what: str
     made: cst.CSTNode
     stepped: Note
+    before: Note | None = None
 
 
 @dataclass(frozen=True)

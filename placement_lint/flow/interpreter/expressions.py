@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Many
 
 import libcst as cst
@@ -35,7 +35,15 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.interpreter import attributes, calls, iteration, methods, operators
-from placement_lint.flow.models import gradients, lengths, optimizers, replica_losses, schedulers, state_keys
+from placement_lint.flow.models import (
+    gradients,
+    lengths,
+    named_parameters,
+    optimizers,
+    replica_losses,
+    schedulers,
+    state_keys,
+)
 from placement_lint.flow.models.gradients import NoGrad
 from placement_lint.flow.state import extent, imports
 from placement_lint.flow.state.containers import content
@@ -246,7 +254,19 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
     """
     iterable = evaluate(machine, loop.iter)
     known = iteration.each(machine, iterable)
-    items = known if known is not None else (iteration.element(machine, iterable, loop.iter),)
+    named = named_parameters.pairs(machine, iterable) if known is None and _asks_by_name(loop) else None
+    results = _values(machine, loop, named, make) if named is not None else []
+    if not results:
+        # where no name is what is asked for, other names are meant than those that were seen
+        items = known if known is not None else (iteration.element(machine, iterable, loop.iter),)
+        results = _values(machine, loop, items, make)
+    all_known = iteration.items_of(machine, iterable)
+    exact = all_known is not None and all_known.exact
+    return results, exact and not loop.ifs and loop.inner_for_in is None, iterable
+
+
+def _values(machine: Machine, loop: cst.CompFor, items: Iterable[Value], make: Callable[[], Value]) -> list[Value]:
+    """What a comprehension makes of these items."""
     results: list[Value] = []
     for item in items:
         assign(machine, loop.target, item, loop)
@@ -256,9 +276,12 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
         guard = _guard(machine, loop)
         if guard.possible:
             results.append(machine.fork(((guard, make),), asks=True))
-    all_known = iteration.items_of(machine, iterable)
-    exact = all_known is not None and all_known.exact
-    return results, exact and not loop.ifs and loop.inner_for_in is None, iterable
+    return results
+
+
+def _asks_by_name(loop: cst.CompFor) -> bool:
+    """Whether a comprehension over ``named_parameters()`` takes only some of them, and not those that are trained."""
+    return bool(loop.ifs) and not any(reads_attribute(test, "requires_grad") for test in loop.ifs)
 
 
 def _guard(machine: Machine, loop: cst.CompFor) -> Condition:
@@ -273,6 +296,8 @@ def _list_comprehension(machine: Machine, node: cst.ListComp | cst.SetComp | cst
     if isinstance(iterable, Parameters) and any(reads_attribute(test, "requires_grad") for test in node.for_in.ifs):
         values = [replace(iterable, named=False, trainable=True, uid=0)]
     made = _new_list(machine, Sequence(tuple(values), exact), node)
+    if isinstance(iterable, Parameters) and _asks_by_name(node.for_in):
+        named_parameters.note_picked(machine, made, iterable)
     if isinstance(node, cst.GeneratorExp):
         return gradients.over(machine, made, iterable)
     gradients.consume(machine, iterable, node)

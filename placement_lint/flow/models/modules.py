@@ -328,6 +328,13 @@ def _fully_known(cls: Class) -> bool:
     )
 
 
+def registers_only_what_is_seen(machine: Machine, module: Object) -> bool:
+    """Whether a module of the program, or a container, has no Parameters beyond its children."""
+    cls = module.cls
+    known = _fully_known(cls) and not extends_layer(cls) if isinstance(cls, Class) else True
+    return known and machine.read(module.id, OUTLINE) is None
+
+
 def as_content(machine: Machine, container: Object, value: Value) -> Value:
     """What a container keeps of a value, or of each in a sequence: a ParameterList makes Parameters of its tensors."""
     if not isinstance(container.cls, External) or container.cls.name not in PARAMETER_CONTAINERS:

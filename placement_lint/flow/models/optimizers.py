@@ -166,6 +166,12 @@ def _note_unfrozen(
     return NONE
 
 
+def given(machine: Machine, optimizer: Object) -> Value | None:
+    """What an optimizer was given to train."""
+    known = machine.read(optimizer.id, _GIVEN)
+    return known.items[0] if isinstance(known, Sequence) else None
+
+
 def covered(machine: Machine, optimizer: Object) -> frozenset[int]:
     """The ids of all modules and Parameters that an optimizer may hold here."""
     return _covered(machine, optimizer)

@@ -96,6 +96,14 @@ def succeeded(
         machine.lift(take_over, before, after)
 
 
+def predecessors(machine: Machine, optimizer: Object) -> Iterator[Object]:
+    """The optimizers whose variable this one has taken over."""
+    for old in machine.notes[optimizers.Optimizers].built:
+        for _, fact in alternatives(machine.read(old.id, _SUCCESSOR) or NONE):
+            if isinstance(fact, Fact) and isinstance(fact.details, _Succession) and fact.details.optimizer == optimizer:
+                yield old
+
+
 def step(machine: Machine, scheduler: Symbol, node: cst.Call) -> None:
     """``scheduler.step()`` sets the learning rate of the optimizer that it was given, and of no other."""
     optimizer = machine.read(scheduler.id, _OPTIMIZER)

@@ -20,7 +20,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import OptimizerMisses
-from placement_lint.flow.models import gradients, modules, optimizers, trainable
+from placement_lint.flow.models import gradients, modules, named_parameters, optimizers, schedulers, trainable
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -133,10 +133,37 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
             name, cls = machine.label(module, "the criterion"), module.cls.name.rpartition(".")[2]
             event = OptimizerMisses(optimizer.node, machine.scene, label, name, cls, module.node, note)
             noted.misses.append((event, parts))
+            _report_dropped(machine, optimizer, event, parts)
+    _report_unnamed(machine, optimizer, label, reached, note)
     for uid, node in noted.loose.items():
         if uid in reached and not gradients.is_frozen(machine, uid):
             event = OptimizerMisses(optimizer.node, machine.scene, label, "", "Parameter", node, note)
             noted.misses.append((event, frozenset({uid})))
+
+
+def _report_unnamed(machine: Machine, optimizer: Object, label: str, reached: frozenset[int], note: Note) -> None:
+    """Its groups are picked by names, and some parts of the model have none of these."""
+    built, given = machine.notes[optimizers.Optimizers].built, optimizers.given(machine, optimizer)
+    held = frozenset().union(*(optimizers.covered(machine, each) for each in built))
+    parts = named_parameters.left_out(machine, given, reached, held) if given is not None else []
+    if parts and machine.notes[ModuleNotes].given_away.isdisjoint(reached):
+        named = ", ".join(parts[:_MOST_NAMED]) + (", …" if len(parts) > _MOST_NAMED else "")
+        machine.emit(OptimizerMisses(optimizer.node, machine.scene, label, named, "part", optimizer.node, note))
+
+
+# So many parts are said by name.
+_MOST_NAMED = 3
+
+
+def _report_dropped(machine: Machine, optimizer: Object, missed: OptimizerMisses, parts: frozenset[int]) -> None:
+    """``optimizer = SGD(net.parameters())`` takes over from one that held the parameters of the criterion as well."""
+    before = [*schedulers.predecessors(machine, optimizer)]
+    others = [each for each in machine.notes[optimizers.Optimizers].built if each not in before]
+    held = frozenset().union(*(optimizers.covered(machine, each) for each in others))
+    holder = next((each for each in before if parts & optimizers.covered(machine, each)), None)
+    if holder is not None and not parts & held:
+        label = machine.label(holder, "the optimizer")
+        machine.emit(replace(missed, before=Note(holder.node, f"`{label}` gets them here")))
 
 
 def finish(machine: Machine) -> None:
