@@ -235,6 +235,8 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | N
             decisions = _without_rivals(fewer)
     if not _can_be_said(decisions) or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
         return None
+    if any(_is_left_over(answer, open_) for answer in decisions):
+        return None
     decisions = sorted(decisions, key=lambda answer: answer.question.number)
     return f"when {' and '.join(answer.words for answer in decisions)}"
 
@@ -291,6 +293,17 @@ def _without_rivals(decisions: list[Answer]) -> list[Answer]:
         elif answer.given or rivals not in winners:
             kept.setdefault(rivals, answer)
     return list(kept.values())
+
+
+def _is_left_over(decision: Answer, answers: Collection[Answer]) -> bool:
+    """Whether it stands for what remains where a value, of which no option tells, is none of several others.
+
+    That it can be anything else, nothing in the program says.
+    """
+    rivals = decision.question.rivals
+    if rivals is None or decision.given or switches(decision.question):
+        return False
+    return sum(answer.question.rivals == rivals for answer in answers) > 1
 
 
 def _chooses_cpu_despite(answer: Answer, cube: Cube) -> bool:

@@ -133,6 +133,17 @@ def assigns_none(node: cst.CSTNode, name: str) -> bool:
     return any(assigns_none(child, name) for child in children(node))
 
 
+def assigned_to_self(node: cst.CSTNode) -> Iterator[str]:
+    """The names of ``self.name = …`` in a node."""
+    if isinstance(node, cst.Assign):
+        targets = [one.target for one in node.targets]
+        yield from (
+            one.attr.value for one in targets if isinstance(one, cst.Attribute) and last_name(one.value) == "self"
+        )
+    for child in children(node):
+        yield from assigned_to_self(child)
+
+
 def called_in(node: cst.CSTNode) -> Iterator[str]:
     """The variables that a node calls, ``x`` of ``x(1)``."""
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):

@@ -203,6 +203,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown": {"tensor": True},
     },
     "load-without-map-location": {
+        "scheduler_state": "there are no tensors in what is loaded",
         "cached_samples": {"saved_on": "cpu"},
         "first_rank_only": {"why": "choice", "saved_on": "cpu"},
         "saved_from_cpu": {"saved_on": "cpu"},
@@ -265,6 +266,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "by_number": {"place": "cuda:0"},
     },
     "move-on-non-movable": {
+        "type_asked_first": REPAIRED,
         "list_or_tensor": REPAIRED,
         "managed_dict": REPAIRED,
         "asked_first": REPAIRED,
@@ -323,6 +325,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "waits": {"waits": True},
     },
     "numpy-on-cuda": {
+        "array_put_there": "it is an array",
         "arrays_or_tensors": {"place": "cpu"},
         "counts_of_unknown": "what the module returns is not known",
         "functions_of_arrays": {"place": "cpu"},
@@ -610,6 +613,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "taken_along": "the module takes the tensor along itself",
     },
     "state-rebound-in-replica": {
+        "hook_scales_weight": "what is assigned is used by the forward that follows",
         "another_module": "the module that goes on from its own state is not wrapped",
         "none_stays_none": "each replica assigns what its module holds",
         "buffer_in_place": {"buffer": True, "in_place": True},
@@ -688,6 +692,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "replaced_in_first_call": {"stray": "cuda"},
     },
     "visible-devices-misuse": {
+        "called_again": "it was set in time, to the same",
         "number_of_command_line": {"device": "cuda:0"},
         "after_import": REPAIRED,
         "before_import": REPAIRED,
@@ -713,6 +718,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "excluded_before": "where the attribute is read, the model is not wrapped",
         "exactly_one_device": {"wrapper": ""},
         "accelerate_prepare": REPAIRED,
         "asks_for_its_class": {"wrapper": ""},

@@ -499,6 +499,20 @@ def _added(case: Case, ways: Sequence[Case]) -> Case:
     return case
 
 
+def survived(condition: Condition) -> Condition:
+    """A condition without the cases in which the program has raised or ended before."""
+    if condition.widened:
+        return condition
+    kept = [cube for cube in condition.cubes if not any(_has_ended(cube, answer) for answer in cube.answers)]
+    return condition if len(kept) == len(condition.cubes) else of(kept)
+
+
+def _has_ended(cube: Cube, answer: Answer) -> bool:
+    """Whether the program needs another answer where everything else in the case is so."""
+    needed = [under for given, under in answer.question.required if given is not answer.given]
+    return bool(needed) and any(map(of([Cube(cube.machines, cube.answers - {answer})]).implies, needed))
+
+
 class Memory:
     """The questions and conditions of one text of a document: the next one asks the same, but for a few."""
 

@@ -15,7 +15,19 @@ import libcst as cst
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import OWN, Class, Function, Object, Placed, Role, Tensor, Value, alternatives
+from placement_lint.flow.domain.values import (
+    ACCELERATORS,
+    OWN,
+    Class,
+    Device,
+    Function,
+    Object,
+    Placed,
+    Role,
+    Tensor,
+    Value,
+    alternatives,
+)
 from placement_lint.flow.incremental.definition_memo import Definition, Outcomes
 from placement_lint.flow.interpreter import calls
 from placement_lint.flow.models import frameworks, lightning, modules, visible_devices
@@ -29,6 +41,7 @@ from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.triage.entry_filter import Prospects
 from placement_lint.rule import Note
+from placement_lint.source.querying import assigned_to_self
 
 # Calls that one function or class looked at by itself may cost.
 _FUEL_EACH = 2_000
@@ -121,7 +134,7 @@ def _look_at_class(machine: Machine, cls: Class, *methods: Function) -> None:
         instance = _bare_instance(machine, cls)
         for method in methods:
             if method.node not in machine.notes[Program].called and method.name != "__init__":
-                _look_at_method(machine, instance, method)
+                _look_at_method(machine, instance, method, _methods(machine, cls))
 
 
 def _bare_instance(machine: Machine, cls: Class) -> Object:
@@ -160,8 +173,14 @@ def _forget_unmoved(machine: Machine, instance: Object) -> None:
                 modules.settle_tensors(machine, held, machine.fresh())
 
 
-def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
+def _look_at_method(machine: Machine, instance: Object, method: Function, others: Many[Function]) -> None:
+    """Look at a method of an instance, on which its ``others`` may have been called before."""
     machine.store.begin()
+    before = [other.node for other in others if other is not method and other.name != "__init__"]
+    for name in dict.fromkeys(name for other in before for name in assigned_to_self(other)):
+        held = machine.read(instance.id, name)
+        if isinstance(held, Tensor) and isinstance(held.place, Device) and held.place.kind in ACCELERATORS:
+            machine.write(instance.id, name, machine.fresh(name))
     bound = "staticmethod" not in method.decorators
     arguments = calls.unknown_arguments(machine, method, skip_first=bound)
     is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module

@@ -540,6 +540,8 @@ def _write_of_module(
         if (
             machine.now[Replica].notes
             and owner.id in machine.now[Replica].modules
+            # what a hook makes anew before each forward is for that one
+            and owner not in machine.now[Calls].prepared
             and not replicas.keeps(machine, owner, name, value)
         ):
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER

@@ -145,11 +145,13 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "builtins.tuple"
     if isinstance(cls, External) and isinstance(value, (Mapping, StateDict)):
         return _is_dict(cls)
-    if isinstance(value, Const) and isinstance(cls, External) and cls.name.startswith(("builtins.", "torch.")):
+    if isinstance(value, Const) and isinstance(cls, External) and cls.name.partition(".")[0] in _KNOWN_LIBRARIES:
         return f"builtins.{type(value.value).__name__}" == cls.name
     return None
 
 
+# Of their classes it is known whether a constant is an instance.
+_KNOWN_LIBRARIES = ("builtins", "numpy", "torch")
 _TENSOR_CLASSES = (External("torch.Tensor"), External("torch.nn.Parameter"))
 
 
@@ -181,6 +183,8 @@ def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     def of(value: Value) -> Value:
         if isinstance(value, Tensor) and value.role in (Role.PLAIN, Role.BATCH):
             return External("torch.Tensor")
+        if value == ARRAY:
+            return External("numpy.ndarray")
         if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT):
             return value.cls
         return machine.fresh(node)

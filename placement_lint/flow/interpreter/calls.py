@@ -153,7 +153,8 @@ def call_function(
         return machine.fresh()
     if machine.now[Calls].running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
-    if _has_no_place_for(function, arguments):
+    if _has_no_place_for(function, arguments) or _lacks_arguments(function, arguments):
+        # It raises, or another one is meant: an override that takes what it is given.
         return foreign(machine, arguments, node)
     if not _reaches(machine, function, arguments):
         if receiver is not None and options.may_override(function):
@@ -188,7 +189,7 @@ def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
 
 
 def _has_no_place_for(function: Function, arguments: Arguments) -> bool:
-    """Whether a call gives more than a function takes, so that another one must be meant: an override with more."""
+    """Whether a call gives more than a function takes."""
     params = function.node.params
     takes_more = isinstance(params.star_arg, cst.Param) or function.decorators or arguments.spread
     return not takes_more and len(arguments.positional) > len(function.parameters)

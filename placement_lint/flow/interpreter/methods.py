@@ -279,6 +279,9 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
     if name in ("to", "cuda", "cpu"):
         library.move_unknown(machine, receiver, name, arguments, node)
         return receiver
+    if name == "load_state_dict" and schedulers.is_scheduler(receiver):
+        checkpoints.restored_to_scheduler(machine, arguments.get(0, "state_dict"))
+        return NONE
     if name in ("parameters", "train", "eval", "state_dict", "load_state_dict"):
         return library.call_module_method(machine, receiver, name, arguments, node)
     given = arguments.get(0)

@@ -349,8 +349,9 @@ def _differ(machine: Machine, left: Sequence, right: Sequence) -> bool:
 
 
 def _are_other_types(left: External, right: External) -> bool:
-    """A list is no tensor; of names of one library one may be another's alias."""
-    return (left.name.partition(".")[0] == "builtins") is not (right.name.partition(".")[0] == "builtins")
+    """A list is no tensor, nor is an array; of names of one library one may be another's alias."""
+    roots = {left.name.partition(".")[0], right.name.partition(".")[0]}
+    return len(roots) == 2 and ("builtins" in roots or roots == {"numpy", "torch"})
 
 
 def _may_name_the_wrapped(key: Value) -> bool:

@@ -67,6 +67,8 @@ class Checkpoints(Notes):
     unmapped: list[Unmapped] = noted(list, Use.WEIGHED)
     state_loads: set[cst.Call] = noted(set)
     kept_loads: set[cst.Call] = noted(set)
+    # loads of the states of schedulers, in which there are no tensors
+    number_loads: set[cst.Call] = noted(set)
 
 
 # What a file has to do with a model, by its name or by what is taken from it.
@@ -180,6 +182,13 @@ def restored(machine: Machine, value: Value | None) -> None:
             machine.notes[Checkpoints].state_loads.add(loaded.node)
 
 
+def restored_to_scheduler(machine: Machine, value: Value | None) -> None:
+    """``scheduler.load_state_dict(value)``: only numbers are taken from it."""
+    machine.notes[Checkpoints].number_loads.update(
+        loaded.node for loaded in _within(machine, value) if loaded.node is not None and not loaded.entries
+    )
+
+
 def kept(machine: Machine, value: Value) -> None:
     """Something else is done with a loaded value than to restore a state from it."""
     for loaded in _within(machine, value):
@@ -216,7 +225,8 @@ def finish(machine: Machine) -> None:
         if unmapped.node in machine.notes[Checkpoints].state_loads or _saves_state(machine, unmapped.file):
             by_node.setdefault(unmapped.node, []).append(unmapped)
     for node, visits in by_node.items():
-        _report(machine, node, visits)
+        if node not in machine.notes[Checkpoints].number_loads:
+            _report(machine, node, visits)
 
 
 def _saves_state(machine: Machine, file: str) -> bool:
@@ -247,7 +257,8 @@ def _report(machine: Machine, node: cst.Call, visits: list[Unmapped]) -> None:
         return
     if any(device_choice.asks_about_devices(visit.scene.reach) for visit in visits):
         return
-    chosen = device_choice.open_to_others(machine, [visit.scene for visit in visits])
+    at_home = all(visit.at_home for visit in visits)
+    chosen = device_choice.open_to_others(machine, [visit.scene for visit in visits], at_home)
     if chosen is not None:
         scene = replace(first.scene, when=first.scene.reach & chosen.on_cpu)
         machine.emit(LoadedWhereSaved(node, scene, first.file, "choice", chosen.note, chosen.text, only_state))

@@ -403,9 +403,10 @@ def asks_about_devices(reach: Condition) -> bool:
     )
 
 
-def open_to_others(machine: Machine, scenes: list[Scene]) -> Chosen | None:
-    """The choice of a device that may fall elsewhere each time a statement is reached."""
-    return next((chosen for chosen in machine.notes[DeviceChoices].chosen if _may_fall_elsewhere(scenes, chosen)), None)
+def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chosen | None:
+    """The choice of a device that may fall elsewhere each time a statement is reached, all ``at_home`` or not."""
+    choices = (one for one in machine.notes[DeviceChoices].chosen if not (one.helpful and at_home))
+    return next((chosen for chosen in choices if _may_fall_elsewhere(scenes, chosen)), None)
 
 
 def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:

@@ -30,6 +30,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.moment import Calls
 
 # Cells of a module, and of the module frame for the hooks of all modules: a Sequence of Facts.
 _BEFORE = Slot("before forward")
@@ -144,7 +145,10 @@ def _before(
     if not hooks:
         return forward(arguments)
     first, *others = hooks
+    prepared = machine.now[Calls].prepared
+    prepared.append(module)
     made = machine.evaluator.call(machine, first.function, _given_to(machine, module, first, arguments, node), node)
+    prepared.pop()
     if machine.dead:
         # What it refuses in this analysis it may take in the program.
         machine.dead, made = False, machine.fresh()

@@ -46,6 +46,7 @@ class Schedulers(Notes):
 # Of a scheduler: the attribute under which the program itself finds its optimizer, and where it took it.
 _OPTIMIZER = "optimizer"
 _BUILT = Slot("built")
+_TYPE = "torch.optim.lr_scheduler.LRScheduler"
 # Of an optimizer: the one that took its place.
 _SUCCESSOR = Slot("successor")
 # Its groups of parameters, one of them, and what that holds.
@@ -65,7 +66,7 @@ class _Succession:
 
 def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``StepLR(optimizer, 10)``"""
-    scheduler = machine.fresh(node)
+    scheduler = machine.fresh(node, _TYPE)
     optimizer = arguments.get(0, "optimizer")
     if optimizer is not None:
         machine.write(scheduler.id, _OPTIMIZER, optimizer)
@@ -94,6 +95,10 @@ def succeeded(
 
     if any(_optimizers(before)) and any(_optimizers(after)):
         machine.lift(take_over, before, after)
+
+
+def is_scheduler(value: Symbol) -> bool:
+    return value.type == _TYPE
 
 
 def predecessors(machine: Machine, optimizer: Object) -> Iterator[Object]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
-from placement_lint.flow.domain.values import ABSENT, Const, Device, Fact, Symbol, Value, alternatives
+from placement_lint.flow.domain.values import ABSENT, NONE, Const, Device, Fact, Symbol, Value, alternatives
 from placement_lint.flow.events.schema import InvisibleDevice, VisibleDevicesLate
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.devices import Context, current_is_chosen
@@ -59,7 +59,8 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
 
     Where the process has chosen its GPU by then, it is for those that it starts.
     """
-    touched = machine.read(machine.module_frame, _TOUCHED) if not current_is_chosen(machine) else None
+    in_vain = not current_is_chosen(machine) and not _is_set_again(machine, node)
+    touched = machine.read(machine.module_frame, _TOUCHED) if in_vain else None
     for guard, fact in alternatives(touched) if touched is not None else ():
         if isinstance(fact, Fact) and isinstance(fact.details, Note):
             with machine.assuming(guard):
@@ -72,6 +73,13 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
         machine.write(machine.module_frame, _VISIBLE, value)
         machine.write(machine.module_frame, _SET, Fact("set", Note(node, "set here")))
         machine.notes[Ranks].pinned = True
+
+
+def _is_set_again(machine: Machine, node: cst.CSTNode) -> bool:
+    """Whether a function is called once more that has set it before, and in time."""
+    known = machine.read(machine.module_frame, _SET) or NONE
+    notes = (option.details for _, option in alternatives(known) if isinstance(option, Fact))
+    return machine.frame.function is not None and any(isinstance(note, Note) and note.node is node for note in notes)
 
 
 def hand_down(machine: Machine) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Mapping as Table
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from placement_lint.flow.domain.path_condition import (
     asked,
     blurred,
     of,
+    survived,
     told_apart,
 )
 from placement_lint.flow.domain.values import (
@@ -778,8 +779,12 @@ class Machine:
 
     def emit(self, event: Event) -> None:
         """Tell the rules; what another file does while it is imported, they hear when they listen to that file."""
-        if self.frames[0].id == self.module_frame:
-            self.notes[Program].events.append(event)
+        if self.frames[0].id != self.module_frame:
+            return
+        when = survived(event.scene.when)
+        if when.possible:
+            scene = event.scene if when is event.scene.when else replace(event.scene, when=when)
+            self.notes[Program].events.append(event if scene is event.scene else replace(event, scene=scene))
 
     @contextmanager
     def unheard(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from placement_lint.flow.domain.path_condition import ANY_MACHINE
 from placement_lint.flow.state.notes import Moment, Use, noted
 
 if TYPE_CHECKING:
-    from placement_lint.flow.domain.values import Object
+    from placement_lint.flow.domain.values import Object, Symbol
     from placement_lint.rule import Note
 
 
@@ -32,8 +32,9 @@ class Calls(Moment):
     foreign: int = noted(int, Use.PASSING)
     # what runs is looked at by itself: nobody calls it
     standalone: bool = noted(bool)
-    # the modules whose forward is running
+    # the modules whose forward is running, and those before whose forward a hook is
     in_forward: list[Object] = noted(list, Use.PASSING)
+    prepared: list[Object | Symbol] = noted(list, Use.PASSING)
 
 
 @dataclass
