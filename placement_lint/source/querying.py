@@ -144,6 +144,21 @@ def assigned_to_self(node: cst.CSTNode) -> Iterator[str]:
         yield from assigned_to_self(child)
 
 
+def read_through(node: cst.CSTNode, name: str) -> Iterator[str]:
+    """Which attributes of ``self.name`` are read in a node, wherever; empty where it stands for itself."""
+    if _is_of_self(node, name):
+        yield ""
+    elif isinstance(node, cst.Attribute) and _is_of_self(node.value, name):
+        yield node.attr.value
+    else:
+        for child in children(node):
+            yield from read_through(child, name)
+
+
+def _is_of_self(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Attribute) and node.attr.value == name and last_name(node.value) == "self"
+
+
 def called_in(node: cst.CSTNode) -> Iterator[str]:
     """The variables that a node calls, ``x`` of ``x(1)``."""
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):

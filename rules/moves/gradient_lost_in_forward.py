@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events.schema import GradientLost
+from placement_lint.flow.events.schema import GradientLost, ParameterReadAsData
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import claimed
 from placement_lint.rewriting import operand_itself
@@ -16,7 +16,8 @@ from placement_lint.source.wording import quoted
 PAGE = Page(
     what="""\
 Reports `.detach()`, `.data` and `torch.tensor(value)` in a `forward`, after layers whose parameters an optimizer
-holds and no backward of the program reaches in another way.
+holds and no backward of the program reaches in another way. Also a Parameter that a class reads in `forward` and
+nowhere else, through `.data`: as an info, since the optimizer is not in sight.
 """,
     why="""\
 The result of these has no history: autograd stops there, and `.grad` of the parameters before stays None. An
@@ -97,6 +98,18 @@ def check(event: GradientLost) -> Iterator[Problem]:
     )
 
 
+def check_parameter(event: ParameterReadAsData) -> Iterator[Problem]:
+    yield Problem(
+        event.node,
+        f"`{event.label}` is a Parameter, and forward reads it through `.data` only: no gradient reaches it, so no "
+        "optimizer trains it",
+        (),
+        advice="read it without `.data`, or set `requires_grad=False` if it is not to be trained",
+        severity=Severity.INFO,
+        facts={"how": ".data"},
+    )
+
+
 def _replay(event: GradientLost) -> Replay:
     owner = Line(event.node, "watched.append(self)", before=True)
     trained = "not watched or all(p.grad is not None for p in watched[-1].parameters() if p.requires_grad)"
@@ -141,4 +154,11 @@ EXPERIMENT = Experiment(
 )
 
 
-RULE = Rule("DPL508", "gradient-lost-in-forward", Severity.WARNING, PAGE, {GradientLost: check}, experiment=EXPERIMENT)
+RULE = Rule(
+    "DPL508",
+    "gradient-lost-in-forward",
+    Severity.WARNING,
+    PAGE,
+    {GradientLost: check, ParameterReadAsData: check_parameter},
+    experiment=EXPERIMENT,
+)

@@ -14,10 +14,12 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports an optimizer that got only the parameters that require grad, if others are unfrozen later and no optimizer
-gets them. Also reports parts of a model of which no group takes any if the groups pick by name, a criterion with
-weights, or a single `nn.Parameter`, that a loss depends on and no
-optimizer holds, or that only an optimizer held whose variable another one takes over.
+Reports parameters that a loss depends on and no optimizer holds:
+
+- those that are unfrozen after the optimizer got only the parameters that require grad;
+- parts of a model that no group takes, if the groups pick parameters by name;
+- the weights of a criterion, or a single `nn.Parameter`. This includes those that only an earlier optimizer held,
+  whose variable a later one takes over.
 """,
     why="""\
 An optimizer updates only the parameters in its `param_groups`. Those that were filtered out

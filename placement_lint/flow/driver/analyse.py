@@ -50,6 +50,7 @@ from placement_lint.flow.models.loaders import Loaders
 from placement_lint.flow.models.visible_devices import VisibleDevices
 from placement_lint.flow.observers import (
     alloc_in_forward,
+    detached_parameters,
     folklore,
     gradient_flow,
     model_copies,
@@ -96,6 +97,7 @@ LISTENING = (
     unsynced_parameters,
     repeated_reference,
     stale_forward_state,
+    detached_parameters,
     revealing,
 )
 FINISHING = (

@@ -589,6 +589,13 @@ class OptimizerMisses(Event):
 
 
 @dataclass(frozen=True)
+class ParameterReadAsData(Event):
+    """A forward reads a Parameter of its module, which asks for gradients, through ``.data``, and nothing else does."""
+
+    label: str
+
+
+@dataclass(frozen=True)
 class GradientLost(Event):
     """A forward cuts a value off, and what lies before is held by an optimizer and reached by no backward at all.
 

@@ -648,6 +648,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name in ("data", "T", "mT", "H", "real", "imag"):
         derived = derive(tensor, f".{name}", node, tensor.scalar)
         if name == "data":
+            machine.signals.tensors.data_read(machine, tensor, node)
             derived = gradient_paths.cut(machine, derived, tensor, ".data", node)
         return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
     if name in _FIELDS and tensor.role is not Role.BATCH:

@@ -66,8 +66,9 @@ class ModuleSignals:
 
 class TensorSignals:
     def __init__(self) -> None:
-        # ``nn.Parameter(data)``; ``tensor.data = …``
+        # ``nn.Parameter(data)``; ``tensor.data``; ``tensor.data = …``
         self.parameter_made: Signal[Machine, Tensor, Value, cst.CSTNode] = Signal()
+        self.data_read: Signal[Machine, Tensor, cst.CSTNode] = Signal()
         self.data_assigned: Signal[Machine, Tensor] = Signal()
         # a tensor takes part in an operation; one is changed in place, by these values
         self.used: Signal[Machine, Tensor, cst.CSTNode] = Signal()

@@ -91,6 +91,10 @@ _BEGINS_WHERE = {
 } | dict.fromkeys(GRAD_FLAGS, _GRAD_FLAG)
 # self.place = x.device
 _KEEPS_DEVICE = re.compile(rf"{at_word('self')}\.\w+\s*=.{{0,120}}\.device\b")
+# self.scale.data[rows], and not self.scale.data.fill_(0) or self.scale.data = x
+_READ_AS_DATA = re.compile(
+    rf"{at_word('self')}\.\w+\.data\b(?!\s*=(?!=)|\.\w+_\(|(?:\[[^\[\]\n]*\])+\s*(?:[-+*/@]?=(?!=)|\.\w+_\())"
+)
 # The kind of a device, which names none: device_type = x.device.type if … else "cpu", autocast("cuda")
 _KIND = re.compile(rf"\n[ \t]*device_type\s*=(?!=)[^\n]*|\bdevice_type={TEXT}|\bautocast\(\s*{TEXT}")
 _KIND_ASKED = re.compile(
@@ -237,6 +241,7 @@ class Said(Text):
             or self.derives_parameters
             or self.repeats_layers
             or self.changes_in_forward
+            or self.reads_parameters_as_data
         )
 
     @property
@@ -267,6 +272,11 @@ class Said(Text):
     @property
     def derives_parameters(self) -> bool:
         return self.has("Parameter") and any(map(self._is_derived, _PARAMETER.finditer(self.code)))
+
+    @cached_property
+    def reads_parameters_as_data(self) -> bool:
+        """Whether it reads what may be a Parameter of its own through ``.data``."""
+        return self.has("Parameter") and self.has("data") and _READ_AS_DATA.search(self.code) is not None
 
     @property
     def repeats_layers(self) -> bool:

@@ -204,6 +204,7 @@ class Alone:
             or any(map(self._may_be_in_vain, self.moves))
             or (said.has("cpu") and any(map(self._may_move_other, _CPU.finditer(self.code))))
             or self._may_freeze_module
+            or said.reads_parameters_as_data
             or said.derives_parameters
             or said.repeats_layers
             or self.adds_in_forward
