@@ -14,12 +14,9 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports parameters that a loss depends on and no optimizer holds:
-
-- those that are unfrozen after the optimizer got only the parameters that require grad;
-- parts of a model that no group takes, if the groups pick parameters by name;
-- the weights of a criterion, or a single `nn.Parameter`. This includes those that only an earlier optimizer held,
-  whose variable a later one takes over.
+Reports parameters that a loss depends on and no optimizer holds. They are unfrozen after the optimizer got only those
+that require grad, belong to parts of a model that no group picks by name, or are the weights of a criterion. A single
+`nn.Parameter` counts as well. An earlier optimizer may have held them until another one took over its variable.
 """,
     why="""\
 An optimizer updates only the parameters in its `param_groups`. Those that were filtered out
