@@ -248,7 +248,8 @@ _MOST_OPTIONS = 2
 
 
 def _can_be_said(decisions: Collection[Answer]) -> bool:
-    if not all(answer.question.text for answer in decisions):
+    # that something fails where it mostly does not is no decision of anybody
+    if not all(answer.question.text and answer.question.usual is None for answer in decisions):
         return False
     if len(decisions) == 1:
         return True

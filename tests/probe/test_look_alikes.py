@@ -341,6 +341,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "first_of_some": REPAIRED,
         "lightning_plain_loss": REPAIRED,
         "other_signature": REPAIRED,
         "transformed_image": REPAIRED,

@@ -86,7 +86,7 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id, find, foreign_bases, module_base, resolution_order
-from placement_lint.flow.state.containers import FACTORY, perhaps_replaced
+from placement_lint.flow.state.containers import FACTORY, content, perhaps_replaced
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
@@ -758,6 +758,8 @@ def item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Val
 
 def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Value:
     _note_other(machine, owner, node)
+    if isinstance(owner, (Object, Symbol)) and isinstance(key, Const) and type(key.value) is int:
+        _is_not_empty(machine, owner)
     if isinstance(owner, Tensor):
         return tensors.index(machine, owner, key, node)
     if isinstance(owner, Loaded):
@@ -785,6 +787,14 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         stored = machine.read(owner.id, f"[{name!r}]") if isinstance(key, Const) else None
         return stored if stored is not None else part
     return machine.fresh()
+
+
+def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:
+    """``ids[0]``: from here on there are some, where the program asks whether there are."""
+    size = machine.known_part(owner.id, ("len", content(machine, owner)))
+    question = machine.known_question(size) if size is not None else None
+    if question is not None and not machine.now[Around].tried:
+        machine.survive(answered(question, True))
 
 
 def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:

@@ -88,7 +88,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
         return
     text = machine.text(node.args[0].value) if node.args else "the device"
     note = Note(node, f"`{text}` is used here")
-    if on_cpu and len(places) > 1:
+    if on_cpu and len(places) > 1 and (machine.at_home or _is_about_devices(on_cpu[0])):
         machine.notes[DeviceChoices].chosen.append(
             Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0]))
         )
@@ -98,6 +98,23 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
         machine.notes[DeviceChoices].chosen.append(
             Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option)
         )
+
+
+def _is_about_devices(choice: Condition) -> bool:
+    """Whether it hangs on the machine, or on flags and options: what else other files ask is their own affair."""
+    return all(
+        cube.machines != ANY_MACHINE
+        or any(
+            (_is_flag(answer.question) and not _asks_for_entry(answer.question)) or _is_set_by_user(answer.question)
+            for answer in cube.answers
+        )
+        for cube in choice.cubes
+    )
+
+
+def _asks_for_entry(question: Question) -> bool:
+    """Whether it is ``device in tables``: that says what has been made there, and chooses nothing."""
+    return isinstance(question.subject, tuple) and question.subject[0] == cst.In.__name__
 
 
 def _is_where_a_tensor_is(machine: Machine, source: cst.BaseExpression) -> bool:
