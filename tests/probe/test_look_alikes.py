@@ -421,6 +421,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "score_that_is_loaded": "it was trained elsewhere",
     },
     "optimizer-non-leaf-or-empty": {
+        "module_or_parameters": REPAIRED,
         "clipped_by_loops": REPAIRED,
         "asked_again": {"how": "clipped", "listed": True},
         "data_and_clone": {"how": ".detach()"},

@@ -122,6 +122,9 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         return cls.name == "torch.Tensor"
     if value == ARRAY and isinstance(cls, External):
         return cls.name == "numpy.ndarray"
+    if isinstance(value, Parameters) and isinstance(cls, External) and cls.name.startswith("torch."):
+        # a generator
+        return False
     if isinstance(cls, External) and devices.is_device(machine, value):
         return cls.name == "torch.device"
     if isinstance(value, Object) and value.kind is Kind.WRAPPER and isinstance(cls, Symbol):
