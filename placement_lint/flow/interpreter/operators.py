@@ -328,8 +328,8 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         wrappers.keys_used(machine, right)
     if operator is cst.In and isinstance(left, Const):
         items = content(machine, right)
-        if items is not None and items.exact and all(isinstance(item, Const) for item in items.items):
-            return left in items.items
+        if items is not None and all(isinstance(item, Const) for item in items.items):
+            return True if left in items.items else False if items.exact else None
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
     return None

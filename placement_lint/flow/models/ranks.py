@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Answer, Condition, machines
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Answer, Condition, answered, machines
 from placement_lint.flow.domain.values import (
     ABSENT,
     FALSE,
@@ -249,11 +249,17 @@ def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = T
     """A number that nobody knows names a GPU; ``works`` unless it only does that, and puts nothing there."""
     noted = machine.notes[Ranks]
     counts_all = _is_global(index) and not _is_local(machine, index)
-    if isinstance(index, Symbol) and (counts_all or index.id in noted.computed):
+    if isinstance(index, Symbol) and (counts_all or index.id in noted.computed) and not _is_first(machine, index):
         if works:
             noted.at_work.add(index.id)
         note = Note(node, f"`{machine.text(node)}` uses the global rank")
         noted.as_numbers.setdefault(index.id, []).append(DeviceUse(machine.scene, note, process(machine)))
+
+
+def _is_first(machine: Machine, rank: Symbol) -> bool:
+    """Whether only the first process comes here: the GPU of its number is there on its node."""
+    asked = machine.known_question((cst.Equal.__name__, rank, Const(0)))
+    return asked is not None and machine.path.implies(answered(asked, True))
 
 
 def _report_global_ranks(machine: Machine) -> None:
