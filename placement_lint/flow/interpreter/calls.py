@@ -362,6 +362,9 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
         machine.signals.program.values_given_away(machine, arguments.values(), node)
+        if instance.kind is Kind.INSTANCE:
+            # What its methods do hangs on what it holds, of which nothing is known.
+            return machine.fresh(node)
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
