@@ -173,13 +173,17 @@ def _forget_unmoved(machine: Machine, instance: Object) -> None:
                 modules.settle_tensors(machine, held, machine.fresh())
 
 
+def _is_on_gpu(machine: Machine, instance: Object, name: str) -> bool:
+    held = machine.read(instance.id, name)
+    return isinstance(held, Tensor) and isinstance(held.place, Device) and held.place.kind in ACCELERATORS
+
+
 def _look_at_method(machine: Machine, instance: Object, method: Function, others: Many[Function]) -> None:
     """Look at a method of an instance, on which its ``others`` may have been called before."""
     machine.store.begin()
-    before = [other.node for other in others if other is not method and other.name != "__init__"]
-    for name in dict.fromkeys(name for other in before for name in assigned_to_self(other)):
-        held = machine.read(instance.id, name)
-        if isinstance(held, Tensor) and isinstance(held.place, Device) and held.place.kind in ACCELERATORS:
+    for name in [name for name in machine.store.variables(instance.id) if _is_on_gpu(machine, instance, name)]:
+        before = (other.node for other in others if other is not method and other.name != "__init__")
+        if any(name in assigned_to_self(other) for other in before):
             machine.write(instance.id, name, machine.fresh(name))
     bound = "staticmethod" not in method.decorators
     arguments = calls.unknown_arguments(machine, method, skip_first=bound)
