@@ -343,7 +343,7 @@ class Surroundings:
         """The folders that the program, or a file that it imports itself, adds to ``sys.path``.
 
         They are asked for after all others: in most programs there are none. A relative one hangs on where the program
-        is run, which mostly is its own folder or that of the project.
+        is run, which mostly is its own folder or that of the project. Those outside the project are left out.
         """
         if first in sys.stdlib_module_names:
             return ()
@@ -354,10 +354,15 @@ class Surroundings:
                 self.asked[unit.path].add(FOLDERS)
                 added.update(dict.fromkeys(unit.folders))
             here = (os.path.dirname(self.path), *self.roots)
-            paths = [os.path.normpath(os.path.join(start, folder)) for folder in added for start in here]
-            self._added = tuple(dict.fromkeys(paths))
+            paths = dict.fromkeys(os.path.normpath(os.path.join(start, folder)) for folder in added for start in here)
+            self._added = tuple(filter(self._is_inside, paths))
             self._found.clear()
         return self._added
+
+    def _is_inside(self, folder: str) -> bool:
+        """Whether a folder is one of the project, and no environment or the like in it."""
+        parts = [os.path.relpath(folder, root).split(os.sep) for root in self.roots]
+        return any(os.pardir not in each and EXCLUDED_FOLDERS.isdisjoint(each) for each in parts)
 
     def _top_of(self, folder: str) -> str:
         """The folder in which the package is that a folder belongs to; itself, if it is no package."""

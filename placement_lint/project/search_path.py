@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from placement_lint.source.parsing import python_tree
 
 MARK = "sys.path"
+# A longer text is no path: doubled again and again, it would fill the memory.
+_LONGEST = 4_096
 # Where in the arguments of a method the folder stands.
 _METHODS = {"append": 0, "insert": 1}
 
@@ -100,7 +102,6 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "path.abspath": _same,
     "path.realpath": _same,
     "path.normpath": os.path.normpath,
-    "path.expanduser": os.path.expanduser,
     "os.getcwd": lambda: os.curdir,
     "Path": os.path.join,
     "pathlib.Path": os.path.join,
@@ -112,7 +113,6 @@ _PATH_METHODS: Mapping[str, _Function] = {
     "resolve": _same,
     "absolute": _same,
     "as_posix": _same,
-    "expanduser": os.path.expanduser,
     "joinpath": os.path.join,
 }
 _CONSTANTS: Mapping[str, str] = {
@@ -124,7 +124,12 @@ _CONSTANTS: Mapping[str, str] = {
 
 
 def _evaluated(node: ast.expr, known: Mapping[str, str]) -> str | None:
-    """A path as text; None where that is not known."""
+    """A path as text; None where that is not known, or can be none."""
+    path = _text(node, known)
+    return path if path is not None and len(path) <= _LONGEST and path.isprintable() else None
+
+
+def _text(node: ast.expr, known: Mapping[str, str]) -> str | None:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) and node.value else None
     if isinstance(node, ast.Name):

@@ -145,6 +145,15 @@ UNKNOWN: Mapping[str, Mapping[str, str]] = {
         "elsewhere/values.py": VALUES,
         "main.py": "import sys\nsys.path.append('lib')\nsys.path.append(sys.argv[1])\nfrom values import a, b",
     },
+    "an environment in sys.path": {
+        "venv/lib/values.py": VALUES,
+        "main.py": "import sys\nsys.path.append('venv/lib')\nfrom values import a, b",
+    },
+    "no path in sys.path": {
+        "lib/values.py": VALUES,
+        "main.py": "import sys\nfor text in ('lib\\0', '\\ud800'):\n    sys.path += ['lib\\0', '\\ud800']\n"
+        "s = 'lib'\n" + "s = s + s\n" * 60 + "sys.path.append(s)\nfrom values import a, b",
+    },
     "the standard library": {"p/__init__.py": "", "p/queue.py": VALUES, "p/main.py": "from queue import a, b"},
     "a library in the environment": {"venv/values.py": VALUES, "main.py": "from venv.values import a, b"},
     "under __main__": {

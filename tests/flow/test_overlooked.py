@@ -1,4 +1,4 @@
-"""What there is no time to look into is unknown, and nothing is said of what hangs on it."""
+"""An object whose constructor is not analysed is unknown, and nothing that depends on it is reported."""
 
 from __future__ import annotations
 

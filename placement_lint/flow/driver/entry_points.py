@@ -34,7 +34,7 @@ from placement_lint.flow.models import frameworks, lightning, modules, visible_d
 from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import ABROAD_FOR_UNCALLED
-from placement_lint.flow.state.classes import find
+from placement_lint.flow.state.classes import find, methods
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Calls
@@ -77,9 +77,9 @@ def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Funct
     for cls in list(program.classes):
         if cls.module:
             program.called -= demonstrated.intersection(method.node for method in _methods(machine, cls))
-        methods = _uncalled_methods(machine, cls)
-        if methods:
-            yield machine.definition(cls), (cls, *methods), _look_at_class
+        uncalled = _uncalled_methods(machine, cls)
+        if uncalled:
+            yield machine.definition(cls), (cls, *uncalled), _look_at_class
     for node, function in list(program.functions.items()):
         if node not in program.called and isinstance(node, cst.FunctionDef):
             yield node, (function,), _look_at_function
@@ -129,12 +129,12 @@ def _methods(machine: Machine, cls: Class) -> list[Function]:
     return [value for value in values if isinstance(value, Function) and value.owner == cls]
 
 
-def _look_at_class(machine: Machine, cls: Class, *methods: Function) -> None:
+def _look_at_class(machine: Machine, cls: Class, *uncalled: Function) -> None:
     with _by_itself(machine):
         instance = _bare_instance(machine, cls)
-        for method in methods:
+        for method in uncalled:
             if method.node not in machine.notes[Program].called and method.name != "__init__":
-                _look_at_method(machine, instance, method, _methods(machine, cls))
+                _look_at_method(machine, instance, method)
 
 
 def _bare_instance(machine: Machine, cls: Class) -> Object:
@@ -178,13 +178,19 @@ def _is_on_gpu(machine: Machine, instance: Object, name: str) -> bool:
     return isinstance(held, Tensor) and isinstance(held.place, Device) and held.place.kind in ACCELERATORS
 
 
-def _look_at_method(machine: Machine, instance: Object, method: Function, others: Many[Function]) -> None:
-    """Look at a method of an instance, on which its ``others`` may have been called before."""
-    machine.store.begin()
+def _forget_replaced(machine: Machine, instance: Object, method: Function) -> None:
+    """Before a method is called, others may have put something else where a tensor on a GPU was."""
+    if not isinstance(instance.cls, Class):
+        return
     for name in [name for name in machine.store.variables(instance.id) if _is_on_gpu(machine, instance, name)]:
-        before = (other.node for other in others if other is not method and other.name != "__init__")
-        if any(name in assigned_to_self(other) for other in before):
+        others = (other for other in methods(machine, instance.cls) if other.node is not method.node)
+        if any(name in assigned_to_self(other.node) for other in others if other.name != "__init__"):
             machine.write(instance.id, name, machine.fresh(name))
+
+
+def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
+    machine.store.begin()
+    _forget_replaced(machine, instance, method)
     bound = "staticmethod" not in method.decorators
     arguments = calls.unknown_arguments(machine, method, skip_first=bound)
     is_forward = method.name == "forward" and isinstance(instance.cls, Class) and instance.cls.module

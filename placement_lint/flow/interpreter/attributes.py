@@ -540,7 +540,7 @@ def _write_of_module(
         if (
             machine.now[Replica].notes
             and owner.id in machine.now[Replica].modules
-            # what a hook makes anew before each forward is for that one
+            # a hook sets the attribute before each forward, for that forward alone
             and owner not in machine.now[Calls].prepared
             and not replicas.keeps(machine, owner, name, value)
         ):

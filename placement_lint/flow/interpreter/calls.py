@@ -205,7 +205,7 @@ def _outcome(machine: Machine, function: Function, node: cst.CSTNode) -> Value:
     if yielded is None:
         return result
     if any(name.endswith("contextmanager") for name in function.decorators):
-        # What follows the yield has run by now: where a module is inside the block, nobody knows.
+        # The statements after the yield have run already, so the place of a module inside the block is unknown.
         options = [option for _, option in alternatives(yielded)]
         return machine.fresh(node) if any(modules.is_module(machine, option) for option in options) else yielded
     return machine.new_list(Sequence((yielded,), exact=False), node)

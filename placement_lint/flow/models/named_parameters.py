@@ -25,7 +25,7 @@ from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 
-# So many are told apart.
+# A module with more Parameters is not known in full.
 _MOST = 64
 # Of a list: the module from whose parameters it was picked by name.
 _PICKED = Slot("picked by name")
@@ -79,7 +79,8 @@ def left_out(machine: Machine, groups: Value, reached: frozenset[int], held: fro
 
     ``reached`` is what a backward reached, ``held`` what optimizers hold.
     """
-    given = [_picked_from(machine, item) for group in _items(machine, groups) for item in _items(machine, group)]
+    grouped = trainable.grouped
+    given = [_picked_from(machine, item) for group in grouped(machine, groups) for item in grouped(machine, group)]
     picked = [module for module in given if module is not None]
     known = of(machine, picked[0]) if len(picked) > 1 and len({module.id for module in picked}) == 1 else None
     found: dict[str, bool] = {}
@@ -92,10 +93,6 @@ def left_out(machine: Machine, groups: Value, reached: frozenset[int], held: fro
         found[part] = found.get(part, False) or bool(ids & held)
     missed = [part for part, is_held in found.items() if not is_held]
     return missed if 2 * len(missed) < len(found) else []
-
-
-def _items(machine: Machine, value: Value) -> Iterator[Value]:
-    return trainable.grouped(machine, value)
 
 
 def _picked_from(machine: Machine, value: Value) -> Object | Symbol | None:

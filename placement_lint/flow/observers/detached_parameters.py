@@ -20,7 +20,7 @@ from placement_lint.source.wording import source_text
 
 @dataclass
 class DetachedParameters(Notes):
-    """Parameters that ask for no gradients, or that somebody looks after."""
+    """Parameters that require no gradients, or whose owner the program changes."""
 
     handled: set[int] = noted(set)
 

@@ -151,7 +151,7 @@ def _report_unnamed(machine: Machine, optimizer: Object, label: str, reached: fr
         machine.emit(OptimizerMisses(optimizer.node, machine.scene, label, named, "part", optimizer.node, note))
 
 
-# So many parts are said by name.
+# A message names this many parts.
 _MOST_NAMED = 3
 
 
