@@ -143,8 +143,7 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
     arguments = Arguments(spread=True)
     if isinstance(initialiser, Function):
         arguments = calls.unknown_arguments(machine, initialiser, skip_first=True)
-    instance = calls.instantiate(machine, cls, arguments, node)
-    assert isinstance(instance, Object)
+    instance = calls.construct(machine, cls, arguments, node)
     machine.dead = False
     machine.notes[Program].labels[instance.id] = "self"
     lightning.takes_over(machine, cls)

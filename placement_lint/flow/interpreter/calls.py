@@ -357,14 +357,20 @@ _MODULE_ANNOTATIONS = ("nn.Module", "torch.nn.Module")
 
 def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Value:
     """``Net(...)``: the object, after its ``__init__``."""
+    instance = construct(machine, cls, arguments, node)
+    if instance.kind is Kind.INSTANCE and machine.read(instance.id, modules.OUTLINE) is not None:
+        # What its methods do hangs on what it holds, of which nothing is known.
+        return machine.fresh(node)
+    return instance
+
+
+def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Object:
+    """The object itself, an outline where its ``__init__`` is not looked into."""
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
         machine.signals.program.values_given_away(machine, arguments.values(), node)
-        if instance.kind is Kind.INSTANCE:
-            # What its methods do hangs on what it holds, of which nothing is known.
-            return machine.fresh(node)
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
         # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
