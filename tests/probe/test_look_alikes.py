@@ -280,6 +280,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_collate": "the object may have a `to` of its own",
         "asks_for_the_method": REPAIRED,
         "shape_was_read": "a list has no `shape`, so that it is none",
+        "places_filled": {"kind": "tensor"},
+        "past_many_guards": REPAIRED,
     },
     "move-result-discarded": {
         "assigned": REPAIRED,
@@ -316,6 +318,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "own_device": "its device is a text",
         "retained": {"retained": True},
         "type_of_device": {"fault": "comparison", "index": True},
+        "through_a_method": {"fault": "comparison", "index": True},
     },
     "nonblocking-read": {
         "blocking": "its copies wait by themselves",

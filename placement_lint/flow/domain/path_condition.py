@@ -327,6 +327,11 @@ class Condition:
         """The kinds of machine on which it may hold."""
         return reduce(or_, (bits for bits, _ in self.cases), 0)
 
+    @property
+    def common(self) -> Condition:
+        """What each of its cases says, in one case."""
+        return _of(frozenset({(self.machines, reduce(and_, (answers for _, answers in self.cases)))}))
+
     def excludes(self, other: Condition) -> bool:
         if self is ALWAYS or other is ALWAYS:
             return not (self.cases and other.cases)

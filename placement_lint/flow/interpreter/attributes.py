@@ -937,7 +937,7 @@ def _with_key(machine: Machine, mapping: Mapping, key: Value, value: Value) -> M
     entry = state_keys.put(machine, mapping, key, value)
     if entry is not None:
         return entry
-    return Mapping(tuple((name, perhaps_replaced(machine, item)) for name, item in mapping.items), value)
+    return Mapping(tuple((name, perhaps_replaced(machine, item, value)) for name, item in mapping.items), value)
 
 
 def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> Sequence:
@@ -947,4 +947,4 @@ def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> S
         if position in changed:
             return Sequence(tuple({**changed, position: value}.values()), items.exact)
     # at a place that nobody knows
-    return Sequence(tuple(perhaps_replaced(machine, item) for item in items.items), exact=False)
+    return Sequence(tuple(perhaps_replaced(machine, item, value) for item in items.items), exact=False)

@@ -213,7 +213,7 @@ def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Compar
         text = isinstance(value, Const) and isinstance(value.value, str) and as_place(value) is not None
         if (
             tested in machine.notes[Tensors].devices_read
-            and (text or value == Device("cuda"))
+            and (text or (value == Device("cuda") and isinstance(value, Device) and value.written is not None))
             and other not in machine.notes[Tensors].devices_read
         ):
             machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity))

@@ -614,6 +614,11 @@ _MEASURES = {"dim", "ndim", "ndimension", "numel", "nelement", "shape", "size"}
 # --- attributes and methods ----------------------------------------------------------------------------------
 
 
+def _as_read(place: Place) -> Place:
+    """A tensor's device has an index, which the literal that put it there may lack."""
+    return replace(place, written=None) if isinstance(place, Device) else place
+
+
 def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) -> Value:
     """``t.name``, where it is no call."""
     noted = machine.notes[Tensors]
@@ -621,7 +626,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         noted.devices_read.add(node)
         # What is put beside a tensor that is out of place goes where that is moved.
         astray = (tensor.created or tensor.uid or None) in noted.strays
-        return machine.fresh(node) if astray else tensor.place
+        return machine.fresh(node) if astray else _as_read(tensor.place)
     if name == "grad" and tensor.copied is not None and tensor.copied not in noted.retained:
         label = machine.text(node.value) if isinstance(node, cst.Attribute) else "it"
         machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))

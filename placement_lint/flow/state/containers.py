@@ -7,6 +7,7 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import SIZE
 from placement_lint.flow.domain.aliasing import inside
 from placement_lint.flow.domain.values import (
+    NONE,
     Choice,
     Const,
     Kind,
@@ -61,9 +62,25 @@ def entries(machine: Machine, value: Value) -> Mapping:
     return mapping
 
 
-def perhaps_replaced(machine: Machine, item: Value) -> Value:
-    """An item that something unknown may have been put in the place of: nobody knows then where a tensor is."""
-    return machine.fresh() if isinstance(item, Tensor) else item
+def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) -> Value:
+    """An item that ``value``, or something unknown, may have been put in the place of.
+
+    Nobody knows then where a tensor is, unless both are in one place, nor what a constant or a list is. What the
+    program prepares as an empty place, None or an empty list, is read only after it has been filled.
+    """
+    if isinstance(item, Tensor):
+        same = isinstance(value, Tensor) and (value.place, value.role) == (item.place, item.role)
+        return value if same and value is not None else machine.fresh()
+    if isinstance(item, Const) or (isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT)):
+        if item == value or (value is None and not isinstance(item, Const)):
+            return item
+        return value if value is not None and _is_empty_place(machine, item) else machine.fresh()
+    return item
+
+
+def _is_empty_place(machine: Machine, item: Value) -> bool:
+    items = content(machine, item)
+    return item == NONE or (items is not None and items.exact and not items.items)
 
 
 def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol | None:

@@ -970,5 +970,10 @@ _MOMENT = ("now", "scopes", *_PATH)
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:
-    """A path made of many cases costs more than it tells, and nothing is certain on one that was made of too many."""
-    return condition if len(condition.cases) <= MAX_PATH_CUBES and condition.certain else otherwise
+    """A path made of many cases costs more than it tells, and nothing is certain on one that was made of too many.
+
+    What all of the cases say is kept: after ``if small: return``, the rest is not the path of small ones as well.
+    """
+    if not condition.certain:
+        return otherwise
+    return condition if len(condition.cases) <= MAX_PATH_CUBES else otherwise & condition.common
