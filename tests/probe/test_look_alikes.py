@@ -727,6 +727,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "excluded_before": "where the attribute is read, the model is not wrapped",
         "exactly_one_device": {"wrapper": ""},
         "accelerate_prepare": REPAIRED,
+        "deepspeed_plugin": "the engine of DeepSpeed passes names on",
+        "method_kept": REPAIRED,
         "asks_for_its_class": {"wrapper": ""},
         "class_from_elsewhere": REPAIRED,
         "tried": REPAIRED,

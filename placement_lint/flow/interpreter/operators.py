@@ -199,7 +199,14 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
         return machine.fresh(node)
     if not machine.notes[Tensors].devices_read.isdisjoint((node.left, target.comparator)):
         machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
-    return machine.lift(lambda one, other: _compare(machine, one, other, node), left, right)
+    filled = right == NONE and _is_filled_or_none(machine, left)
+    return machine.lift(lambda one, other: _compare(machine, one, other, node, filled), left, right)
+
+
+def _is_filled_or_none(machine: Machine, value: Value) -> bool:
+    """Whether the program put None in a variable on one way only: what it put there on another is not None."""
+    restricted = machine.restrict(value)
+    return isinstance(restricted, Choice) and NONE in (option for _, option in restricted.alternatives)
 
 
 def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
@@ -225,9 +232,11 @@ def _tests_for_none(target: cst.ComparisonTarget) -> bool:
     return is_none and isinstance(target.operator, (cst.Is, cst.IsNot, cst.Equal, cst.NotEqual))
 
 
-def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
+def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison, filled: bool) -> Value:
     operator = type(node.comparisons[0].operator)
     positive = _NEGATED.get(operator, operator)
+    if filled and isinstance(left, Symbol) and left.preferred is None and positive in (cst.Is, cst.Equal):
+        return Const(positive is not operator)
     if right == NONE and positive in (cst.Is, cst.Equal) and _may_be_left_out(left):
         asked = machine.ask(machine.question(("left out", left.uid), text=_positive(node, positive)))
         return asked if positive is operator else _flipped(asked)

@@ -54,6 +54,7 @@ def knows_its_device(module: Object) -> bool:
 
 ACCELERATOR = External("accelerate.Accelerator")
 
+_DEEPSPEED = ("deepspeed", "accelerate.utils.DummyOptim", "accelerate.utils.DummyScheduler")
 _HANDED_BACK = {"gather", "gather_for_metrics", "reduce", "pad_across_processes"}
 _PREPARING = {"prepare_model", "prepare_data_loader", "prepare_optimizer"}
 _CLIPPING = {"clip_grad_norm_", "clip_grad_value_"}
@@ -137,7 +138,16 @@ def _wraps(machine: Machine, target: Object, module: Object | Symbol) -> bool:
     """Whether ``prepare`` wraps a module: not what is wrapped already, nor what has nothing to train."""
     if machine.read(target.id, _WRAPS) is None or not isinstance(module, Object) or module.kind is not Kind.MODULE:
         return False
+    if _is_for_deepspeed(machine):
+        return False
     return modules.has_parameters(machine, module) is True and not gradients.is_frozen(machine, module.id)
+
+
+def _is_for_deepspeed(machine: Machine) -> bool:
+    """Whether the file names DeepSpeed: with its plugin, a file of settings decides, and its engine passes names on."""
+    here = machine.root(machine.frame.id)
+    values = [machine.read(here, name) for name in machine.store.names(here)]
+    return any(isinstance(value, External) and value.name.startswith(_DEEPSPEED) for value in values)
 
 
 def _wrapped(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value:
