@@ -281,6 +281,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "asks_for_the_method": REPAIRED,
         "shape_was_read": "a list has no `shape`, so that it is none",
         "places_filled": {"kind": "tensor"},
+        "prepared_encodings": "the object has a `to` of its own",
         "past_many_guards": REPAIRED,
     },
     "move-result-discarded": {
@@ -329,6 +330,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "numpy-on-cuda": {
         "array_put_there": "it is an array",
+        "asks_if_tensor": REPAIRED,
         "arrays_or_tensors": {"place": "cpu"},
         "counts_of_unknown": "what the module returns is not known",
         "functions_of_arrays": {"place": "cpu"},
@@ -344,6 +346,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "abstract_containers": REPAIRED,
         "first_of_some": REPAIRED,
         "lightning_plain_loss": REPAIRED,
         "other_signature": REPAIRED,

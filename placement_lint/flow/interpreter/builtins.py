@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import LEGACY_TYPE, MODULE_ATTRIBUTES, SIZE, TENSOR_MOVES, WRAPPERS
+from placement_lint.flow.api.torch_names import (
+    LEGACY_TYPE,
+    MODULE_ATTRIBUTES,
+    SIZE,
+    TENSOR_ATTRIBUTES,
+    TENSOR_MOVES,
+    WRAPPERS,
+)
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import Question
@@ -134,27 +141,45 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
         if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
             return False
         if value.kind is Kind.DICT:
-            return cls in (value.cls, External("builtins.dict"), External("collections.abc.Mapping"))
+            return cls == value.cls or _stands_for("dict", cls)
         if value.kind is Kind.LIST:
-            return cls == value.cls
+            return cls == value.cls or _stands_for("list", cls)
         return is_subclass(value.cls, cls)
     if isinstance(value, Tensor) and value.role is Role.PARAMETER and cls == External("torch.nn.Parameter"):
         return value.place != REPLICA
     if isinstance(value, Tensor) and value.role is not Role.BATCH and isinstance(cls, External):
-        return cls.name in ("torch.Tensor", "torch.nn.Parameter")
+        return cls.name in ("torch.Tensor", "torch.nn.Parameter") or _stands_for("Tensor", cls)
     if isinstance(value, Symbol) and value.type == "torch.Tensor" and isinstance(cls, External):
         return cls.name == "torch.Tensor"
     if isinstance(value, Sequence) and isinstance(cls, External):
-        return cls.name == "builtins.tuple"
+        return _stands_for("tuple", cls)
     if isinstance(cls, External) and isinstance(value, (Mapping, StateDict)):
         return _is_dict(cls)
     if isinstance(value, Const) and isinstance(cls, External) and cls.name.partition(".")[0] in _KNOWN_LIBRARIES:
-        return f"builtins.{type(value.value).__name__}" == cls.name
+        return _stands_for(type(value.value).__name__, cls)
     return None
 
 
+def _stands_for(name: str, cls: Class | External) -> bool:
+    """Whether a class is the built-in one of this name, or an abstract one of which that is a kind."""
+    if not isinstance(cls, External):
+        return False
+    module, _, last = cls.name.rpartition(".")
+    return cls.name == f"builtins.{name}" or (module in _ABSTRACT and last in _KIND_OF.get(name, ()))
+
+
+# Modules that hold abstract classes of containers. Those of torch._six are gone from newer versions of PyTorch.
+_ABSTRACT = {"collections.abc", "collections", "typing", "torch._six", "torch._six.container_abcs"}
+_COLLECTION = {"Iterable", "Sized", "Container", "Collection", "Reversible"}
+_KIND_OF = {
+    "list": _COLLECTION | {"Sequence", "MutableSequence", "List"},
+    "tuple": _COLLECTION | {"Sequence", "Tuple"},
+    "dict": _COLLECTION | {"Mapping", "MutableMapping", "Dict"},
+    "str": _COLLECTION | {"Sequence", "string_classes"},
+    "Tensor": _COLLECTION,
+}
 # Of their classes it is known whether a constant is an instance.
-_KNOWN_LIBRARIES = ("builtins", "numpy", "torch")
+_KNOWN_LIBRARIES = ("builtins", "collections", "numpy", "torch", "typing")
 _TENSOR_CLASSES = (External("torch.Tensor"), External("torch.nn.Parameter"))
 
 
@@ -212,7 +237,9 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
         return False
     if isinstance(owner, Sequence):
         return hasattr((), name)
-    if isinstance(owner, Tensor) and name in TENSOR_MOVES:
+    if isinstance(owner, Tensor) and (
+        name in TENSOR_MOVES or (name in TENSOR_ATTRIBUTES and owner.role is not Role.BATCH)
+    ):
         return True
     if not isinstance(owner, Object):
         return None

@@ -165,16 +165,21 @@ def delivered(machine: Machine, loader: Object, batch: Value, node: cst.CSTNode)
     if target is None:
         return batch
 
-    def put(place: Value) -> Value:
+    def put(place: Value, batch: Value) -> Value:
         def there(tensor: Tensor) -> Value:
             if not isinstance(place, (Device, Symbol)):
                 return machine.fresh()
             return tensor.at(place, Note(node, f"the loader moves its batches to {describe(place)}"))
 
         moved = wrappers.map_tensors(machine, batch, there, lambda symbol: symbol)
+        if isinstance(batch, Object) and isinstance(moved, Mapping):
+            # of the same class, which may have a `to` of its own
+            made = machine.new_object(Kind.DICT, batch.cls, node)
+            machine.write(made.id, MAPPING, moved)
+            return made
         return wrappers.thawed(machine, moved, node)
 
-    return machine.lift(put, target)
+    return machine.lift(put, target, batch)
 
 
 # --- samplers ------------------------------------------------------------------------------------------------
