@@ -171,8 +171,18 @@ def is_one_of_them(machine: Machine) -> bool:
 def _single_out(answers: Iterable[Answer]) -> bool:
     subjects = [answer.question.subject for answer in answers if answer.given]
     return any(
-        isinstance(subject, tuple) and subject[0] in ("Equal", "Is") and subject[2] in (Const(0), Const(1))
+        isinstance(subject, tuple)
+        and subject[0] in ("Equal", "Is")
+        and subject[2] in (Const(0), Const(1))
+        and not _is_nameless(subject[1])
         for subject in subjects
+    )
+
+
+def _is_nameless(value: object) -> bool:
+    """Whether a number is the result of an operation, as in ``batch_size % world_size``: it is no process's."""
+    return isinstance(value, Symbol) and (
+        not value.source or isinstance(as_expression(value.source), cst.BinaryOperation)
     )
 
 

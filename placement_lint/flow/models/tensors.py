@@ -676,7 +676,8 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
         return replace(tensor, lost=converted) if _converts(tensor, target) else tensor
     place = arrive(machine, place, node)
     if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
-        return tensor
+        # What forward puts on a device that it was given is not on the CPU for want of one.
+        return replace(tensor, source=Source.MOVE) if tensor.source is Source.FACTORY_IN_FORWARD else tensor
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
     if compare(tensor.place, place) is Comparison.DIFFERENT:
         moved = gradients.through(moved, how, node)
