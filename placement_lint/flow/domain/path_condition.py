@@ -43,6 +43,9 @@ _EASY = 20
 
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
 MAX_CUBES = 8
+# Whether a condition's cases are just those in which it holds, fewer, or more; of several, the greatest counts.
+EXACT, NARROWED, WIDENED = range(3)
+_OPPOSITE = (EXACT, WIDENED, NARROWED)
 # Past this many questions, a program's questions are not told from each other any more: see `Blurred`.
 MOST_ASKED = 3_000
 # What tells more cases than these apart is not worked out, nor what covers a case after so many splits of it.
@@ -279,19 +282,25 @@ def _bear(some: int, others: int) -> bool:
 class Condition:
     """A disjunction of cases; no case at all is the condition that never holds.
 
-    ``widened`` where it was made of too many cases and says less than it should: what holds under it is not certain.
+    ``extent`` says whether its cases are just those in which it holds. What was made of too many cases is widened: it
+    says less than it should, and what holds under it is not certain. The negation of that is narrowed: it leaves out
+    cases in which it holds, and what holds under it is certain.
     Equal ones are the same object, which makes comparing and remembering them cheap: :func:`of` makes them. Which
     answers its bits mean, the ``answers`` of the program tell.
     """
 
     cases: frozenset[Case]
-    widened: bool
+    extent: int
     answers: Answers = field(repr=False)
 
     @property
     def certain(self) -> bool:
         """Whether it says all that it should, so that what holds under it is certain."""
         return not self.widened and not self.blurred
+
+    @property
+    def widened(self) -> bool:
+        return self.extent == WIDENED
 
     @cached_property
     def cubes(self) -> frozenset[Cube]:
@@ -351,7 +360,7 @@ class Condition:
             (cube.machines, _bits(answer for answer in cube.answers if answer.question.number < question.number))
             for cube in self.cubes
         ]
-        return _simplified(frozenset(older), self.widened)
+        return _simplified(frozenset(older), self.extent)
 
     def asks_after(self, question: Question) -> bool:
         """Whether it hangs on what was asked later than this question."""
@@ -371,7 +380,7 @@ class Condition:
 _answers = Answers()
 # Conditions by what they are made of, as long as somebody has them, and all questions by their numbers; those of the
 # last text of a document as well.
-_made: WeakValueDictionary[tuple[frozenset[Case], bool], Condition] = WeakValueDictionary()
+_made: WeakValueDictionary[tuple[frozenset[Case], int], Condition] = WeakValueDictionary()
 _asked: dict[int, Question] = {}
 _asked_before: dict[int, Question] = {}
 # Those that stand for many, by the number of branches around.
@@ -433,11 +442,11 @@ def _bits(answers: Iterable[Answer]) -> int:
     return reduce(or_, (answer.bit for answer in answers), 0)
 
 
-def _of(cases: frozenset[Case], widened: bool = False) -> Condition:
-    key = (cases, widened)
+def _of(cases: frozenset[Case], extent: int = EXACT) -> Condition:
+    key = (cases, extent)
     known = _made.get(key)
     if known is None:
-        known = _made[key] = Condition(cases, widened, _answers)
+        known = _made[key] = Condition(cases, extent, _answers)
     return known
 
 
@@ -445,7 +454,7 @@ def _of(cases: frozenset[Case], widened: bool = False) -> Condition:
 def _both(one: Condition, other: Condition) -> Condition:
     """The same few conditions meet again and again while a block is looked at."""
     met = frozenset(_meeting(one.cases, other.cases))
-    return one if met == one.cases and one.widened >= other.widened else _simplified(met, one.widened or other.widened)
+    return one if met == one.cases and one.extent >= other.extent else _simplified(met, max(one.extent, other.extent))
 
 
 def _meeting(some: Iterable[Case], others: Iterable[Case]) -> Iterator[Case]:
@@ -471,7 +480,7 @@ def _exclude(one: Condition, other: Condition) -> bool:
 
 @lru_cache(_REMEMBERED)
 def _either(one: Condition, other: Condition) -> Condition:
-    return _simplified(one.cases | other.cases, one.widened or other.widened)
+    return _simplified(one.cases | other.cases, max(one.extent, other.extent))
 
 
 @lru_cache(_REMEMBERED)
@@ -479,18 +488,19 @@ def _negation(condition: Condition) -> Condition:
     result = ALWAYS
     for case in sorted(condition.cases, key=_narrowness):
         result = result & _negated(case)
-    return result
+    extent = max(result.extent, _OPPOSITE[condition.extent])
+    return result if extent == result.extent else _of(result.cases, extent)
 
 
 @lru_cache(_REMEMBERED)
 def _without(condition: Condition, known: Condition) -> Condition:
     base, common = known.machines, reduce(and_, (answers for _, answers in known.cases))
     rest = [(ANY_MACHINE if base & ~bits == 0 else bits, answers & ~common) for bits, answers in condition.cases]
-    without_common = _simplified(frozenset(rest), condition.widened)
+    without_common = _simplified(frozenset(rest), condition.extent)
     if len(known.cases) == 1 or len(without_common.cases) == 1:
         return without_common
     ways = sorted(known.cases, key=_narrowness)
-    added = _simplified(frozenset(_added(case, ways) for case in condition.cases), condition.widened)
+    added = _simplified(frozenset(_added(case, ways) for case in condition.cases), condition.extent)
     is_same = len(added.cases) < len(without_common.cases) and (known & added).implies(condition)
     return added if is_same else without_common
 
@@ -524,7 +534,7 @@ class Memory:
     def __init__(self) -> None:
         self.answers = Answers()
         self.questions: dict[int, Question] = {}
-        self.conditions: dict[tuple[frozenset[Case], bool], Condition] = {}
+        self.conditions: dict[tuple[frozenset[Case], int], Condition] = {}
 
     @property
     def is_full(self) -> bool:
@@ -583,7 +593,7 @@ def any_of(conditions: Iterable[Condition]) -> Condition:
     if ALWAYS in several:
         return ALWAYS
     cases = frozenset[Case]().union(*(condition.cases for condition in several))
-    return _simplified(cases, any(condition.widened for condition in several))
+    return _simplified(cases, max((condition.extent for condition in several), default=EXACT))
 
 
 def told_apart(groups: Sequence[Sequence[Condition]]) -> list[Condition]:
@@ -592,11 +602,11 @@ def told_apart(groups: Sequence[Sequence[Condition]]) -> list[Condition]:
     No other conditions are possible than those given: an answer that no other group denies is left out.
     """
     cases = [frozenset[Case]().union(*(condition.cases for condition in group)) for group in groups]
-    widened = any(condition.widened for group in groups for condition in group)
+    extent = max((condition.extent for group in groups for condition in group), default=EXACT)
     if sum(map(len, cases)) > _MOST_TOLD_APART:
         return [any_of(group) for group in groups]
     return [
-        _simplified(frozenset(_distinctive(case, others) for case in sorted(own, key=_narrowness)), widened)
+        _simplified(frozenset(_distinctive(case, others) for case in sorted(own, key=_narrowness)), extent)
         for own, others in _each_and_the_rest(cases)
     ]
 
@@ -634,16 +644,16 @@ def _negated(case: Case) -> Condition:
     return _simplified(frozenset(others))
 
 
-def _simplified(cases: frozenset[Case], widened: bool = False) -> Condition:
+def _simplified(cases: frozenset[Case], extent: int = EXACT) -> Condition:
     """Merge what differs in one respect only and drop what another case covers, until nothing changes."""
     if len(cases) < 2:
-        return _of(cases, widened)
+        return _of(cases, extent)
     kept, alike = _widest(cases)
     if alike:
         kept = _merged(kept)
     if len(kept) > MAX_CUBES:
-        kept, widened = [_widened(kept)], True
-    return _of(frozenset(kept), widened)
+        kept, extent = [_widened(kept)], WIDENED
+    return _of(frozenset(kept), extent)
 
 
 def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
@@ -737,4 +747,4 @@ def _widened(cases: list[Case]) -> Case:
 ALWAYS = _of(frozenset({(ANY_MACHINE, 0)}))
 NEVER = _of(frozenset())
 # Those that ask nothing are the same for all programs.
-_lasting = {(made.cases, made.widened): made for made in (ALWAYS, NEVER, *map(machines, MACHINES))}
+_lasting = {(made.cases, made.extent): made for made in (ALWAYS, NEVER, *map(machines, MACHINES))}

@@ -410,6 +410,8 @@ def _parameter(machine: Machine, name: str, arguments: Arguments, node: cst.Call
     if isinstance(parameter, Tensor) and arguments.get(1, "requires_grad") not in (None, TRUE):
         machine.signals.modules.weights_handled(machine, parameter.uid)
         machine.signals.modules.child_registered(machine, parameter)
+        if arguments.get(1, "requires_grad") == FALSE:
+            trainable.flagged(machine, frozenset({parameter.uid}), FALSE, node)
     return parameter
 
 

@@ -485,7 +485,7 @@ def _brings_parameters(machine: Machine, value: Value) -> bool:
 
 def _is_or_has_parameters(machine: Machine, value: Value) -> bool:
     if isinstance(value, Tensor):
-        return value.role is Role.PARAMETER
+        return value.role is Role.PARAMETER and not gradients.is_frozen(machine, value.uid)
     return (
         isinstance(value, Object)
         and modules.is_module(machine, value)
