@@ -38,7 +38,7 @@ from placement_lint.flow.events.schema import Event
 from placement_lint.flow.incremental.definition_memo import Outcomes
 from placement_lint.flow.models.describing import words
 from placement_lint.flow.observers.placements import PlacementLog
-from placement_lint.flow.state.options import is_flag, preferred_answer, switches
+from placement_lint.flow.state.options import asks_for_kind_of_data, is_flag, preferred_answer, switches
 from placement_lint.project.finder import Surroundings
 from placement_lint.rule import Problem, Rule
 
@@ -250,6 +250,9 @@ _MOST_OPTIONS = 2
 def _can_be_said(decisions: Collection[Answer]) -> bool:
     # that something fails where it mostly does not is no decision of anybody
     if not all(answer.question.text and answer.question.usual is None for answer in decisions):
+        return False
+    # nor is it what kind of data somebody hands over
+    if any(asks_for_kind_of_data(answer.question) for answer in decisions):
         return False
     if len(decisions) == 1:
         return True

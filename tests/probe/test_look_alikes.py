@@ -282,6 +282,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "shape_was_read": "a list has no `shape`, so that it is none",
         "places_filled": {"kind": "tensor"},
         "prepared_encodings": "the object has a `to` of its own",
+        "kind_is_asked": {"kind": "tensor"},
         "past_many_guards": REPAIRED,
     },
     "move-result-discarded": {
@@ -444,6 +445,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "best_snapshot": {"how": "copied aside"},
         "ema_teacher": {"how": "copied aside"},
         "folds_rebuilt": REPAIRED,
+        "frozen_parameter": "the optimizer holds neither the old Parameter nor the new one",
         "in_place_init": {"how": "filled"},
         "item_of_a_library_model": REPAIRED,
         "replace_then_build": REPAIRED,

@@ -19,6 +19,7 @@ from placement_lint.flow.domain.values import (
     NONE,
     TRUE,
     Const,
+    External,
     Function,
     Mapping,
     Object,
@@ -162,6 +163,16 @@ def switches(question: Question) -> frozenset[Symbol]:
     parts = _compared(question)
     options = frozenset(part for part in parts if _is_read_outright(part))
     return options if all(part in options or isinstance(part, Const) for part in parts) else frozenset()
+
+
+def asks_for_kind_of_data(question: Question) -> bool:
+    """Whether it asks if something is a tensor, an array, or one of Python's own types."""
+    subject = question.subject
+    if not isinstance(subject, tuple) or subject[0] != "isinstance":
+        return False
+    classes = subject[2].items if isinstance(subject[2], Sequence) else (subject[2],)
+    names = [cls.name for cls in classes if isinstance(cls, External)]
+    return any(name.startswith("builtins.") or name in ("torch.Tensor", "numpy.ndarray") for name in names)
 
 
 def is_flag(question: Question) -> bool:
