@@ -188,8 +188,16 @@ def _hangs(value: Value) -> bool:
     return isinstance(value, (Choice, Symbol))
 
 
+# What stands for the names under which a container holds the rest of its parts.
+UNNAMED = "…"
+
+
 def _contained(machine: Machine, content: Sequence | Mapping) -> Iterator[tuple[str, Value]]:
-    pairs = enumerate(content.items) if isinstance(content, Sequence) else ((key, item) for key, item in content.items)
+    pairs: list[tuple[object, Value]]
+    if isinstance(content, Sequence):
+        pairs = list(enumerate(content.items))
+    else:
+        pairs = [*content.items, *([(UNNAMED, content.rest)] if content.rest is not None else [])]
     for key, item in pairs:
         for _, option in alternatives(item):
             if is_module(machine, option) or isinstance(option, Tensor):
@@ -365,7 +373,8 @@ def _each(held: Sequence | Mapping, change: Callable[[Value], Value]) -> Sequenc
     """The content of a container with each item changed."""
     if isinstance(held, Sequence):
         return replace(held, items=tuple(change(item) for item in held.items))
-    return replace(held, items=tuple((key, change(item)) for key, item in held.items))
+    rest = change(held.rest) if held.rest is not None else None
+    return replace(held, items=tuple((key, change(item)) for key, item in held.items), rest=rest)
 
 
 def own_tensor(machine: Machine, module: Object, name: str) -> Value | None:

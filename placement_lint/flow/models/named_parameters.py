@@ -50,7 +50,9 @@ def _below(machine: Machine, module: Value, prefix: str) -> Iterator[tuple[str, 
         if not modules.registers_only_what_is_seen(machine, module):
             yield prefix, None
         for name, child in modules.children(machine, module):
-            if not isinstance(child, Tensor):
+            if name == modules.UNNAMED:
+                yield prefix, None
+            elif not isinstance(child, Tensor):
                 yield from _below(machine, child, f"{prefix}{name}.")
             elif child.role is Role.PARAMETER:
                 yield f"{prefix}{name}", child
