@@ -375,6 +375,10 @@ class Condition:
     def negation(self) -> Condition:
         return _negation(self)
 
+    def but_not(self, other: Condition) -> Condition:
+        """Where this holds and the other does not: exact more often than with the negation, which knows no path."""
+        return _but_not(self, other) if len(self.cases) > 1 and len(other.cases) > 1 else self & other.negation
+
 
 # The answers of the program that is looked at.
 _answers = Answers()
@@ -493,6 +497,16 @@ def _negation(condition: Condition) -> Condition:
 
 
 @lru_cache(_REMEMBERED)
+def _but_not(condition: Condition, other: Condition) -> Condition:
+    if other.extent != EXACT:
+        return condition & other.negation
+    result = condition
+    for case in sorted(other.cases, key=_narrowness):
+        result = result & _negated(case)
+    return result if result.extent == condition.extent else condition & other.negation
+
+
+@lru_cache(_REMEMBERED)
 def _without(condition: Condition, known: Condition) -> Condition:
     base, common = known.machines, reduce(and_, (answers for _, answers in known.cases))
     rest = [(ANY_MACHINE if base & ~bits == 0 else bits, answers & ~common) for bits, answers in condition.cases]
@@ -578,7 +592,7 @@ def _untie() -> None:
 def _forget() -> None:
     """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
     Question.last = 0
-    for remembered in (_bear, _in_order, _both, _exclude, _either, _without, _negation):
+    for remembered in (_bear, _in_order, _both, _exclude, _either, _but_not, _without, _negation):
         remembered.cache_clear()
     for each in (_asked, _asked_before, _blurred, said):
         each.clear()

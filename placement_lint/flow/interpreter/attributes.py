@@ -86,7 +86,7 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import class_id, find, foreign_bases, module_base, resolution_order
-from placement_lint.flow.state.containers import FACTORY, content, perhaps_replaced
+from placement_lint.flow.state.containers import FACTORY, content, perhaps_filled, perhaps_replaced
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
@@ -947,4 +947,4 @@ def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> S
         if position in changed:
             return Sequence(tuple({**changed, position: value}.values()), items.exact)
     # at a place that nobody knows
-    return Sequence(tuple(perhaps_replaced(machine, item, value) for item in items.items), exact=False)
+    return Sequence(tuple(perhaps_filled(machine, item, value) for item in items.items), exact=False)

@@ -41,7 +41,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
-from placement_lint.flow.interpreter import expressions, methods
+from placement_lint.flow.interpreter import expressions, methods, narrowing
 from placement_lint.flow.models import (
     environment,
     gradient_paths,
@@ -161,10 +161,15 @@ def conditional(machine: Machine, node: cst.IfExp) -> Value:
     holds, saw_gpu = branch_condition(machine, lambda: condition(machine, node.test))
     machine.now[Around].guards.append(node.test)
     machine.now[Context].sure_of_gpu += saw_gpu
+
+    def branch(answer: bool, expression: cst.BaseExpression) -> Value:
+        with narrowing.narrowed(machine, node.test, answer):
+            return expressions.evaluate(machine, expression)
+
     value = machine.fork(
         (
-            (holds, lambda: expressions.evaluate(machine, node.body)),
-            (holds.negation, lambda: expressions.evaluate(machine, node.orelse)),
+            (holds, lambda: branch(True, node.body)),
+            (holds.negation, lambda: branch(False, node.orelse)),
         ),
         asks=True,
     )

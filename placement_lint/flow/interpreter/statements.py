@@ -30,7 +30,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import calls, expressions, inline_policy, iteration, methods, operators
+from placement_lint.flow.interpreter import calls, expressions, inline_policy, iteration, methods, narrowing, operators
 from placement_lint.flow.models import autocast, gather, gradients, scatter
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.state import devices
@@ -154,6 +154,7 @@ def _assert(machine: Machine, node: cst.Assert) -> None:
         return
     machine.survive(holds)
     machine.tested = machine.tested & holds
+    narrowing.narrow(machine, node.test, True)
 
 
 def _delete(machine: Machine, node: cst.Del) -> None:
@@ -189,10 +190,23 @@ def _if(machine: Machine, node: cst.If) -> None:
     machine.now[Around].guards.append(node.test)
     machine.now[Context].sure_of_gpu += saw_gpu
     called = set(machine.notes[Program].called) if machine.frame.function is None and machine.is_script else None
+    goes_on: dict[bool, bool] = {}
+
+    def run(answer: bool, block: Callable[[], Value]) -> Value:
+        with narrowing.narrowed(machine, node.test, answer):
+            result = block()
+        goes_on[answer] = not machine.dead
+        return result
+
     machine.fork(
-        ((holds, lambda: _block(machine, node.body)), (holds.negation, lambda: _else(machine, node.orelse))),
+        (
+            (holds, lambda: run(True, lambda: _block(machine, node.body))),
+            (holds.negation, lambda: run(False, lambda: _else(machine, node.orelse))),
+        ),
         asks=True,
     )
+    if len(goes_on) == 2 and goes_on[True] is not goes_on[False]:
+        narrowing.narrow(machine, node.test, goes_on[True])
     if called is not None:
         program = machine.notes[Program]
         program.called_by_script |= program.called - called
@@ -201,10 +215,18 @@ def _if(machine: Machine, node: cst.If) -> None:
 
 
 def _note_passing(machine: Machine, holds: Condition) -> None:
-    """What a test asks about the variable of a loop that is running is so on some pass: ``if epoch == 3``."""
+    """What a test asks about the variable of a loop that is running is so on some pass: ``if epoch == 3``.
+
+    Not in a loop over known names, each of which is looked at by itself.
+    """
     if not machine.now[Around].loops:
         return
-    variables = frozenset(name for loop in machine.now[Around].loops for name in _bound_in(loop))
+    bound = {
+        name: machine.read(machine.frame.id, name) for loop in machine.now[Around].loops for name in _bound_in(loop)
+    }
+    variables = frozenset(
+        name for name, value in bound.items() if not (isinstance(value, Const) and isinstance(value.value, str))
+    )
     for question in {answer.question for cube in holds.cubes for answer in cube.answers}:
         if not variables.isdisjoint(names_in(as_expression(question.source))):
             question.say(passing=True)

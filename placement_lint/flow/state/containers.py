@@ -65,17 +65,19 @@ def entries(machine: Machine, value: Value) -> Mapping:
 def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) -> Value:
     """An item that ``value``, or something unknown, may have been put in the place of.
 
-    Nobody knows then where a tensor is, unless both are in one place, nor what a constant or a list is. What the
-    program prepares as an empty place, None or an empty list, is read only after it has been filled.
+    Nobody knows then where a tensor is, unless both are in one place, nor what a constant or a container is.
     """
     if isinstance(item, Tensor):
         same = isinstance(value, Tensor) and (value.place, value.role) == (item.place, item.role)
         return value if same and value is not None else machine.fresh()
     if isinstance(item, Const) or (isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT)):
-        if item == value or (value is None and not isinstance(item, Const)):
-            return item
-        return value if value is not None and _is_empty_place(machine, item) else machine.fresh()
+        return item if item == value or (value is None and not isinstance(item, Const)) else machine.fresh()
     return item
+
+
+def perhaps_filled(machine: Machine, item: Value, value: Value) -> Value:
+    """The same of a list, whose empty places, None or an empty list, are read only after they have been filled."""
+    return value if _is_empty_place(machine, item) else perhaps_replaced(machine, item, value)
 
 
 def _is_empty_place(machine: Machine, item: Value) -> bool:

@@ -20,6 +20,7 @@ import libcst as cst
 from placement_lint.flow.api.bounds import MOST_NESTED
 from placement_lint.flow.domain.path_condition import (
     ALWAYS,
+    NEVER,
     Answer,
     Condition,
     Cube,
@@ -501,12 +502,15 @@ class Machine:
         """
         path, reach, tested = self.path, self.reach, self.tested
         outer, newest = self.alternatives, self.newest
-        feasible = [(inside, guard, run) for guard, run in branches if (inside := path & guard).possible]
+        denied = branches[0][0] if len(branches) == 2 else NEVER
+        feasible = [
+            (inside, guard, run) for guard, run in branches if (inside := _narrowed(path, guard, denied)).possible
+        ]
         exits, whole = [], True
         for inside, guard, run in feasible:
             self.path = inside
-            self.reach = reached = reach & guard if asks else reach
-            self.tested = asked = tested & guard if asks else tested
+            self.reach = reached = _narrowed(reach, guard, denied) if asks else reach
+            self.tested = asked = _narrowed(tested, guard, denied) if asks else tested
             self.alternatives = (*outer, guard) if decides else outer
             if len(feasible) == 1:
                 value = run()
@@ -967,6 +971,17 @@ def _hangs_on_later(value: Value, question: Question) -> bool:
 # The attributes that say where the program is: the moment, and the path that led there.
 _PATH = ("path", "reach", "tested", "alternatives", "dead", "_lifting")
 _MOMENT = ("now", "scopes", *_PATH)
+
+
+def _narrowed(condition: Condition, guard: Condition, denied: Condition) -> Condition:
+    """The condition inside a branch: that of the guard, or of where another one is denied.
+
+    What is denied may have been made of too many cases, and leave nothing over. Then it tells nothing of the branch.
+    """
+    if guard is not denied.negation:
+        return condition & guard
+    rest = condition.but_not(denied)
+    return rest if rest.possible or not denied.widened else condition
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:

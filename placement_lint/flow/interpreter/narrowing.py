@@ -1,0 +1,103 @@
+"""What a test says of the variable that it asks about: in a branch, the values that it rules out there are gone.
+
+Path conditions say the same as long as they are exact. This holds as well where they were made of too many cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import libcst as cst
+
+from placement_lint.flow.domain.values import ABSENT, NONE, Choice, Const, Object, Symbol, Value
+from placement_lint.flow.interpreter import builtins, expressions
+from placement_lint.flow.state.heap import Cell
+from placement_lint.flow.state.machine import Machine
+
+
+@contextmanager
+def narrowed(machine: Machine, test: cst.BaseExpression, answer: bool) -> Iterator[None]:
+    """While a branch runs; what it assigns to the variables itself is left behind."""
+    before = {cell: (machine.store.read(*cell), kept) for cell, kept in _narrower(machine, test, answer)}
+    for cell, (_, kept) in before.items():
+        machine.store.write(*cell, kept)
+    yield
+    for cell, (value, kept) in before.items():
+        if value is not None and machine.store.read(*cell) is kept:
+            machine.store.write(*cell, value)
+
+
+def narrow(machine: Machine, test: cst.BaseExpression, answer: bool) -> None:
+    """From here on, as the other branch does not get here."""
+    for cell, kept in _narrower(machine, test, answer):
+        machine.store.write(*cell, kept)
+
+
+def _narrower(machine: Machine, test: cst.BaseExpression, answer: bool) -> Iterator[tuple[Cell, Value]]:
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        yield from _narrower(machine, test.expression, not answer)
+    elif isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) is answer:
+        # all parts have that answer
+        yield from _narrower(machine, test.left, answer)
+        yield from _narrower(machine, test.right, answer)
+    elif (asked := _asked_of(machine, test)) is not None:
+        cell, value, says = asked
+        kept = [one for one in value.alternatives if _is_open(one[1]) or says(one[1]) in (answer, None)]
+        if kept and len(kept) < len(value.alternatives):
+            yield cell, Choice(tuple(kept)) if len(kept) > 1 else kept[0][1]
+
+
+def _is_open(option: Value) -> bool:
+    """Whether nothing is known that could answer."""
+    return isinstance(option, Symbol) or option is ABSENT
+
+
+_Asked = tuple[Cell, Choice, Callable[[Value], bool | None]]
+
+
+def _asked_of(machine: Machine, test: cst.BaseExpression) -> _Asked | None:
+    """What of several values a variable has, and how the test answers for one of them; None where that is not known."""
+    if isinstance(test, cst.Call) and len(test.args) == 2 and _is_isinstance(test.func):
+        held = _held(machine, test.args[0].value)
+        if held is None or not _is_plain(test.args[1].value):
+            return None
+        classes = expressions.evaluate(machine, test.args[1].value)
+        return *held, lambda option: _known(builtins.is_instance_of(machine, option, classes, test))
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        target = test.comparisons[0]
+        held = _held(machine, test.left)
+        if held is None or not isinstance(target.comparator, cst.Name) or target.comparator.value != "None":
+            return None
+        if isinstance(target.operator, (cst.Is, cst.Equal)):
+            return *held, lambda option: option == NONE
+        if isinstance(target.operator, (cst.IsNot, cst.NotEqual)):
+            return *held, lambda option: option != NONE
+    return None
+
+
+def _held(machine: Machine, node: cst.BaseExpression) -> tuple[Cell, Choice] | None:
+    """The cell of a variable or an attribute that holds one of several values."""
+    cell: Cell | None = None
+    if isinstance(node, cst.Name):
+        cell = (machine.frame.id, node.value)
+    elif isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+        owner = machine.store.read(machine.frame.id, node.value.value)
+        cell = (owner.id, node.attr.value) if isinstance(owner, Object) else None
+    value = machine.store.read(*cell) if cell is not None else None
+    return (cell, value) if cell is not None and isinstance(value, Choice) else None
+
+
+def _is_isinstance(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value == "isinstance"
+
+
+def _is_plain(node: cst.BaseExpression) -> bool:
+    """Whether evaluating it does nothing: a name, or a tuple of names."""
+    if isinstance(node, cst.Tuple):
+        return all(_is_plain(element.value) for element in node.elements)
+    return isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and _is_plain(node.value))
+
+
+def _known(answer: Value) -> bool | None:
+    return bool(answer.value) if isinstance(answer, Const) else None
