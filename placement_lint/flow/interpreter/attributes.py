@@ -734,7 +734,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
             return calls.call_function(machine, method, arguments, node, first)
     if isinstance(receiver, Object) and isinstance(cls, Class):
         if name == "__init__":
-            machine.signals.program.values_given_away(machine, arguments.values(), node)
+            calls.foreign_constructor(machine, cls, arguments, node)
             machine.write(receiver.id, modules.INITIALISED, TRUE)
             if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
                 machine.write(receiver.id, ITEMS, methods.items_of_container(machine, arguments))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -380,8 +381,21 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
     else:
-        machine.signals.program.values_given_away(machine, arguments.values(), node)
+        foreign_constructor(machine, cls, arguments, node)
     return instance
+
+
+def foreign_constructor(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> None:
+    """The ``__init__`` of a library: those of torch and of Python's own classes move nothing that they are given."""
+    bases = foreign_bases(cls)
+    known = all(isinstance(base, External) and base.name.partition(".")[0] in _MOVING_NOTHING for base in bases)
+    if known:
+        machine.signals.program.values_given_away(machine, arguments.values(), node)
+    else:
+        foreign(machine, arguments, node)
+
+
+_MOVING_NOTHING = {"torch", *sys.stdlib_module_names}
 
 
 # Of a class that is looked at by itself, the parts' parts are outlines: each has its own turn.
