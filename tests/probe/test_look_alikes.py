@@ -348,6 +348,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "operand-not-moved": {
         "abstract_containers": REPAIRED,
+        "stack_of_layers": REPAIRED,
         "given_to_a_library": REPAIRED,
         "module_dict_of_options": REPAIRED,
         "first_of_some": REPAIRED,

@@ -347,6 +347,9 @@ LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for
 # (torch/nn/modules/transformer.py, `_detect_is_causal_mask`; torch/nn/functional.py, `multi_head_attention_forward`).
 IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
 
+# What holds copies of a layer that it is given, which stay where that is.
+STACKS = {"torch.nn.TransformerEncoder": "encoder_layer", "torch.nn.TransformerDecoder": "decoder_layer"}
+
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
 # The names of the Parameters of layers whose arguments do not decide how many there are, unless they leave out one.
 _WEIGHT_AND_BIAS = ("Linear", "Conv", "BatchNorm", "SyncBatchNorm", "LayerNorm", "GroupNorm")

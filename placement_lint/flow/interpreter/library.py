@@ -45,6 +45,7 @@ from placement_lint.flow.api.torch_names import (
     SEQUENCE_LAYERS,
     SHAPES_AS_TENSORS,
     SHARDING,
+    STACKS,
     SURGERY,
     WAITS,
     WEIGHTED_LOSSES,
@@ -366,7 +367,17 @@ def _layer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
         machine.write(module.id, modules.PLAIN, TRUE)
     if name in SEQUENCE_LAYERS:
         scatter.built(machine, module, name, arguments)
+    if name in STACKS:
+        _stack(machine, module, arguments.get(0, STACKS[name]), arguments)
     return module
+
+
+def _stack(machine: Machine, module: Object, layer: Value | None, arguments: Arguments) -> None:
+    """``nn.TransformerEncoder(layer, 6)``: torch/nn/modules/transformer.py, ``_get_clones`` copies the layer."""
+    if isinstance(layer, (Object, Symbol)) and modules.is_module(machine, layer):
+        machine.write(module.id, modules.PLACE, modules.placed(machine, layer))
+    if not arguments.spread:
+        machine.write(module.id, "norm", arguments.get(2, "norm") or NONE)
 
 
 def _criterion(machine: Machine, module: Object, name: str, arguments: Arguments, node: cst.Call) -> None:
