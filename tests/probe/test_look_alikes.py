@@ -283,6 +283,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "places_filled": {"kind": "tensor"},
         "prepared_encodings": "the object has a `to` of its own",
         "kind_is_asked": {"kind": "tensor"},
+        "arrays_replaced": {"kind": "tensor"},
         "past_many_guards": REPAIRED,
     },
     "move-result-discarded": {
@@ -673,6 +674,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "unregistered-container": {
         "named_in_a_loop": {"registered_too": True},
+        "set_by_method": {"registered_too": True},
         "parts_registered": "the items hold nothing that is not registered under names of its own",
         "aliases": {"registered_too": True},
         "functions": "it holds neither modules nor Parameters",

@@ -212,6 +212,8 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
             _note_read(machine, owner, name, node)
         if found is not None:
             return bound(machine, owner, found, node)
+    if name == calls.SETS_ATTRIBUTE:
+        return Bound(owner, name, node=node)
     if owner.kind is Kind.MODULE:
         return _read_of_module(machine, owner, name, node)
     if isinstance(owner.cls, External) and name in library.methods_of(owner.cls):

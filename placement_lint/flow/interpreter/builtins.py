@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Many
 
 import libcst as cst
 
@@ -287,12 +288,17 @@ def _one_of_many(machine: Machine, owner: Value, name: Value) -> Value:
 
 
 def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    return set_attribute(machine, arguments, [argument.value for argument in node.args], node)
+
+
+def set_attribute(machine: Machine, arguments: Arguments, written: Many[cst.BaseExpression], node: cst.Call) -> Value:
+    """``setattr(net, name, value)``, or ``net.__setattr__(name, value)``; what is ``written`` for each of the three."""
     owner, name, value = arguments.get(0), arguments.get(1), arguments.get(2)
     if owner is not None and value is not None and isinstance(name, Const) and isinstance(name.value, str):
-        attributes.write(machine, owner, name.value, value, node, f"{machine.text(node.args[0].value)}.{name.value}")
+        attributes.write(machine, owner, name.value, value, node, f"{machine.text(written[0])}.{name.value}")
     elif owner is not None:
-        written = node.args[1].value if len(node.args) > 1 else node
-        machine.lift(lambda option: attributes.rebind_some(machine, option, written, value or NONE, node), owner)
+        named = written[1] if len(written) > 1 else node
+        machine.lift(lambda option: attributes.rebind_some(machine, option, named, value or NONE, node), owner)
     return NONE
 
 

@@ -53,7 +53,16 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import Operand
-from placement_lint.flow.interpreter import attributes, expressions, inline_policy, library, memo, methods, statements
+from placement_lint.flow.interpreter import (
+    attributes,
+    builtins,
+    expressions,
+    inline_policy,
+    library,
+    memo,
+    methods,
+    statements,
+)
 from placement_lint.flow.models import (
     async_copy,
     autocast,
@@ -416,8 +425,14 @@ def _kind_of(cls: Class) -> Kind:
     return Kind.DATASET if any(name.endswith("Dataset") for name in names) else Kind.INSTANCE
 
 
+SETS_ATTRIBUTE = "__setattr__"
+
+
 def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.Call) -> Value:
     receiver, name = bound.receiver, bound.name
+    if bound.function is None and name == SETS_ATTRIBUTE and isinstance(node.func, cst.Attribute):
+        written = [node.func.value, *(argument.value for argument in node.args)]
+        return builtins.set_attribute(machine, arguments.with_receiver(receiver), written, node)
     if bound.function is not None:
         if isinstance(receiver, Object) and _enters(machine, receiver):
             arguments = _entering_method(machine, arguments, node)

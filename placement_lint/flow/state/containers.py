@@ -7,6 +7,7 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import SIZE
 from placement_lint.flow.domain.aliasing import inside
 from placement_lint.flow.domain.values import (
+    ARRAY,
     NONE,
     Choice,
     Const,
@@ -70,8 +71,10 @@ def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) 
     if isinstance(item, Tensor):
         same = isinstance(value, Tensor) and (value.place, value.role) == (item.place, item.role)
         return value if same and value is not None else machine.fresh()
-    if isinstance(item, Const) or (isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT)):
-        return item if item == value or (value is None and not isinstance(item, Const)) else machine.fresh()
+    if isinstance(item, (Const, Sequence, Mapping)) or item == ARRAY:
+        return item if item == value else machine.fresh()
+    if isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT):
+        return item if value is None or item == value else machine.fresh()
     return item
 
 
