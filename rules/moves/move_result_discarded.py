@@ -83,10 +83,11 @@ def check(event: MoveDiscarded) -> Iterator[Problem]:
 
 
 def _source(event: MoveDiscarded) -> str:
-    """The place of the tensor; if it is unknown, the kind of device that it is not moved to."""
-    if isinstance(event.tensor.place, Device):
-        return place_fact(event.tensor.place)
-    return "cuda" if place_fact(event.target) == "cpu" else "cpu"
+    """The place of the tensor; if that may be the target, for all that is known, the kind of device that is not."""
+    target = place_fact(event.target)
+    if isinstance(event.tensor.place, Device) and (place := place_fact(event.tensor.place)) != target:
+        return place
+    return "cuda" if target == "cpu" else "cpu"
 
 
 def _watch(event: MoveDiscarded) -> Line:
