@@ -675,6 +675,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "unregistered-container": {
         "named_in_a_loop": {"registered_too": True},
         "set_by_method": {"registered_too": True},
+        "slice_of_module_list": REPAIRED,
         "parts_registered": "the items hold nothing that is not registered under names of its own",
         "aliases": {"registered_too": True},
         "functions": "it holds neither modules nor Parameters",

@@ -826,8 +826,16 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
         found = _item_of_sequence(machine, inside(items, owner.alias), key)
-        sliced = found if owner.kind is Kind.LIST and key == SLICE else None
-        return machine.new_list(sliced, node) if isinstance(sliced, Sequence) else found
+        if key != SLICE or not isinstance(found, Sequence):
+            return found
+        if owner.kind is Kind.LIST:
+            return machine.new_list(found, node)
+        if isinstance(owner.cls, External) and owner.cls.name in CONTAINERS:
+            # another container of the same class (torch/nn/modules/container.py, `__getitem__`)
+            container = modules.new_module(machine, owner.cls, node)
+            machine.write(container.id, ITEMS, found)
+            return container
+        return found
     if isinstance(items, Mapping) and isinstance(key, Const) and (held := items.get(key.value)) is not None:
         return held
     if owner.kind is Kind.MODULE:
