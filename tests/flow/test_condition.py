@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from functools import reduce
+from operator import and_
 
 import pytest
 
@@ -84,6 +86,46 @@ def test_a_condition_of_too_many_cases_is_widened_never_narrowed() -> None:
     pairs = [answered(one, True) & answered(other, True) for one, other in itertools.pairwise(questions)]
     wide = any_of(pairs)
     assert all(pair.implies(wide) for pair in pairs)
+
+
+def test_the_negation_of_a_widened_condition_is_certain_and_its_own_negation_is_not() -> None:
+    questions = [asked(source=f"q{number}") for number in range(10)]
+    shared = answered(CUDA, True)
+    wide = any_of(shared & answered(one, True) & answered(other, True) for one, other in itertools.pairwise(questions))
+    assert wide.widened
+    assert not wide.certain
+    assert wide.negation.certain
+    assert wide.negation.negation.widened
+    assert (wide & answered(DEBUG, True)).widened
+    assert (wide.negation & answered(DEBUG, True)).certain
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(ATOMS, repeat=2)))
+def test_where_one_holds_but_not_another(one: Condition, other: Condition) -> None:
+    several = one | (answered(DEBUG, False) & answered(CUDA, True))
+    for world in WORLDS:
+        assert holds(several.but_not(other | answered(DEBUG, True)), *world) is (
+            holds(several, *world) and not holds(other, *world) and not holds(answered(DEBUG, True), *world)
+        )
+
+
+def test_what_is_denied_on_each_of_several_paths_is_exact() -> None:
+    paths = [answered(asked(source=f"p{number}"), True) for number in range(3)]
+    ways = [path & reduce(and_, (other.negation for other in paths if other is not path)) for path in paths]
+    denied = [way & answered(asked(source=f"d{number}"), True) for number, way in enumerate(ways)]
+    rest = any_of(ways).but_not(any_of(denied))
+    assert rest.certain
+    assert rest.excludes(any_of(denied))
+    assert len(rest.cases) == len(ways)
+
+
+def test_what_all_cases_say() -> None:
+    condition = any_of(
+        machines(ONE_GPU | MANY_GPUS) & answered(CUDA, True) & answered(question, False)
+        for question in (DEBUG, asked(source="a"), asked(source="b"))
+    )
+    assert condition.common == machines(ONE_GPU | MANY_GPUS) & answered(CUDA, True)
+    assert condition.implies(condition.common)
 
 
 def test_what_is_said_again_can_be_said_without_the_first() -> None:
