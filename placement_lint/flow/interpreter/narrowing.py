@@ -22,10 +22,12 @@ def narrowed(machine: Machine, test: cst.BaseExpression, answer: bool) -> Iterat
     before = {cell: (machine.store.read(*cell), kept) for cell, kept in _narrower(machine, test, answer)}
     for cell, (_, kept) in before.items():
         machine.store.write(*cell, kept)
-    yield
-    for cell, (value, kept) in before.items():
-        if value is not None and machine.store.read(*cell) is kept:
-            machine.store.write(*cell, value)
+    try:
+        yield
+    finally:
+        for cell, (value, kept) in before.items():
+            if value is not None and machine.store.read(*cell) is kept:
+                machine.store.write(*cell, value)
 
 
 def narrow(machine: Machine, test: cst.BaseExpression, answer: bool) -> None:
