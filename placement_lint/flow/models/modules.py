@@ -550,7 +550,10 @@ def misplace_some_tensor(machine: Machine, owner: Object, value: Value) -> None:
 def forget_places(machine: Machine, module: Object | Symbol) -> None:
     """Something was done with a module that is not looked into: it may have been moved, in whole or in part."""
     for part in reachable(machine, module).values():
-        machine.write(part.id, PLACE, machine.fresh())
+        place = machine.fresh()
+        machine.write(part.id, PLACE, place)
+        if isinstance(part, Object):
+            _move_tensors(machine, part, place)
 
 
 def _leave_open(machine: Machine, module: Object) -> None:
@@ -578,10 +581,10 @@ def _run_own_apply(machine: Machine, module: Object, node: cst.CSTNode) -> None:
         machine.evaluator.call_function(machine, method, Arguments((machine.fresh("fn"),)), node, module)
 
 
-def _move_tensors(machine: Machine, module: Object, place: Place, note: Note) -> None:
+def _move_tensors(machine: Machine, module: Object, place: Place, *notes: Note) -> None:
     def moved(option: Value) -> Value:
         if isinstance(option, Tensor) and option.role in _REGISTERED:
-            return replace(option, place=place, history=(*option.history, note))
+            return replace(option, place=place, history=(*option.history, *notes))
         return option
 
     for name in machine.store.names(module.id):
