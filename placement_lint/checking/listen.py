@@ -248,10 +248,10 @@ _MOST_OPTIONS = 2
 
 
 def _can_be_said(decisions: Collection[Answer]) -> bool:
-    # that something fails where it mostly does not is no decision of anybody
+    # an unexpected failure is no decision of the user
     if not all(answer.question.text and answer.question.usual is None for answer in decisions):
         return False
-    # nor is it what kind of data somebody hands over
+    # nor is the kind of data that a caller passes
     if any(asks_for_kind_of_data(answer.question) for answer in decisions):
         return False
     if len(decisions) == 1:

@@ -123,13 +123,8 @@ def attributes_read(node: cst.CSTNode, variable: str) -> Iterator[str]:
 
 def assigns_none(node: cst.CSTNode, name: str) -> bool:
     """Whether ``self.name = None`` stands somewhere in a node."""
-    if isinstance(node, cst.Assign) and isinstance(node.value, cst.Name) and node.value.value == "None":
-        targets = [one.target for one in node.targets]
-        if any(
-            isinstance(one, cst.Attribute) and one.attr.value == name and last_name(one.value) == "self"
-            for one in targets
-        ):
-            return True
+    if isinstance(node, cst.Assign) and any(_is_of_self(one.target, name) for one in node.targets):
+        return isinstance(node.value, cst.Name) and node.value.value == "None"
     return any(assigns_none(child, name) for child in children(node))
 
 

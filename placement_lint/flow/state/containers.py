@@ -66,7 +66,7 @@ def entries(machine: Machine, value: Value) -> Mapping:
 def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) -> Value:
     """An item that ``value``, or something unknown, may have been put in the place of.
 
-    Nobody knows then where a tensor is, unless both are in one place, nor what a constant or a container is.
+    The place of a tensor is unknown then, unless both are in one place. A constant or a container is unknown itself.
     """
     if isinstance(item, Tensor):
         same = isinstance(value, Tensor) and (value.place, value.role) == (item.place, item.role)
