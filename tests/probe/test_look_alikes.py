@@ -735,6 +735,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unwrapped_first": {"already": ""},
     },
     "wrapper-attribute-read": {
+        "keyword_left_out": "no call passes the keyword that would wrap the model",
         "excluded_before": "where the attribute is read, the model is not wrapped",
         "exactly_one_device": {"wrapper": ""},
         "accelerate_prepare": REPAIRED,

@@ -294,7 +294,9 @@ def _bind_parameters(machine: Machine, parameters: cst.Parameters, arguments: Ar
         filled = value if value is not None else _default(machine, parameter, arguments)
         machine.write(frame, parameter.name.value, filled)
     if parameters.star_kwarg is not None:
-        machine.write(frame, parameters.star_kwarg.name.value, Mapping(tuple(keywords.items()), machine.fresh()))
+        others = machine.fresh() if arguments.spread else None
+        made = machine.new_dict(Mapping(tuple(keywords.items()), others), parameters.star_kwarg)
+        machine.write(frame, parameters.star_kwarg.name.value, made)
 
 
 def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Value:
