@@ -96,6 +96,7 @@ from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.classes import find, foreign_bases
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
@@ -523,6 +524,9 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bo
             loaders.given_away(machine, value)
         if moves and isinstance(value, Object) and modules.is_module(machine, value):
             modules.forget_places(machine, value)
+        if moves and isinstance(value, Object) and isinstance(held := machine.read(value.id, MAPPING), Mapping):
+            # entries may have been added
+            machine.write(value.id, MAPPING, replace(held, rest=held.rest or machine.fresh()))
     return FALSE if _asks_for_proxy(arguments, node) else machine.fresh(node)
 
 
