@@ -254,6 +254,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "made_once": {"kept": "once", "called_before": True},
     },
     "module-not-on-first-device": {
+        "devices_of_trainer": "the module is in no DataParallel: no GPUs are named",
         "cpu_by_flag": "where the module is on the CPU, nothing wraps it",
         "helpers_move": {"place": "cuda:0"},
         "matching_ids": {"place": "cuda:1", "device_ids": [1, 0]},
@@ -359,6 +360,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "average_of_state_dict": REPAIRED,
         "rank_is_a_number": REPAIRED,
         "asks_recurrent_weight": {"stray": "cuda"},
+        "property_setter": {"stray": "cuda"},
         "built_from_a_table": {"stray": "cuda"},
         "after_a_loop": {"stray": "cuda"},
         "option_with_default": {"stray": "cuda"},

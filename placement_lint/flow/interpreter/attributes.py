@@ -85,7 +85,7 @@ from placement_lint.flow.observers import (
 )
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
-from placement_lint.flow.state.classes import class_id, find, foreign_bases, module_base, resolution_order
+from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.state.containers import FACTORY, content, perhaps_filled, perhaps_replaced
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import ITEMS, MAPPING
@@ -200,8 +200,6 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         return _read_of_wrapper(machine, owner, name, node)
     if name in ("weight", "bias"):
         machine.signals.modules.weights_handled(machine, owner.id)
-    if name == "__dict__":
-        forget_settings(machine, owner)
     value = machine.read(owner.id, name)
     if value is not None:
         _note_read(machine, owner, name, node)
@@ -438,6 +436,8 @@ def _write(
     machine: Machine, owner: Value, name: str, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> Value:
     _note_other(machine, owner, node)
+    if isinstance(owner, Object) and _set_property(machine, owner, name, value, node):
+        return NONE
     if name == "grad":
         machine.notes[Gradients].by_hand = True
     if name == "requires_grad" and isinstance(owner, Tensor) and owner.role is Role.PARAMETER:
@@ -477,6 +477,23 @@ def _write(
     elif isinstance(owner, Imported):
         imports.assign(machine, owner, name, value)
     return NONE
+
+
+def _set_property(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> bool:
+    """Whether a property's setter took the value. `Module.__setattr__` keeps modules and Parameters without it."""
+    setter = find(machine, owner.cls, SETTER.of(name)) if isinstance(owner.cls, Class) else None
+    if not isinstance(setter, Function):
+        return False
+    if owner.kind is Kind.MODULE and any(_is_registered(machine, option) for _, option in alternatives(value)):
+        return False
+    if not calls.reaches(machine, setter, Arguments((owner, value))):
+        return False
+    calls.call_function(machine, setter, Arguments((value,)), node, owner)
+    return True
+
+
+def _is_registered(machine: Machine, value: Value) -> bool:
+    return modules.is_module(machine, value) or (isinstance(value, Tensor) and value.role is Role.PARAMETER)
 
 
 def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
@@ -703,8 +720,10 @@ _DEEPEST_SETTINGS = 4
 def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = "") -> None:
     """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more.
 
-    What it was is the value that it has by default.
+    What it was is the value that it has by default. To assign an item of ``owner.__dict__`` assigns an attribute too.
     """
+    if isinstance(owner, Symbol) and isinstance(owner.parent, Object):
+        owner = owner.parent if machine.known_part(owner.parent.id, "__dict__") == owner else owner
     is_group = isinstance(owner, Symbol) or (isinstance(owner, Object) and owner.kind is Kind.INSTANCE)
     if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
         return

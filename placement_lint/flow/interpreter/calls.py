@@ -167,10 +167,8 @@ def call_function(
     if _has_no_place_for(function, arguments) or _lacks_arguments(function, arguments):
         # It raises, or another one is meant: an override that takes what it is given.
         return foreign(machine, arguments, node)
-    if not _reaches(machine, function, arguments):
-        if receiver is not None and options.may_override(function):
-            attributes.forget_settings(machine, receiver)
-        for value in options.overridden(function, arguments):
+    if not reaches(machine, function, arguments):
+        for value in options.overridden(machine, function, arguments):
             attributes.forget_settings(machine, value)
         return foreign(machine, arguments, node, moves=_may_move(machine, function, arguments))
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.now[Around].guards))
@@ -222,13 +220,13 @@ def _outcome(machine: Machine, function: Function, node: cst.CSTNode) -> Value:
     return machine.new_list(Sequence((yielded,), exact=False), node)
 
 
-def _reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
+def reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
     """Whether a function is looked into: it may matter, calls are not nested too deep, and there is time for it."""
     if inline_policy.is_plain(machine, function, arguments):
         return False
-    reaches = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
-    machine.notes[Program].overlooks = machine.notes[Program].overlooks or not reaches
-    return reaches
+    within = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
+    machine.notes[Program].overlooks = machine.notes[Program].overlooks or not within
+    return within
 
 
 @contextmanager
@@ -381,7 +379,7 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
     """The object itself, an outline where its ``__init__`` is not looked into."""
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
-    if _is_detail(machine) or (isinstance(initialiser, Function) and not _reaches(machine, initialiser, arguments)):
+    if _is_detail(machine) or (isinstance(initialiser, Function) and not reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
         machine.signals.program.values_given_away(machine, arguments.values(), node)
     elif isinstance(initialiser, Function):

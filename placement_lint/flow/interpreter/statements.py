@@ -34,7 +34,7 @@ from placement_lint.flow.interpreter import calls, expressions, inline_policy, i
 from placement_lint.flow.models import autocast, gather, gradients, scatter
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.state import devices
-from placement_lint.flow.state.classes import find, is_module_class
+from placement_lint.flow.state.classes import SETTER, find, is_module_class
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.imports import is_missing, running_file
@@ -630,9 +630,11 @@ def _fields(node: cst.ClassDef) -> Iterator[str]:
 
 def _method(machine: Machine, cls: Class, node: cst.FunctionDef) -> None:
     names = tuple(_decorator_name(machine, decorator) for decorator in node.decorators)
+    function = Function(node, machine.frame.id, node.name.value, cls, names)
+    if any(name.endswith(".setter") for name in names):
+        machine.write(cls.id, SETTER.of(node.name.value), function)
     if any(name.endswith((".setter", ".deleter")) for name in names):
         return
-    function = Function(node, machine.frame.id, node.name.value, cls, names)
     made = _decorated(machine, function, node) if node.decorators else function
     if made != function:
         machine.write(cls.id, _UNDECORATED.of(node.name.value), function)

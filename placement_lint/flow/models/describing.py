@@ -58,7 +58,7 @@ def words(condition: Condition, known: Condition = ALWAYS) -> str:
     """A condition as a reader would say it, without what holds anyway; empty if nothing is left."""
     if not condition.possible:
         return "never"
-    cases = [_case(cube, known.machines) for cube in condition.given(known).cubes]
+    cases = {_case(cube, known.machines) for cube in condition.given(known).cubes}
     return "" if "" in cases else "; or ".join(sorted(cases))
 
 
@@ -70,7 +70,7 @@ def _case(cube: Cube, machines: int) -> str:
         answer.words if answer.question.text else f"an unknown test is {'true' if answer.given else 'false'}"
         for answer in answers
     ]
-    return ", ".join([*where, *([f"when {' and '.join(asked)}"] if asked else [])])
+    return ", ".join([*where, *([f"when {' and '.join(dict.fromkeys(asked))}"] if asked else [])])
 
 
 def _described(machine: Machine, value: Value) -> str:

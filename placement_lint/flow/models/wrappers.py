@@ -256,12 +256,16 @@ def _on_one_device(
 ) -> Value:
     """With one device there are no replicas, but the same look at where the module is."""
     replica = machine.now[Replica]
-    _check_first_device(machine, wrapper, inner, ids, device, node)
+    missed = _check_first_device(machine, wrapper, inner, ids, device, node)
     scatter.check_dimensions(machine, arguments, node)
+
+    def called(raises: Value) -> Value:
+        return machine.fresh() if raises == TRUE else forward(inner, _scattered(machine, arguments, device))
+
     outside = replica.on_only_gpu
     replica.on_only_gpu = _notes(machine, wrapper, inner, node, "DataParallel puts the inputs on its only GPU")
     try:
-        return forward(inner, _scattered(machine, arguments, device))
+        return machine.lift(called, missed)
     finally:
         replica.on_only_gpu = outside
 

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 from placement_lint.flow.api.torch_names import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS, WRAPPERS
 from placement_lint.flow.domain.values import Choice, Class, External, Function, Object, Value
+from placement_lint.flow.state.heap import Key, Slot
 from placement_lint.flow.state.machine import Machine
+
+# Of an attribute of a class that is a property: the method that runs where it is assigned.
+SETTER = Slot("setter")
 
 
 def module_base(base: Value) -> str | None:
@@ -38,7 +42,7 @@ def resolution_order(cls: Class) -> Iterator[Class]:
             waiting[:0] = list(current.bases)
 
 
-def find(machine: Machine, cls: Class, name: str, beyond: Class | None = None) -> Value | None:
+def find(machine: Machine, cls: Class, name: Key, beyond: Class | None = None) -> Value | None:
     """A class attribute along the resolution order; ``beyond`` starts after that class, as super() does."""
     order = list(resolution_order(cls))
     if beyond is not None and beyond in order:

@@ -29,7 +29,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
-from placement_lint.source.querying import last_name, names_in
+from placement_lint.source.querying import dotted, last_name
 from placement_lint.source.walking import children
 
 # The type of what ``parse_args`` returns.
@@ -108,31 +108,35 @@ OVERRIDING = frozenset(
 )
 
 
-def may_override(function: Function) -> bool:
-    """Whether a method that is not looked into may give attributes other values whose names it does not write out."""
-    return not (OVERRIDING | {"setattr", "__dict__"}).isdisjoint(names_in(function.node.body))
+def overridden(machine: Machine, function: Function, arguments: Arguments) -> Iterator[Value]:
+    """What a function that is not looked into may override: it assigns items or attributes of any name.
 
-
-def overridden(function: Function, arguments: Arguments) -> Iterator[Value]:
-    """What a function that is not looked into is given and may override: it assigns items or attributes of any name."""
+    That is what it is given, the object whose method it is among it, or an attribute of that.
+    """
     names = set(_overridden_in(function.node.body))
     for place, parameter in enumerate(function.parameters if names else ()):
-        value = arguments.get(place, parameter.name.value) if parameter.name.value in names else None
-        if value is not None:
-            yield value
+        for name in names:
+            first, *attributes = name.split(".")
+            value = arguments.get(place, first) if parameter.name.value == first else None
+            for attribute in attributes:
+                value = machine.read(value.id, attribute) if isinstance(value, (Object, Symbol)) else None
+            if value is not None:
+                yield value
 
 
 def _overridden_in(node: cst.CSTNode) -> Iterator[str]:
-    """The variables of which items or attributes get other values under names that are not written out."""
+    """The names, such as ``cfg.MODEL``, of which items or attributes get other values under names not written out."""
     target = node.target if isinstance(node, cst.AssignTarget) else None
-    if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name) and not _is_written_out(target):
-        yield target.value.value
-    if isinstance(node, cst.Call):
-        owner = node.args[0].value if node.args and last_name(node.func) == "setattr" else None
-        if isinstance(node.func, cst.Attribute) and node.func.attr.value in OVERRIDING:
-            owner = node.func.value
-        if isinstance(owner, cst.Name):
-            yield owner.value
+    if isinstance(target, cst.Subscript) and not _is_written_out(target):
+        yield dotted(target.value)
+    if isinstance(node, cst.Attribute) and node.attr.value == "__dict__":
+        yield dotted(node.value)
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in OVERRIDING:
+        yield dotted(node.func.value)
+    if isinstance(node, cst.Call) and last_name(node.func) == "setattr" and len(node.args) > 1:
+        owner, name, *_ = (argument.value for argument in node.args)
+        if not isinstance(name, cst.SimpleString):
+            yield dotted(owner)
     for child in children(node):
         yield from _overridden_in(child)
 
