@@ -131,7 +131,7 @@ def _taking_its_place(model: Any, old: Any, facts: Facts) -> Any:
     from placement_lint.probe.bench import optimizer
 
     makers: dict[str, Callable[[], Any]] = {
-        **dict.fromkeys(("built anew", "rebuilt", "handed over"), lambda: optimizer(model, facts)),
+        **dict.fromkeys(("built again", "rebuilt", "handed over"), lambda: optimizer(model, facts)),
         "the same": lambda: old,
         "same groups": lambda: type(old)(old.param_groups, lr=0.1),
         "same rate": lambda: type(old)(model.parameters(), lr=old.param_groups[0]["lr"]),
@@ -146,7 +146,7 @@ EXPERIMENT = Experiment(
     flagged=flagged,
     control=control,
     symptoms=(Sees("never changes"),),
-    facts={"optimizer": "SGD", "momentum": 0.0, "how": "built anew"},
+    facts={"optimizer": "SGD", "momentum": 0.0, "how": "built again"},
 )
 
 

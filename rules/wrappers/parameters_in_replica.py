@@ -82,7 +82,7 @@ def check(event: ParametersRead) -> Iterator[Problem]:
     effect = _EFFECTS.get(event.method, "is empty: `next()` raises StopIteration, and a sum over it is 0")
     yield Problem(
         event.node,
-        f"in a DataParallel replica the parameters are plain tensors: `{event.label}` {effect}",
+        f"in a DataParallel replica the parameters are plain tensors, so `{event.label}` {effect}",
         event.scene.replica,
         advice="use the device or dtype of an input, or name the weight itself",
         facts={"method": event.method, **replica_facts(event.scene)},

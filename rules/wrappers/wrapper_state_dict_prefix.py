@@ -68,7 +68,7 @@ def check(event: StateLoaded) -> Iterator[Problem]:
         else "its keys, as they are renamed, do not fit"
     )
     effect = (
-        "`load_state_dict` raises because keys are missing"
+        "keys are missing, so `load_state_dict` raises"
         if event.strict
         else "with `strict=False` nothing is loaded, without an error"
     )
