@@ -9,6 +9,7 @@ from typing import Any
 
 from placement_lint.finding import Severity
 from placement_lint.flow.api.torch_names import JOINS
+from placement_lint.flow.domain.values import Symbol, describe
 from placement_lint.flow.events.facts import place_fact
 from placement_lint.flow.events.schema import ParameterLost
 from placement_lint.probe.experiment import Experiment, Facts, OutOfReach, Raises, Sees
@@ -87,12 +88,17 @@ def check(event: ParameterLost) -> Iterator[Problem]:
     lost = event.tensor.lost
     assert lost is not None
     how = f"`{lost.how}`" if lost.how.startswith(".") else lost.how
+    place = event.tensor.place
+    # `Tensor.to` returns the tensor itself if it is there already, and if the device is None.
+    unless = f" unless {describe(place)} is None or {describe(lost.place)}" if isinstance(place, Symbol) else ""
     if event.replaces:
-        message = f"{how} returns a plain tensor, and `{event.label}` is a Parameter: the assignment raises TypeError"
+        message = (
+            f"{how} returns a plain tensor, and `{event.label}` is a Parameter: the assignment raises TypeError{unless}"
+        )
     else:
         message = (
             f"{how} returns a plain tensor, which the module does not register, move, save or train: "
-            f"`{event.label}` is not a Parameter"
+            f"`{event.label}` is not a Parameter{unless}"
         )
     yield Problem(
         event.node,

@@ -63,12 +63,12 @@ TRAIN = """
 def test_what_cannot_move_a_module_leaves_it_where_it_is(
     line: str, codes: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reaches = calls._reaches
+    reaches = calls.reaches
 
     def all_but_prepare(machine: Machine, function: Function, arguments: calls.Arguments) -> bool:
         return function.name != "prepare" and reaches(machine, function, arguments)
 
-    monkeypatch.setattr(calls, "_reaches", all_but_prepare)
+    monkeypatch.setattr(calls, "reaches", all_but_prepare)
     (tmp_path / "net.py").write_text(dedent(NET).format(line=line))
     (tmp_path / "train.py").write_text(dedent(TRAIN))
     result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)

@@ -39,12 +39,12 @@ def codes(folder: Path, mode: str) -> list[str]:
 
 
 def overlooks_constructors(patch: pytest.MonkeyPatch) -> None:
-    reaches = calls._reaches
+    reaches = calls.reaches
 
     def reached(machine: Machine, function: Function, arguments: Arguments) -> bool:
         return function.name != "__init__" and reaches(machine, function, arguments)
 
-    patch.setattr(calls, "_reaches", reached)
+    patch.setattr(calls, "reaches", reached)
 
 
 def test_a_mode_decides(tmp_path: Path) -> None:

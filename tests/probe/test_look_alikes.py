@@ -506,6 +506,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "written_in_place": {"also": True},
     },
     "parameter-lost-by-conversion": {
+        "device_is_none": {"target": "cpu"},
         "buffer_from_parameter": "it is a buffer, and meant to be one",
         "computed_from_registered": "the Parameter is registered under another name",
         "of_another_module": "the Parameters are registered in another module",
