@@ -183,9 +183,13 @@ class Machine:
         return self._visit
 
     def align(self, slot: int = 0, circle: int = _ROUND) -> None:
-        """Go on with the next numbers that leave ``slot`` when they are divided by ``circle``."""
+        """Continue with the next numbers that leave ``slot`` when divided by ``circle``.
+
+        Events in the alternatives of one value keep the number of their visit.
+        """
         self._last_id += (slot - self._last_id) % circle
-        self._visit += (slot - self._visit) % circle
+        if not self._lifting:
+            self._visit += (slot - self._visit) % circle
         Question.last += (slot - Question.last) % circle
 
     def number(self, ids: int, visits: int) -> None:
