@@ -127,7 +127,7 @@ NEW_METHODS = {"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_ten
 
 # --- tensors out of tensors ----------------------------------------------------------------------------
 
-# Tensor methods whose result is no tensor.
+# Tensor methods whose result is not a tensor.
 HOST_VALUE_METHODS = {
     "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "data_ptr", "element_size",
     "get_device", "storage", "untyped_storage", "is_floating_point", "storage_offset", "is_pinned",
@@ -168,7 +168,7 @@ HOST_VALUE_ATTRIBUTES = {
     "is_meta", "itemsize", "nbytes", "is_quantized",
 }  # fmt: skip
 
-# What a tensor has that is no method.
+# Attributes of a tensor that are not methods.
 TENSOR_ATTRIBUTES = {
     *HOST_VALUE_ATTRIBUTES, "device", "data", "grad", "T", "mT", "H", "mH", "real", "imag", "name", "volatile",
     "is_cpu", "is_mps", "is_xpu", "is_xla", "is_meta", "is_mkldnn", "is_nested", "is_sparse_csr", "is_mtia",
@@ -211,7 +211,7 @@ REDUCTIONS = {
 # Functions of torch that make one tensor of several.
 JOINS = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")
 
-# Methods and functions of torch that want all their tensors on one device. The numbers are the positions
+# Methods and functions of torch that require all their tensors on one device. The numbers are the positions
 # (0 is the tensor itself, or a function's first argument) that must agree; None for all of them.
 SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(
@@ -347,11 +347,11 @@ LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for
 # (torch/nn/modules/transformer.py, `_detect_is_causal_mask`; torch/nn/functional.py, `multi_head_attention_forward`).
 IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
 
-# What holds copies of a layer that it is given, which stay where that is.
+# Containers that hold copies of the layer that they are given; the copies stay on that layer's device.
 STACKS = {"torch.nn.TransformerEncoder": "encoder_layer", "torch.nn.TransformerDecoder": "decoder_layer"}
 
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
-# The names of the Parameters of layers whose arguments do not decide how many there are, unless they leave out one.
+# The names of the Parameters of layers that have a fixed number of them, unless an argument omits one.
 _WEIGHT_AND_BIAS = ("Linear", "Conv", "BatchNorm", "SyncBatchNorm", "LayerNorm", "GroupNorm")
 NAMES_OF_PARAMETERS = {
     **dict.fromkeys(("torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.PReLU", "torch.nn.RMSNorm"), ("weight",)),
@@ -361,7 +361,7 @@ NAMES_OF_PARAMETERS = {
     ),
     **dict.fromkeys(RECURRENT_LAYERS, ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")),
 }
-# What a layer holds under these names are its Parameters; eight recurrent layers inside each other are many.
+# Layers hold their Parameters under these names; eight layers in one recurrent module is the most that is covered.
 PARAMETERS_OF_LAYERS = {"weight", "bias", "in_proj_weight", "in_proj_bias"} | {
     f"{kind}_{gate}_l{layer}{direction}"
     for kind in ("weight", "bias")
@@ -407,7 +407,7 @@ WRAPPER_FIELDS = {
     "require_forward_param_sync", "logger", "reducer", "will_sync_module_buffers", "static_graph",
     "gradient_as_bucket_view", "is_multi_device_module", "mixed_precision",
 }  # fmt: skip
-# The methods of nn.Module and of the wrappers, and what of nn.Module nobody asks for.
+# The methods of nn.Module and of the wrappers, and rarely used attributes of nn.Module.
 MODULE_METHODS = {
     "forward", "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children",
     "named_children", "state_dict", "load_state_dict", "train", "eval", "to", "cuda", "cpu", "xpu", "ipu", "mtia",
@@ -428,7 +428,7 @@ MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
 
 
 def _within_one_edit(name: str) -> set[str]:
-    """A name and those with one letter left out, put in, replaced, or exchanged for its neighbour."""
+    """A name and those with one letter removed, inserted, replaced or swapped with its neighbour."""
     cuts = [(name[:place], name[place:]) for place in range(len(name) + 1)]
     letters = "abcdefghijklmnopqrstuvwxyz_"
     left_out = {before + after[1:] for before, after in cuts}
@@ -446,7 +446,7 @@ PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", 
 MODULE_MOVES = {"to", "cuda", "cpu", "to_empty"}
 # ... and of a tensor.
 TENSOR_MOVES = {"to", "cuda", "cpu"}
-# What converts the parameters where they are.
+# Methods that convert the parameters in place.
 MODULE_CONVERSIONS = {"half", "float", "double", "bfloat16", "type"}
 
 # Methods of a module that return the module itself.
@@ -492,7 +492,7 @@ class OptimizerFacts:
     eager: bool = False
     # without this keyword argument (or with 0) there is no state at all
     stateful_if: str | None = None
-    # one of all the classes
+    # the class is unknown: any of these
     unknown: bool = False
 
 
@@ -511,7 +511,7 @@ OPTIMIZERS = {
     "transformers.optimization.AdamW": OptimizerFacts(),
 }  # fmt: skip
 
-# What sets the learning rate of the optimizer that is its first argument.
+# Schedulers that set the learning rate of the optimizer that is their first argument.
 SCHEDULERS = {
     *(
         f"torch.optim.{name}"
@@ -543,7 +543,7 @@ REPARAMETRIZATIONS = {
     "torch.nn.utils.parametrizations.orthogonal",
     "torch.nn.utils.parametrize.register_parametrization",
 }
-# What puts new Parameter objects into a module that it is given: sharded tensors or one flat Parameter.
+# Functions that put new Parameter objects into the module that they are given: sharded tensors or one flat Parameter.
 SHARDING = {
     "torch.distributed.fsdp.FullyShardedDataParallel": "FullyShardedDataParallel",
     "torch.distributed.fsdp.fully_shard": "fully_shard",
@@ -555,7 +555,7 @@ SHARDING = {
 
 
 class Surgery(Enum):
-    """What an operation on a module replaces; those that keep the Parameter objects are none."""
+    """How an operation on a module replaces Parameters; an operation that keeps the Parameter objects has none."""
 
     SPLITS = auto()  # one Parameter of the module becomes several
     JOINS = auto()  # what was split becomes one Parameter again
@@ -585,7 +585,7 @@ WAITING_METHODS = {"synchronize", "wait_stream", "wait_event", "wait"}
 
 # --- samplers ----------------------------------------------------------------------------------------------
 
-# Samplers, one of which takes the place of ``shuffle=True``.
+# Samplers that replace ``shuffle=True``.
 SAMPLERS = {
     f"torch.utils.data.{kind}Sampler" for kind in ("Random", "Sequential", "SubsetRandom", "WeightedRandom", "Batch")
 }
@@ -603,7 +603,7 @@ CUDA_INITIALISERS = {
     ),
 }  # fmt: skip
 
-# What starts another program, or this one again, with the environment as it is then.
+# Functions that start another program, or this one again, with the current environment.
 PROCESS_STARTERS = {
     *(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen")),
     *(f"{package}.{name}" for package in ("multiprocessing", "torch.multiprocessing") for name in ("Process", "Pool")),
@@ -681,7 +681,7 @@ SHAPES_AS_TENSORS = {"torch.onnx.operators.shape_as_tensor", "torch._shape_as_te
 # Functions, of whichever module, that do what ``isinstance(x, torch.fx.Proxy)`` does.
 PROXY_TESTS = {"is_torch_fx_proxy"}
 
-# Every name that the tables know, for ``from torch.nn import *``.
+# Every name in the tables, for ``from torch.nn import *``.
 KNOWN_NAMES = frozenset(
     {
         *FACTORIES, *CUDA_CONSTRUCTORS, *LIKE_FACTORIES, *LOSS_MODULES, *MODULE_BASES, *PARAMETRIC_LAYERS, *CONTAINERS,

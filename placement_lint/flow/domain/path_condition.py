@@ -35,10 +35,10 @@ MACHINES = {
     NO_GPU | MANY_GPUS: "unless there is exactly one GPU",
 }
 
-# So many answers are kept whoever asked, and so many times what a text asks.
+# A memory keeps at least this many answers, and up to this many times the number of questions of the current text.
 _FEW, _OLD = 4_096, 8
 
-# So many answers hardly show in what it costs to go on.
+# This many answers add little to the cost of an analysis step.
 _EASY = 20
 
 # Past this many cubes a condition is widened: precision is worth less than a bounded analysis.
@@ -46,9 +46,9 @@ MAX_CUBES = 8
 # Whether a condition's cases are just those in which it holds, fewer, or more; of several, the greatest counts.
 EXACT, NARROWED, WIDENED = range(3)
 _OPPOSITE = (EXACT, WIDENED, NARROWED)
-# Past this many questions, a program's questions are not told from each other any more: see `Blurred`.
+# Past this many questions, the questions of a program share a few objects: see `Blurred`.
 MOST_ASKED = 3_000
-# What tells more cases than these apart is not worked out, nor what covers a case after so many splits of it.
+# More cases than this are not told apart, and a case is split at most this many times to check whether others cover it.
 _MOST_TOLD_APART, _MOST_SPLITS = 128, 12
 
 
@@ -74,7 +74,7 @@ ELSEWHERE = ("names another device", "names the same device")
 
 
 class Asked(NamedTuple):
-    """What a question asks: the same for two questions only if they are the same."""
+    """The content of a question: equal for two questions only if they ask the same."""
 
     subject: Hashable
     rivals: Hashable
@@ -82,7 +82,7 @@ class Asked(NamedTuple):
     usual: bool | None
 
     def is_same(self, other: Asked) -> bool:
-        """Whether two texts ask this; of ``x is not None`` the source is made anew each time."""
+        """Whether two texts ask this; the source of ``x is not None`` is rebuilt each time, so its text is compared."""
         if not _likeness.same((self.subject, self.rivals, self.usual), (other.subject, other.rivals, other.usual)):
             return False
         return self.source is other.source or source_text(self.source) == source_text(other.source)
@@ -91,12 +91,11 @@ class Asked(NamedTuple):
 class Question:
     """Something the program asks and the analysis cannot answer.
 
-    Questions are compared by identity: whoever asks the same thing twice has to use the same object (see
-    ``Machine.question``); :func:`asked` makes them. ``subject`` is what is asked about. ``rivals`` groups questions of
-    which at most one is answered yes: ``mode == "dp"``, ``mode == "ddp"``. ``usual`` is the answer that goes without
-    saying. ``source`` is how the program words it. ``number`` is higher the later it was first asked, and ``last`` the
-    highest so far. One that is ``passing`` is answered yes on some pass of a loop. What an answer tells of a number's
-    size is its ``range``.
+    Questions are compared by identity: to ask the same thing twice, use the same object (see ``Machine.question``);
+    :func:`asked` makes them. ``subject`` is what is asked about. ``rivals`` groups questions that are mutually
+    exclusive: ``mode == "dp"``, ``mode == "ddp"``. ``usual`` is the answer that is assumed by default. ``source`` is
+    how the program words it. ``number`` is higher the later it was first asked, and ``last`` the highest so far. A
+    ``passing`` one is answered yes on some pass of a loop. The ``range`` of an answer bounds the number asked about.
     """
 
     last = 0
@@ -113,7 +112,7 @@ class Question:
         """Of all that is said of a question, only what it asks is known."""
         self.source = self.asked.source
         self.passing = False
-        # it tells one of the names that a module exports from the others, of which not all are meant
+        # it asks which name of a module is exported, and not all names are meant
         self.by_name = False
         # the answers without which the program raises, each with the condition under which it does
         self.required: tuple[tuple[bool, Condition], ...] = ()
@@ -169,10 +168,10 @@ class Question:
 
 
 class Blurred(Question):
-    """One of a few that stand for all that is asked after :data:`MOST_ASKED`.
+    """One of a few questions that stand for all that are asked after :data:`MOST_ASKED`.
 
-    What depends on its answer says less than it should, so that nothing is certain there; and nothing that is said of
-    one question holds for the others. Work and memory are bounded so: cases have no more answers than that.
+    Nothing that depends on its answer is certain, and nothing that is known of one question holds for the others.
+    Cases then have a bounded number of answers, which bounds time and memory.
     """
 
     def __init__(self, number: int, asked: Asked, answers: Answers) -> None:
@@ -248,10 +247,10 @@ class Answers:
         return len(self._all)
 
 
-# The kinds of machine and the answers, as bits, of one case: so many are computed with.
+# The kinds of machine and the answers, as bits, of one case: conditions compute with these.
 Case = tuple[int, int]
 
-# How many conjunctions, disjunctions and the like are remembered: what is asked for again is asked for soon.
+# Size of the caches of conjunctions, disjunctions and the like: repeated requests are close together.
 _REMEMBERED = 4_096
 
 
@@ -282,11 +281,11 @@ def _bear(some: int, others: int) -> bool:
 class Condition:
     """A disjunction of cases; no case at all is the condition that never holds.
 
-    ``extent`` says whether its cases are just those in which it holds. What was made of too many cases is widened: it
-    says less than it should, and what holds under it is not certain. The negation of that is narrowed: it leaves out
-    cases in which it holds, and what holds under it is certain.
-    Equal ones are the same object, which makes comparing and remembering them cheap: :func:`of` makes them. Which
-    answers its bits mean, the ``answers`` of the program tell.
+    ``extent`` says whether its cases are exactly those in which it holds. A condition made of too many cases is
+    widened: it covers more cases than it should, and nothing that holds under it is certain. The negation of a widened
+    condition is narrowed: it omits cases in which it holds, and what holds under it is certain.
+    Equal conditions are the same object, which makes comparing and caching them cheap: :func:`of` makes them. The
+    ``answers`` of the program map its bits to answers.
     """
 
     cases: frozenset[Case]
@@ -355,7 +354,7 @@ class Condition:
         return self if known is ALWAYS or not known.possible else _without(self, known)
 
     def known_before(self, question: Question) -> Condition:
-        """What remains where every later question is answered in this condition's favour."""
+        """The condition with every later question dropped, as if it were answered in this condition's favour."""
         older = [
             (cube.machines, _bits(answer for answer in cube.answers if answer.question.number < question.number))
             for cube in self.cubes
@@ -380,10 +379,10 @@ class Condition:
         return _but_not(self, other) if len(self.cases) > 1 and len(other.cases) > 1 else self & other.negation
 
 
-# The answers of the program that is looked at.
+# The answers of the program that is being analysed.
 _answers = Answers()
-# Conditions by what they are made of, as long as somebody has them, and all questions by their numbers; those of the
-# last text of a document as well.
+# Conditions by their content, as long as they are referenced, and all questions by their numbers; those of the last
+# text of a document as well.
 _made: WeakValueDictionary[tuple[frozenset[Case], int], Condition] = WeakValueDictionary()
 _asked: dict[int, Question] = {}
 _asked_before: dict[int, Question] = {}
@@ -410,7 +409,7 @@ def asked(
 
 
 def blurred(depth: int) -> Question:
-    """The question that stands for what is asked inside so many branches, where too many have been asked.
+    """The question that replaces all later ones inside ``depth`` branches once too many have been asked.
 
     Those inside each other are told apart, so that no branch is taken to be impossible inside another.
     """
@@ -456,7 +455,7 @@ def _of(cases: frozenset[Case], extent: int = EXACT) -> Condition:
 
 @lru_cache(_REMEMBERED)
 def _both(one: Condition, other: Condition) -> Condition:
-    """The same few conditions meet again and again while a block is looked at."""
+    """Cached: the same few conditions are joined again and again while a block is analysed."""
     met = frozenset(_meeting(one.cases, other.cases))
     return one if met == one.cases and one.extent >= other.extent else _simplified(met, max(one.extent, other.extent))
 
@@ -468,7 +467,7 @@ def _meeting(some: Iterable[Case], others: Iterable[Case]) -> Iterator[Case]:
         rivals = mine & competing
         for others_bits, theirs in others:
             common, both = bits & others_bits, mine | theirs
-            # Where no question is answered in two ways, no answer that is no stands beside its yes.
+            # No question has both answers in one case.
             if (
                 common
                 and not both & both >> 1 & noes
@@ -613,7 +612,7 @@ def any_of(conditions: Iterable[Condition]) -> Condition:
 def told_apart(groups: Sequence[Sequence[Condition]]) -> list[Condition]:
     """A condition for each group that holds where one of its conditions does, and none of another group.
 
-    No other conditions are possible than those given: an answer that no other group denies is left out.
+    The given conditions cover all cases, so an answer that no other group denies is dropped.
     """
     cases = [frozenset[Case]().union(*(condition.cases for condition in group)) for group in groups]
     extent = max((condition.extent for group in groups for condition in group), default=EXACT)
@@ -760,5 +759,5 @@ def _widened(cases: list[Case]) -> Case:
 
 ALWAYS = _of(frozenset({(ANY_MACHINE, 0)}))
 NEVER = _of(frozenset())
-# Those that ask nothing are the same for all programs.
+# Conditions without questions are the same for all programs.
 _lasting = {(made.cases, made.extent): made for made in (ALWAYS, NEVER, *map(machines, MACHINES))}

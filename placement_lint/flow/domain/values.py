@@ -20,7 +20,7 @@ from placement_lint.source.wording import source_text
 
 # Past this many alternatives a value is given up: it becomes a symbol, on which every rule is silent.
 MAX_ALTERNATIVES = 8
-# The functions and classes of a table may be more: what they return is mostly alike.
+# The functions and classes of a table may be more: they mostly return similar values.
 MAX_CALLABLES = 24
 
 
@@ -73,10 +73,10 @@ class AtLeast:
 class Device:
     """A place for tensors.
 
-    ``kind`` is a torch device type, or one of two places that only the analysis knows: ``replica`` (the GPU
-    of whichever DataParallel replica is running) and ``own`` (wherever the module being looked at is).
+    ``kind`` is a torch device type, or one of two places that exist only in the analysis: ``replica`` (the GPU
+    of whichever DataParallel replica is running) and ``own`` (wherever the analysed module is).
     ``index`` is None for "the current device", and a Symbol for an index that is unknown but equal to itself.
-    ``written`` is the literal that names it, where one does.
+    ``written`` is the literal that names it, if there is one.
     """
 
     kind: str
@@ -138,7 +138,7 @@ def compare(one: Place, other: Place) -> Comparison:
     if len(kinds) == 1 and isinstance(one.index, int) and isinstance(other.index, int):
         return Comparison.DIFFERENT
     if len(kinds) == 1 and {one.index, other.index} == {None, 0}:
-        # The current device is the first one unless somebody says otherwise.
+        # The current device is the first one unless the program sets another.
         return Comparison.SAME
     return Comparison.UNKNOWN
 
@@ -278,13 +278,13 @@ class Tensor:
     left: bool = False
     # the place is taken for granted, not seen: an unknown argument of a forward
     assumed: bool = False
-    # it comes of two tensors that do not go together: it is there if the stray one is moved, and not the other
+    # the result of two tensors on different devices: its place is right once the stray one is moved, and not the other
     mended: bool = False
-    # ... or the other is moved, and not this: what is said of those two is all that is to be said of it
+    # ... or once the other is moved, and not this: only the mismatch of those two is reported
     adrift: bool = False
     # the reduction of a vector of per-replica losses that this number comes from
     reduced: cst.CSTNode | None = field(default=None, compare=False)
-    # the DDP wrappers through which it was computed, and the calls that went round one (its id, the call)
+    # the DDP wrappers through which it was computed, and the calls that bypassed one (its id, the call)
     synced: frozenset[int] = frozenset()
     unsynced: frozenset[tuple[int, cst.CSTNode]] = frozenset()
     # computed from the rows of a batch that DataParallel scattered: each replica has others
@@ -330,7 +330,7 @@ class Tensor:
 
 
 class Kind(Enum):
-    """What sort of thing with an identity an Object is."""
+    """The kind of an Object."""
 
     MODULE = "module"
     WRAPPER = "wrapper"
@@ -428,7 +428,7 @@ class Function:
     name: str = field(default="", compare=False)
     owner: Class | None = field(default=None, compare=False)
     decorators: tuple[str, ...] = field(default=(), compare=False)
-    # while a replica runs, the attribute that holds it: what it closes over is not the replica's
+    # while a replica runs, the attribute that holds it: the variables in its closure are not the replica's
     alias: Alias | None = field(default=None, compare=False)
 
     @property
@@ -441,8 +441,8 @@ class Function:
 class Class:
     """A class of this program. Attributes and methods are cells of ``id``; ``bases`` are in order.
 
-    ``fields`` are the names that are annotated in its body. Where it is defined, ``Machine.definitions`` knows: what is
-    an edit of one of its methods should not make another class of it.
+    ``fields`` are the names that are annotated in its body. ``Machine.definitions`` holds its definition, so that an
+    edit of one of its methods does not change the identity of the class.
     """
 
     id: int
@@ -568,7 +568,7 @@ Value: TypeAlias = (
 
 # What a cell holds on a path where it was never written, once paths are joined.
 ABSENT = External("<absent>")
-# What stands between the brackets of ``items[1:]``.
+# The value of a slice such as ``1:`` in ``items[1:]``.
 SLICE = External("builtins.slice")
 NONE = Const(None)
 # A NumPy array, which has dimensions and is on the host.

@@ -1,1 +1,1 @@
-"""One program analysed: its own statements first, then what nobody calls."""
+"""Analyse one program: its own statements first, then the entry points that nothing calls."""

@@ -1,4 +1,4 @@
-"""A whole program: the module's own statements first, then whatever nobody called, by itself."""
+"""A whole program: the module's own statements first, then each definition that nothing called, by itself."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def _settled(machine: Machine, event: Event) -> Event:
 
 
 def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], elsewhere: set[cst.CSTNode]) -> bool:
-    """Whether what happens only follows from something that is reported by itself.
+    """Whether an event only follows from something that is reported separately.
 
     Tensors meet because one of them ignored the choice of device, or is shared by replicas; a rank's module is not on
     the first of all GPUs. What was seen on a GPU is not there where the program chose the CPU.
@@ -234,9 +234,9 @@ def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], el
 
 
 def _takes_a_turned_flag(machine: Machine, event: Event) -> bool:
-    """Whether it only happens where another file's flag is not as it is written there: nobody was seen to turn it.
+    """Whether it only happens where a flag of another file differs from its initial value, which nothing changes.
 
-    Of a choice of device that is what is said: it may fall elsewhere.
+    Events about a choice of device are excluded: the flag may select another device elsewhere.
     """
     if not machine.notes[Names].flags or isinstance(event, (CudaRequested, LoadedWhereSaved)):
         return False
@@ -249,7 +249,7 @@ def _is_turned(machine: Machine, answer: Answer) -> bool:
 
 
 def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
-    """Whether a forward assigns the attribute anew, and uses what ``__init__`` put there under a condition only."""
+    """Whether a forward reassigns the attribute, and uses the value from ``__init__`` under a condition only."""
     holder = event.stray.tensor.holder
     if holder is None or event.stray.tensor.left or not all(cube.answers for cube in event.scene.when.cubes):
         return False

@@ -1,6 +1,6 @@
-"""What nobody calls: each class and function by itself, given arguments of which nothing is known.
+"""Entry points: each class and function that nothing calls, analysed by itself with unknown arguments.
 
-Unless it is plain beforehand that nothing can come of it: of most definitions of a library of models.
+Triage skips those that cannot cause a finding, such as most definitions of a library of models.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from placement_lint.flow.triage.entry_filter import Prospects
 from placement_lint.rule import Note
 from placement_lint.source.querying import assigned_to_self
 
-# Calls that one function or class looked at by itself may cost.
+# Calls that one function or class analysed by itself may cost.
 _FUEL_EACH = 2_000
 
 
 def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None, thorough: bool = False) -> None:
-    """Look at what the program defines and never calls; of an editor's text there are ``outcomes`` of the last one.
+    """Analyse the definitions that the program never calls; ``outcomes`` are those of an editor's last text.
 
     A ``thorough`` look skips nothing, however little it promises.
     """
@@ -68,9 +68,9 @@ def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None, tho
 
 
 def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Function], Callable[..., None]]]:
-    """The definitions, with what each consists of and how to look at that: of classes their methods that nobody calls.
+    """The uncalled definitions, each with its values and its analysis: for a class, its methods that nothing calls.
 
-    Looking at one may call others, which then are none of them.
+    The analysis of one definition may call others, which are then not entry points.
     """
     program = machine.notes[Program]
     demonstrated = _demonstrated(program)
@@ -114,12 +114,12 @@ def _look_at_function(machine: Machine, function: Function) -> None:
 
 
 def _name(function: Function) -> cst.CSTNode:
-    """Where a function is taken to be called that nobody calls: an edit of its body does not make another of it."""
+    """The call site of a function that nothing calls: stays the same when the body is edited."""
     return function.node.name if isinstance(function.node, cst.FunctionDef) else function.node
 
 
 def _uncalled_methods(machine: Machine, cls: Class) -> list[Function]:
-    """Those to look at: where all others are called, nobody needs ``__init__`` to have run."""
+    """The uncalled methods of a class; if there are none, the class is not analysed by itself."""
     return [method for method in _methods(machine, cls) if method.node not in machine.notes[Program].called]
 
 
@@ -138,7 +138,7 @@ def _look_at_class(machine: Machine, cls: Class, *uncalled: Function) -> None:
 
 
 def _bare_instance(machine: Machine, cls: Class) -> Object:
-    """An instance as its ``__init__`` leaves it, given arguments of which nothing is known."""
+    """An instance as its ``__init__`` leaves it, given unknown arguments."""
     initialiser, node = find(machine, cls, "__init__"), machine.definition(cls).name
     arguments = Arguments(spread=True)
     if isinstance(initialiser, Function):
@@ -158,7 +158,7 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
 
 
 def _forget_unmoved(machine: Machine, instance: Object) -> None:
-    """Between ``__init__`` and a method that nobody calls here, whatever was not placed yet may be moved."""
+    """Forget the unplaced parts: between ``__init__`` and an uncalled method, the program may have moved them."""
     for name in machine.store.names(instance.id):
         value = machine.read(instance.id, name)
         for _, held in alternatives(value) if value is not None else ():

@@ -24,7 +24,7 @@ def replica_facts(scene: Scene) -> dict[str, object]:
 
 
 def mixed_facts(event: DevicesMixed) -> dict[str, object]:
-    """Which operation meets operands of which devices, and in what kind of model."""
+    """The operation that meets operands on different devices, their devices, and the kind of model."""
     whole = event.home if event.home.whole else event.stray
     return {
         "operation": _operation(event),

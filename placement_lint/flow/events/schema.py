@@ -28,11 +28,11 @@ class Scene:
     reach: Condition
     when: Condition
     visit: int
-    # for code of another file that is no module class: the call, in one or in the program's own file, that led there
+    # for code of another file that is not a module class: the call, in one or in the program's own file, that led there
     site: cst.CSTNode | None = None
     # notes on the DataParallel wrapper in whose replica this runs, and on the call that started it
     replica: tuple[Note, ...] = ()
-    # a class or function looked at by itself, without a caller
+    # a class or function analysed by itself, without a caller
     standalone: bool = False
     # the literal ``device_ids`` of that wrapper, empty where they are not given or not known
     replica_ids: tuple[object, ...] = ()
@@ -63,7 +63,7 @@ class MoveDiscarded(Event):
     method: str
     tensor: Tensor
     target: Place
-    # an assignment to the receiver, at this statement, would be seen by whoever reads it afterwards
+    # an assignment to the receiver, at this statement, would be seen by later reads
     assignable: bool
     # whether what is moved is more than the result of another call
     named: bool = True
@@ -188,7 +188,7 @@ class WrapperAttributeWritten(Event):
 
 @dataclass(frozen=True)
 class WrappedTwice(Event):
-    """What is wrapped is a wrapper already: ``node`` is the second wrapping, or the one that a loop repeats."""
+    """The wrapped module is a wrapper already: ``node`` is the second wrapping, or the one that a loop repeats."""
 
     label: str
     wrapper: str
@@ -277,7 +277,7 @@ class StateLoaded(Event):
 class ReplicaLossUsed(Event):
     """The vector of per-replica losses is used as if it were one number.
 
-    ``use`` is the method or builtin that wants a number, or ``format``; ``source`` the expression of the loss.
+    ``use`` is the method or builtin that requires a number, or ``format``; ``source`` the expression of the loss.
     """
 
     source: cst.CSTNode
@@ -301,7 +301,7 @@ class ReplicaLossReduced(Event):
 
 @dataclass(frozen=True)
 class Returned:
-    """An expression in a ``return`` statement, or all of it, and the type of its value, which is no tensor."""
+    """An expression in a ``return`` statement, or all of it, and the type of its value, which is not a tensor."""
 
     node: cst.BaseExpression
     type: str
@@ -364,8 +364,8 @@ class NotBatched(Event):
 class KeywordAlone(Event):
     """A DataParallel call whose keyword arguments make replicas for which there are no rows. ``node`` is the call.
 
-    ``keyword`` is one of them, none of which is a tensor; ``label`` is a batch of ``rows`` rows, if it is the ``last``
-    of a loader. ``names`` are what the forward calls the arguments that are given by position.
+    ``keyword`` is one of the keyword arguments, which are not tensors; ``label`` is a batch of ``rows`` rows, if it is
+    the ``last`` of a loader. ``names`` are the names of the forward's positional parameters.
     """
 
     label: str
@@ -392,7 +392,7 @@ class PackingMisused(Event):
 
 @dataclass(frozen=True)
 class ChunkUsed(Event):
-    """What a hook keeps in a replica is used as if it came of all of the batch. ``node`` registers the hook.
+    """A value that a hook keeps in a replica is used as if it came of the whole batch. ``node`` registers the hook.
 
     ``ids`` are the literal ``device_ids`` of the wrapper, empty where they are not given or not known.
     """
@@ -445,7 +445,7 @@ class SharedTensorChanged(Event):
     label: str
     name: str
     buffer: bool
-    # what it is changed by depends on the rows of the replica
+    # the new value depends on the rows of the replica
     from_batch: bool
 
 
@@ -547,9 +547,9 @@ class OptimizerStale(Event):
     """An optimizer steps whose parameters were replaced. ``node`` is the replacement.
 
     ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``;
-    or what was done to the model as a whole: the name of a function of torch, ``materialized`` where it had no
-    data before, ``converted`` where conversions are asked to make new Parameters, ``made in forward`` where the first
-    call adds to the model, ``unfrozen`` where parameters that it left out as frozen ask for gradients again.
+    or the operation on the whole model: the name of a function of torch, ``materialized`` where it had no data before,
+    ``converted`` where conversions are asked to make new Parameters, ``made in forward`` where the first call adds to
+    the model, ``unfrozen`` where parameters that the optimizer excluded as frozen ask for gradients again.
     """
 
     optimizer: str
@@ -577,7 +577,7 @@ class OptimizerMisses(Event):
     """A loss depends on trainable parameters that no optimizer holds. ``node`` builds the one that steps.
 
     ``what`` is the class of the module that has them, ``Parameter``, or ``part`` if they belong to parts of the model
-    of which no group names any. An optimizer ``before`` this one held them.
+    that no parameter group includes. An optimizer ``before`` this one held them.
     """
 
     optimizer: str
@@ -658,7 +658,7 @@ class OptimizerStateStranded(Event):
 
 @dataclass(frozen=True)
 class CudaRequested(Event):
-    """CUDA is asked for in so many words by a program that elsewhere chooses its device.
+    """CUDA is requested explicitly by a program that elsewhere chooses its device.
 
     ``node`` asks for it, or is the literal that does so by way of a variable or an argument, which is ``used`` there.
     """
@@ -705,7 +705,7 @@ class GradFlagAssigned(Event):
     on_module: bool
     # a tensor whose flag may be assigned: it was not computed from others
     leaf: bool
-    # a tensor that nobody asked gradients of: its flag is False
+    # a tensor for which nothing requested gradients: its flag is False
     plain: bool
 
 
@@ -728,7 +728,7 @@ class DeviceIdsInvalid(Event):
     """
 
     fault: str
-    # as plain data, for those who show or try them
+    # as plain data, for code that shows or tests them
     ids: object
     output: object
     # the list of visible devices, where the program sets it
@@ -767,13 +767,13 @@ class InvisibleDevice(Event):
     indices: tuple[int, ...]
     visible: tuple[str, ...]
     set_here: Note
-    # what the program gives both as the list and as the number; the others are an example of it
+    # the value that the program gives both as the list and as the number; the others are an example of it
     given: str = ""
 
 
 @dataclass(frozen=True)
 class CurrentDeviceUnset(Event):
-    """The ranks of a process group all use the current device, which nobody set: the first GPU."""
+    """The ranks of a process group all use the current device, which nothing set: the first GPU."""
 
     how: str
     trace: tuple[Note, ...]

@@ -1,8 +1,9 @@
-"""What came of looking at definitions that nobody calls, kept from one text of a document to the next.
+"""Results of the analysis of uncalled definitions, kept from one text of a document to the next.
 
-Most of a text is what it was a keystroke ago. The outcome of a look is what it noted in the machine's registries; it is
-used again where all that the look saw from outside is as it was. It is kept only where that was nothing but names of
-libraries, constants, functions and classes, and where nothing that it noted is weighed against what others note.
+Most of a text is the same as a keystroke ago. A result is the entries that the analysis added to the machine's
+registries; it is used again while everything that the analysis read from outside is unchanged. It is kept only if it
+read nothing but names of libraries, constants, functions and classes, and if none of its entries is weighed against
+the entries of others.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class _Outcome:
 
 @dataclass
 class Outcomes:
-    """Those of one document, by the definition that was looked at; None for one that was not, or cannot be, kept.
+    """Results of one document, by definition; None for one that was not analysed or cannot be kept.
 
     And the ``forwards`` of the modules that it calls.
     """
@@ -104,7 +105,7 @@ class Outcomes:
     conditions: Memory = field(default_factory=Memory)
     _known: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
     _again: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
-    # definitions of which it is known that nothing can be kept
+    # definitions whose results cannot be kept
     _open: set[cst.CSTNode] = field(default_factory=set)
     # how many definitions of a name there were so far, and what their numbers begin with
     _named: Counter[str] = field(default_factory=Counter)
@@ -117,7 +118,7 @@ class Outcomes:
         return self._look
 
     def pass_over(self, definition: Definition) -> None:
-        """One that is not looked at this time."""
+        """Skip a definition that is not analysed this time."""
         self._number(definition.name.value)
 
     def end(self) -> None:
@@ -144,7 +145,7 @@ class Outcomes:
         self._again[definition] = outcome
 
     def _number(self, name: str) -> int:
-        """The same in each text, so that much of what is looked at again is as it was."""
+        """The first id for a definition: the same in each text, so that most results of its analysis stay equal."""
         self._named[name] += 1
         return self._first.setdefault((name, self._named[name]), (len(self._first) + 1) * _NUMBERS)
 
@@ -190,7 +191,7 @@ def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[Registry, A
 
 
 def _surroundings(machine: Machine) -> object:
-    """What a look is told of what others noted, as a whole: whether there is any of it."""
+    """The part of other definitions' notes that an analysis reads as a whole: whether there are any."""
     return (
         bool(machine.notes[Optimizers].built),
         bool(machine.notes[Ddp].wrappers),
@@ -208,12 +209,12 @@ def _classes(values: Iterable[Value | None]) -> Iterator[int]:
 
 
 def _abroad(machine: Machine) -> object:
-    """How often other files had to do with it: what they are, and what may be spent there, nobody remembers."""
+    """How often other files were involved: their content and the budget for them are not recorded."""
     return machine.budget.ventures, machine.project.asked if machine.project is not None else 0
 
 
 def _about(machine: Machine, values: Many[Value]) -> object:
-    """All that there is to know of the definitions that are looked at; None where it may be another each time."""
+    """A key for the definitions that are analysed; None if it may differ each time."""
     try:
         return tuple(_settled(machine, value) for value in values)
     except _Unsettled:

@@ -1,8 +1,8 @@
-"""What ran in one text of a document, kept for the next: few edits concern it.
+"""The effects of code that ran in one text of a document, kept for the next text: few edits affect them.
 
-A statement that costs something, a forward, or another method of a model that is called from outside of it does what it
-did where all that it saw is as it was. Then it does not run: what it left behind is put in its place. Ids, visits and
-questions are numbered as they were, so that what two runs have in common is equal in both.
+A costly statement, a forward, or another method of a model that is called from outside the model has the same effects
+if everything that it read is unchanged. Then it does not run again: its recorded effects are applied instead. Ids,
+visits and questions are numbered as before, so that the unchanged parts of two runs are equal.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class _Before:
-    """What a run is told when it begins, besides what it sees in the store, and in other files if it asks for them."""
+    """The state in which a run begins, besides what it reads in the store, and in other files if it asks for them."""
 
     numbers: _Numbers
     scene: object
@@ -129,12 +129,12 @@ class _Left:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A run: what it was told, what it saw, what it left, and the runs that are kept of those within it."""
+    """A run: its initial state, what it read, its effects, and the kept runs inside it."""
 
     what: Hashable
     before: _Before
     seen: Watch
-    # the files that had been looked at when it had asked for some
+    # the files that had been analysed when it had asked for some
     files: Table[str, Seen | None]
     left: _Left
     inner: Many[tuple[Hashable, _Kept]]
@@ -159,7 +159,7 @@ class _Kept:
 
 @dataclass
 class Recollection:
-    """The runs of one document's last text, and of the one that is looked at now."""
+    """The runs of one document's last text, and of the one that is being analysed."""
 
     _known: Table[Hashable, _Kept] = field(default_factory=dict)
     _again: dict[Hashable, _Kept] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Recollection:
     _likeness: Likeness = field(default_factory=Likeness)
 
     def begin(self, module: cst.Module) -> None:
-        """The next text is looked at: of those before, what came up in the last one is known."""
+        """Start the next text: only runs that were used in the last text are kept."""
         self._slots.assign(module)
         self._known, self._again, self._order = self._again, {}, []
         self._costly, self._costly_again = self._costly_again, set()
@@ -248,7 +248,7 @@ _SURELY_GRANTED = (1 - KEPT_BY_CALL) * (1 - KEPT_BY_BUILDING)
 
 
 def _affords(now: _Cost, then: _Cost, cost: _Cost) -> bool:
-    """Whether as little would be refused now for want of time as was then."""
+    """Whether the budget would refuse no more now than it did then."""
     if cost.refused:
         return now == then
     spent, fuel = min(now.spent, then.spent), min(now.fuel, then.fuel)
@@ -361,7 +361,7 @@ def _left(
     entries: Table[Registry, Any],
     log: PlacementLog | None,
 ) -> _Left:
-    """What there is that was not. Raises _UnkeptError where it cannot be put in its place."""
+    """The effects of a run. Raises _UnkeptError if they cannot be applied later."""
     imported = _added(before.imported, machine.project.imported) if machine.project is not None else {}
     came = {
         *(owner for owner, _ in (*cells, *seen.lasting)),
@@ -402,13 +402,13 @@ def _left(
 
 
 def _come_up(seen: Table[Key, Thing | None], known: Callable[[Key], Thing | None]) -> dict[Key, Thing]:
-    """What was not there when it was first asked for, and is now."""
+    """The things that were missing when they were first asked for, and exist now."""
     now = ((key, known(key)) for key, before in seen.items() if before is None)
     return {key: thing for key, thing in now if thing is not None}
 
 
 def _files(machine: Machine, asked: int) -> dict[str, Seen | None]:
-    """What was looked at of other files, if somebody asked for any since."""
+    """The files that were analysed, if the run asked for any since."""
     project = machine.project
     return {**project.around.looked_at} if project is not None and project.asked != asked else {}
 
@@ -449,7 +449,7 @@ def _with(registry: Any, entries: Any) -> Any:
 
 
 def _changed(before: _Before, machine: Machine) -> dict[type[Any], dict[str, Any]]:
-    """What of the moment is another one now. Raises _UnkeptError where something is running that was not."""
+    """The fields of the moment that differ now. Raises _UnkeptError if something is running that was not."""
     assert isinstance(before.scene, tuple)
     then = before.scene[0]
     changed = {
@@ -462,13 +462,13 @@ def _changed(before: _Before, machine: Machine) -> dict[type[Any], dict[str, Any
 
 
 def _added(before: Table[Key, Any], after: Table[Key, Any]) -> dict[Key, Any]:
-    """What there is that was not, or is another. Raises _UnkeptError where something has gone."""
+    """The new or different entries. Raises _UnkeptError if one was removed."""
     new = {name: _new(before[name], now) for name, now in after.items() if now is not before[name]}
     return {name: entries for name, entries in new.items() if entries is not None}
 
 
 def _new(before: Any, after: Any) -> Any:
-    """What is new in a registry; None where nothing is."""
+    """The new part of a registry; None if there is none."""
     if isinstance(after, list):
         if len(after) < len(before) or any(one is not other for one, other in zip(before, after, strict=False)):
             raise _UnkeptError
