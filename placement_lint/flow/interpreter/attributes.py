@@ -154,7 +154,7 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     return Bound(owner, name, node=node)
 
 
-# A loaded value of which these are read is a whole model.
+# If these are read of a loaded value, it is a whole model.
 _OF_A_MODEL = {"eval", "train", "parameters", "named_parameters", "state_dict", "load_state_dict", "modules", "half"}
 
 
@@ -231,7 +231,7 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
             return Bound(owner, name, node=node)
         return machine.part(owner.id, name, node, owner)
     if owner.kind in (Kind.LIST, Kind.DICT) and name in _ONLY_OF_TENSORS and not machine.expects("AttributeError"):
-        machine.dead = True  # where it goes on, it was no list
+        machine.dead = True  # if execution continues, it was not a list
     return Bound(owner, name, node=node)
 
 
@@ -271,7 +271,7 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), cls, wrapped))
             return machine.fresh(name)
     if name in _OF_NO_LAYER and _is_layer(module) and not machine.expects("AttributeError"):
-        machine.dead = True  # where it goes on, it was no layer: with ``act = nn.ReLU``, ``act(x)`` is one
+        machine.dead = True  # if execution continues, it was not a layer: with ``act = nn.ReLU``, ``act(x)`` is one
         return machine.fresh(name)
     if name == "training":
         return TRUE if _is_as_built(machine, module) else _mode(machine, node)
@@ -290,7 +290,7 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
 
 
 def _is_as_built(machine: Machine, module: Object) -> bool:
-    """Whether what runs has itself built a module, and shown it to nobody else who might have called ``eval()``."""
+    """Whether the running code built the module itself, and passed it to no code that may have called ``eval()``."""
     return bool(_itself(machine, module)) and module.id not in machine.notes[ModuleNotes].given_away
 
 
@@ -353,7 +353,7 @@ def _read_of_class(machine: Machine, owner: Class, name: str, node: cst.CSTNode)
 
 
 def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> Value:
-    """Parameters and buffers of a replica are on its own GPU; what is changed in place, others may see."""
+    """Parameters and buffers of a replica are on its own GPU; other replicas may see an in-place change."""
     if not machine.now[Replica].notes or owner.id not in machine.now[Replica].modules:
         return value
 
@@ -511,7 +511,7 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNod
 
 
 def _written(node: cst.CSTNode) -> cst.CSTNode:
-    """What a statement assigns, or ``setattr`` is given."""
+    """The value that a statement assigns, or that ``setattr`` is given."""
     if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and node.value is not None:
         return node.value
     return node.args[2].value if isinstance(node, cst.Call) and len(node.args) > 2 else node
@@ -613,7 +613,7 @@ def _is_lost(option: Value) -> TypeGuard[Tensor]:
 
 
 def _of_parameter_kept(machine: Machine, owner: Object, name: str, option: Value) -> Value:
-    """What an ``__init__`` computes from a Parameter that the module keeps as well is no Parameter on purpose."""
+    """A value that ``__init__`` computes from a Parameter of the module is deliberately not a Parameter itself."""
     if not _is_lost(option) or machine.now[Calls].standalone or not machine.constructing(owner):
         return option
     return replace(option, lost=None) if _registered_elsewhere(machine, owner, name, option) else option
@@ -633,7 +633,7 @@ def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: 
 
 
 def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
-    """A plain list or dict is stored on a module: what it holds is registered nowhere by that."""
+    """Note that a plain list or dict is stored on a module, which does not register its contents."""
     noted = machine.notes[ModuleNotes]
     initialised = machine.read(owner.id, modules.INITIALISED) is not None
     for _, option in alternatives(value):
@@ -718,9 +718,9 @@ _DEEPEST_SETTINGS = 4
 
 
 def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = "") -> None:
-    """Some attribute, nobody knows which, is assigned: of a configuration no setting is certain any more.
+    """Some unknown attribute of a configuration is assigned: no setting of it is certain any more.
 
-    What it was is the value that it has by default. To assign an item of ``owner.__dict__`` assigns an attribute too.
+    The previous value becomes the default. To assign an item of ``owner.__dict__`` assigns an attribute too.
     """
     if isinstance(owner, Symbol) and isinstance(owner.parent, Object):
         owner = owner.parent if machine.known_part(owner.parent.id, "__dict__") == owner else owner
@@ -728,7 +728,7 @@ def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = 
     if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
         return
     label = text or machine.label(owner)
-    # What was never given a name is written as the call that made it.
+    # A value that was never given a name is written as the call that made it.
     label = "" if label.endswith(")") else label
     for name in [name for name in machine.store.variables(owner.id) if name[0] != "["]:
         value, said = machine.read(owner.id, name), f"{label}.{name}" if label else name
@@ -884,7 +884,7 @@ def _entry(key: Value) -> object:
 
 
 def any_entry(machine: Machine, mapping: Mapping, key: Value, default: Value | None = None) -> Value | None:
-    """What an unknown key gets: one of the values, each under the condition that the key is its own, or a default."""
+    """The value for an unknown key: each of the values under the condition that the key is its own, or a default."""
     if any(isinstance(name, Device) for name, _ in mapping.items):
         return None
     values = {value for _, value in mapping.items} | ({default} if default is not None else set())
@@ -975,5 +975,5 @@ def _with_item(machine: Machine, items: Sequence, key: Value, value: Value) -> S
         position = key.value if key.value >= 0 else key.value + len(items.items)
         if position in changed:
             return Sequence(tuple({**changed, position: value}.values()), items.exact)
-    # at a place that nobody knows
+    # at an unknown position
     return Sequence(tuple(perhaps_filled(machine, item, value) for item in items.items), exact=False)

@@ -80,7 +80,7 @@ def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value
 
 
 def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call) -> Value:
-    """``isinstance(value, target)``, also for a tuple of classes; a question where nobody knows."""
+    """``isinstance(value, target)``, also for a tuple of classes; a question if the answer is unknown."""
     targets = target.items if isinstance(target, Sequence) else (target,)
     if isinstance(value, Tensor) and isinstance(target, External) and LEGACY_TYPE.fullmatch(target.name):
         return _is_of_legacy_type(machine, value, target, node)
@@ -162,7 +162,7 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
 
 
 def _stands_for(name: str, cls: Class | External) -> bool:
-    """Whether a class is the built-in one of this name, or an abstract one of which that is a kind."""
+    """Whether a class is the built-in one of this name, or an abstract base class of it."""
     if not isinstance(cls, External):
         return False
     module, _, last = cls.name.rpartition(".")
@@ -292,7 +292,7 @@ def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 
 def set_attribute(machine: Machine, arguments: Arguments, written: Many[cst.BaseExpression], node: cst.Call) -> Value:
-    """``setattr(net, name, value)``, or ``net.__setattr__(name, value)``; what is ``written`` for each of the three."""
+    """``setattr(net, name, value)``, or ``net.__setattr__(name, value)``; ``written`` are the three expressions."""
     owner, name, value = arguments.get(0), arguments.get(1), arguments.get(2)
     if owner is not None and value is not None and isinstance(name, Const) and isinstance(name.value, str):
         attributes.write(machine, owner, name.value, value, node, f"{machine.text(written[0])}.{name.value}")

@@ -184,7 +184,7 @@ def call_function(
 
 
 def _may_move(machine: Machine, function: Function, arguments: Arguments) -> bool:
-    """Whether a function that is not looked into may move what it is given, or calls what does."""
+    """Whether a function that is not analysed may move its arguments, or calls one that does."""
     hands_on = any(isinstance(value, (Function, Partial, Bound)) for value in arguments.values())
     return hands_on or imports.may_move(machine, function)
 
@@ -221,7 +221,7 @@ def _outcome(machine: Machine, function: Function, node: cst.CSTNode) -> Value:
 
 
 def reaches(machine: Machine, function: Function, arguments: Arguments) -> bool:
-    """Whether a function is looked into: it may matter, calls are not nested too deep, and there is time for it."""
+    """Whether a function is analysed: it is relevant, calls are not nested too deep, and the budget allows it."""
     if inline_policy.is_plain(machine, function, arguments):
         return False
     within = len(machine.frames) <= MAX_CALL_DEPTH and machine.affords(function)
@@ -242,7 +242,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     foreign = machine.root(frame.id) != machine.module_frame
     running.foreign += foreign
     machine.now[NoGrad].count += gradless
-    # What a decorator does around a function is not known.
+    # The effect of a decorator around a function is unknown.
     outside, casting.value = (
         casting.value,
         NONE if function.decorators else casting.value,
@@ -324,7 +324,7 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
 
 
 def _other_things(function: Function) -> Collection[str]:
-    """The variables that are read like no tensor; nobody asks for them where all parameters are annotated."""
+    """The variables that are read unlike tensors; not needed if all parameters are annotated."""
     if all(parameter.annotation is not None or parameter.name.value == "self" for parameter in function.parameters):
         return ()
     return {name for name, attribute in _attributes_read(function.node) if attribute not in TENSOR_ATTRIBUTES}
@@ -345,7 +345,7 @@ def _attributes_read(function: cst.CSTNode) -> Iterator[tuple[str, str]]:
 
 
 def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
-    """One symbol a parameter, for a function that is looked at without a caller."""
+    """One symbol a parameter, for a function that is analysed without a caller."""
     return Arguments(
         tuple(_unknown_argument(machine, parameter) for parameter in function.parameters[skip_first:]),
         {one.name.value: _unknown_argument(machine, one) for one in function.node.params.kwonly_params},
@@ -370,13 +370,13 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     """``Net(...)``: the object, after its ``__init__``."""
     instance = construct(machine, cls, arguments, node)
     if instance.kind is Kind.INSTANCE and machine.read(instance.id, modules.OUTLINE) is not None:
-        # What its methods do hangs on what it holds, of which nothing is known.
+        # Its methods depend on its contents, which are unknown.
         return machine.fresh(node)
     return instance
 
 
 def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Object:
-    """The object itself, an outline where its ``__init__`` is not looked into."""
+    """The object itself, an outline if its ``__init__`` is not analysed."""
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not reaches(machine, initialiser, arguments)):
@@ -384,7 +384,7 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
         machine.signals.program.values_given_away(machine, arguments.values(), node)
     elif isinstance(initialiser, Function):
         call_function(machine, initialiser, arguments, node, instance)
-        # An __init__ that raises on every path is an abstract base: what is built of it is unknown.
+        # An __init__ that raises on every path is an abstract base: the instance is unknown.
         machine.dead = False
     elif cls.fields:
         for position, name in enumerate(cls.fields):
@@ -408,7 +408,7 @@ def foreign_constructor(machine: Machine, cls: Class, arguments: Arguments, node
 _MOVING_NOTHING = {"torch", *sys.stdlib_module_names}
 
 
-# Of a class that is looked at by itself, the parts' parts are outlines: each has its own turn.
+# In a class that is analysed by itself, the parts' parts are outlines: each is analysed separately.
 _DETAIL_DEPTH = 2
 
 
@@ -508,7 +508,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
 
 
 def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bool = True) -> Value:
-    """A call that cannot be looked into: what it was given may be somewhere else afterwards, if it ``moves`` things."""
+    """A call that cannot be analysed: its arguments may be on another device afterwards, if it ``moves`` things."""
     machine.signals.program.values_given_away(machine, arguments.values(), node)
     for value in arguments.values():
         if isinstance(value, Const):
@@ -548,7 +548,7 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
 
 
 def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """A bare module may be in a wrapper that knows nothing of it."""
+    """A bare module may be in a wrapper that it does not refer to."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
     machine.signals.modules.called(machine, module, node)
@@ -679,7 +679,7 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
 
 
 def _brings_along(arguments: Arguments) -> bool:
-    """Whether a module is given what its own class knows nothing of: a tensor that its caller keeps, and that stays."""
+    """Whether a module is given a tensor that its caller keeps and that stays on the CPU."""
     options = (option for value in arguments.values() for _, option in alternatives(value))
     return any(isinstance(option, Tensor) and option.place == CPU and option.holder is not None for option in options)
 
@@ -792,7 +792,7 @@ def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, 
 def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
     weight = modules.own_tensor(machine, module, "weight")
     operands = inputs[:3]
-    # What a class of the program hands to the loss that it derives from is not looked at.
+    # The arguments that a class of the program passes to its base loss are not analysed.
     reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, REDUCTION)
     if isinstance(weight, Tensor):
         operands = [*operands, Operand("the criterion's weight", weight)]
@@ -810,7 +810,7 @@ def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Val
 
 
 def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
-    """A module whose forward is not looked into: its output is where it is, whatever its structure."""
+    """A module whose forward is not analysed: its output is where the module is, and its structure is unknown."""
     place = modules.place_of(machine, module)
     label = node.func
 

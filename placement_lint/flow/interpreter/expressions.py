@@ -89,7 +89,7 @@ def _attribute(machine: Machine, node: cst.Attribute) -> Value:
 def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString) -> Value:
     value = meaning(node)
     names_accelerator = isinstance(value, str) and value.partition(":")[0] in ACCELERATORS
-    # What another file's function does unless it is told otherwise, its caller may tell it.
+    # The caller may override a default of another file's function.
     return Const(value, node) if names_accelerator and machine.at_home else Const(value)
 
 
@@ -168,7 +168,7 @@ def used_as_number(machine: Machine, value: Value, expression: cst.BaseExpressio
 
 def _items(machine: Machine, elements: Many[cst.BaseElement]) -> Sequence:
     items: list[Value] = []
-    # how many items there are up to what is unpacked first, or last, of which nobody knows how much it is
+    # the number of items before the first unpacked value of unknown length, and after the last
     before, behind = None, 0
     for element in elements:
         value = evaluate(machine, element.value)
@@ -189,7 +189,7 @@ _STARRED = of_kind(cst.StarredElement)
 
 
 def _one_of_several(value: Value) -> Value:
-    """An item: of a list of devices nobody says that each is used wherever the list is."""
+    """An item without its literal: not every device of a list is used wherever the list is."""
     return Const(value.value) if isinstance(value, Const) and value.written is not None else value
 
 
@@ -452,7 +452,7 @@ def _assign_item(machine: Machine, target: cst.Subscript, value: Value, node: cs
 
 
 def _is_batch(value: Value) -> bool:
-    """What a loader yields, of known fields or not: nothing that keeps what is put into it."""
+    """Whether it is a loader's batch, of known fields or not: such a value does not keep items put into it."""
     return isinstance(value, Sequence) or (isinstance(value, Tensor) and value.role is Role.BATCH)
 
 

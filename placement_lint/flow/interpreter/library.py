@@ -144,7 +144,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         non_movable.refuses(machine, ARRAY, name.rpartition(".")[2], node)
         return ARRAY if name.rpartition(".")[2] in _ARRAY_METHODS else machine.fresh()
     if not arguments.values() and name.rpartition(".")[2].startswith("is_"):
-        # What the environment is asked, it answers the same each time.
+        # A query of the environment has the same answer each time.
         return machine.part(machine.module_frame, ("call", name), node)
     if name.startswith("builtins."):
         return builtins.call_builtin(machine, name.partition(".")[2], arguments, node)
@@ -184,7 +184,7 @@ def _on_operands(
 # Methods of an array that return an array.
 _ARRAY_METHODS = {"astype", "copy", "reshape", "transpose", "ravel", "flatten", "squeeze"}
 
-# Libraries that take no part in placement: what they are given stays where it is.
+# Libraries that take no part in placement: they do not move their arguments.
 _HARMLESS = {
     "os", "sys", "time", "logging", "json", "math", "random", "numpy", "tqdm", "argparse", "copy", "pathlib", "re",
     "torchvision", "torchsummary", "torchinfo", "wandb", "tensorboardX", "matplotlib", "sklearn", "pandas", "scipy",
@@ -533,7 +533,7 @@ def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments
 
 
 def move_unknown(machine: Machine, value: Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
-    """``unknown.to(d)``: if it is a module it has moved; what else it may be, nobody can tell."""
+    """``unknown.to(d)``: if it is a module, it has moved; otherwise nothing is known of it."""
     _move_module(machine, value, name, arguments, node)
 
 
@@ -720,7 +720,7 @@ def _load(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> str:
-    """What names a file: a literal, else the expression as it is written."""
+    """The name of a file: a literal, else the expression as it is written."""
     return repr(value.value) if isinstance(value, Const) else machine.text(node)
 
 
@@ -754,7 +754,7 @@ def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 
 
 def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` want one number, or gradients for more."""
+    """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` require one number, or gradients for more."""
     fills = name.endswith("backward")
     given = arguments.get(0, "tensors" if fills else "outputs") or NONE
     losses = content(machine, given)
@@ -890,7 +890,7 @@ def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.
 
 @cache
 def _handlers() -> dict[str, Handler]:
-    """The table is made when it is first looked at: the rooms import each other."""
+    """Made on first use because the modules import each other."""
     return {
         "torch.cuda.is_available": _is_available,
         "torch.cuda.device_count": _device_count,

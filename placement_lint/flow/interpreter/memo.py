@@ -108,10 +108,10 @@ _BUSY = -1
 
 
 def unless_idle(machine: Machine, function: Function, arguments: Arguments, run: Callable[[], Value]) -> Value:
-    """The value of a function that is called by what nobody calls.
+    """The value of a function that an entry point calls, directly or not.
 
-    One that speaks of nothing that has to do with tensors, is given, leaves and returns no such thing, and fills no
-    list that somebody may go through, is run a few times only: a file may have a hundred classes that all use it.
+    A function is run a few times only if it mentions, takes, leaves and returns nothing related to tensors, and adds to
+    no list that may be iterated: a file may have a hundred classes that all use it.
     """
     if not machine.now[Calls].standalone or _decide(machine, arguments.values()):
         return run()

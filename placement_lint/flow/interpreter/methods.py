@@ -1,4 +1,4 @@
-"""Methods of lists, dicts, strings and values of which nothing is known; what containers of modules hold."""
+"""Methods of lists, dicts, strings and unknown values, and the contents of module containers."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
 
 
 def _forget_what_it_holds(machine: Machine, holder: Symbol) -> None:
-    """``nets.items()`` gives out the modules that were put there, whoever moves them then; so may any other method."""
+    """``nets.items()`` exposes the modules that were put there, which other code may move; other methods may too."""
     for name in machine.store.names(holder.id):
         for _, held in alternatives(machine.read(holder.id, name) or NONE):
             if isinstance(held, Object) and modules.is_module(machine, held):

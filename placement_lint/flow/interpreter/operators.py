@@ -72,10 +72,10 @@ def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
 def truth(
     machine: Machine, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition] | None = None
 ) -> Condition:
-    """The condition under which a value is true; that of one of which nothing is known is ``unknown``, if given."""
+    """The condition under which a value is true; for an unknown value it is ``unknown``, if given."""
     unknown = unknown or (lambda: answered(machine.opaque(text=node), True))
     if isinstance(value, Choice):
-        # One question for all alternatives: what is computed says the same wherever that is done.
+        # One question for all alternatives: a computed value has the same truth in each of them.
         unknown = cache(unknown)
         ways = [(guard, _truth_under(machine, guard, option, node, unknown)) for guard, option in value.alternatives]
         return any_of(guard & holds for guard, holds in ways)
@@ -88,7 +88,7 @@ def truth(
     if isinstance(value, Sequence) and value.exact:
         return ALWAYS if value.items else ALWAYS.negation
     if isinstance(value, Object) and _begins_empty(machine, value, node):
-        # It may be filled where nobody looks, and with what, nobody knows.
+        # Code that is not analysed may fill it, with unknown items.
         return answered(machine.opaque(usual=False), True)
     if isinstance(value, Object) and value.kind is Kind.LIST:
         size = length(machine, value, node)
@@ -119,7 +119,7 @@ def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
 def _truth_under(
     machine: Machine, guard: Condition, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition]
 ) -> Condition:
-    """The same for one of several alternatives; what a constant says is the same everywhere."""
+    """The same for one of several alternatives; a constant needs no guard."""
     if isinstance(value, Const):
         return truth(machine, value, node)
     with machine.assuming(guard):
@@ -209,13 +209,13 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
 
 
 def _is_filled_or_none(machine: Machine, value: Value) -> bool:
-    """Whether the program put None in a variable on one way only: what it put there on another is not None."""
+    """Whether the program put None in a variable on one path only: the values of the other paths are not None."""
     restricted = machine.restrict(value)
     return isinstance(restricted, Choice) and NONE in (option for _, option in restricted.alternatives)
 
 
 def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Comparison) -> Value:
-    """A tensor's device has an index and is no text: ``x.device == "cuda"`` is false everywhere."""
+    """A tensor's device has an index and is not a string: ``x.device == "cuda"`` is false everywhere."""
     target = node.comparisons[0]
     identity = isinstance(target.operator, (cst.Is, cst.IsNot))
     if not identity and not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
@@ -363,13 +363,13 @@ def _differ(machine: Machine, left: Sequence, right: Sequence) -> bool:
 
 
 def _are_other_types(left: External, right: External) -> bool:
-    """A list is no tensor, nor is an array; of names of one library one may be another's alias."""
+    """A list is not a tensor, nor is an array; of two names of one library, one may be an alias of the other."""
     roots = {left.name.partition(".")[0], right.name.partition(".")[0]}
     return len(roots) == 2 and ("builtins" in roots or roots == {"numpy", "torch"})
 
 
 def _may_name_the_wrapped(key: Value) -> bool:
-    """Whether a key may have a wrapper's prefix; ``"state_dict" in checkpoint`` says nothing of it."""
+    """Whether a key may have a wrapper's prefix; ``"state_dict" in checkpoint`` cannot."""
     return not isinstance(key, Const) or "module." in str(key.value)
 
 

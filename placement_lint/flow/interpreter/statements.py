@@ -45,7 +45,7 @@ from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
 from placement_lint.source.querying import as_expression, may_break, names_in, raises, same_code
 
-# Of a method of a class: what is written, where decorators make something else of it.
+# Of a method of a class: the function as written, if decorators replace it.
 _UNDECORATED = Slot("undecorated")
 
 
@@ -148,7 +148,7 @@ def _continue(machine: Machine, node: cst.Continue) -> None:
 
 
 def _assert(machine: Machine, node: cst.Assert) -> None:
-    """What is asserted holds from here on."""
+    """An asserted condition holds from here on."""
     holds = operators.truth(machine, expressions.evaluate(machine, node.test), node.test)
     if holds is ALWAYS or machine.path.excludes(holds):
         return
@@ -215,9 +215,9 @@ def _if(machine: Machine, node: cst.If) -> None:
 
 
 def _note_passing(machine: Machine, holds: Condition) -> None:
-    """What a test asks about the variable of a loop that is running is so on some pass: ``if epoch == 3``.
+    """A test of a running loop's variable is true on some pass: ``if epoch == 3``.
 
-    Not in a loop over known names, each of which is looked at by itself.
+    This excludes loops over known names, where the body is analysed for each name separately.
     """
     if not machine.now[Around].loops:
         return
@@ -247,7 +247,7 @@ def _bound_by(target: cst.CSTNode) -> Iterator[str]:
 
 
 def _moves_anyway(node: cst.If) -> bool:
-    """``if t.device != d: t = t.to(d)``: what does the same where the test is always true."""
+    """``if t.device != d: t = t.to(d)``: the move has the same effect if the test is always true."""
     if not isinstance(node.test, cst.Comparison) or not isinstance(node.test.comparisons[0].operator, cst.NotEqual):
         return False
     asked, device = node.test.left, node.test.comparisons[0].comparator
@@ -282,10 +282,10 @@ def _else(machine: Machine, node: cst.If | cst.Else | None) -> Value:
 
 
 def _rounds(machine: Machine) -> Iterator[None]:
-    """The second time round shows what the first left behind.
+    """The iterations to run: a second one sees the effects of the first.
 
-    In it, the loops inside have shown theirs and go round once; but where what they leave behind hangs on a question
-    that each of their rounds asks anew, a single answer must not seem to settle it.
+    In the second iteration, inner loops run once because their effects are already known. If these effects depend on a
+    question that each inner iteration asks again, they run twice so that one answer does not decide it for all.
     """
     around = machine.now[Around]
     newest = machine.opaque()
@@ -318,7 +318,7 @@ def _for(machine: Machine, node: cst.For) -> None:
 
 
 def _counts_tries(node: cst.For) -> bool:
-    """``for attempt in range(10)``, to be left at the first that succeeds: how many it takes, nobody knows or asks."""
+    """``for attempt in range(10)``, left at the first success: the number of tries is unknown and does not matter."""
     called = node.iter.func if isinstance(node.iter, cst.Call) else None
     if not isinstance(called, cst.Name) or called.value != "range" or not may_break(node):
         return False
@@ -358,7 +358,7 @@ def _while(machine: Machine, node: cst.While) -> None:
 
 
 def _pass(machine: Machine, node: cst.While) -> None:
-    """The body where the test holds; what nothing but the test asks is taken to be answered so that it does."""
+    """Run the body where the test holds; questions that only the test asks are answered so that it does."""
     newest = machine.opaque()
     holds = operators.condition(machine, node.test).known_before(newest)
 
@@ -565,10 +565,10 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
 
 
 def _decorated(machine: Machine, value: Value, node: cst.FunctionDef | cst.ClassDef) -> Value:
-    """What decorators of the program make of a function or class; a library's are taken to leave it as it is.
+    """The function or class as the program's decorators return it; a library's are assumed to return it unchanged.
 
-    So are those of other files that only enter it somewhere, as ``@register_model``, or have nothing to do with
-    tensors: a file may have a hundred functions with one.
+    So are decorators of other files that only register it, as ``@register_model``, or are unrelated to tensors: a file
+    may have a hundred decorated functions.
     """
     for decorator in reversed(node.decorators):
         maker = expressions.evaluate(machine, decorator.decorator)
