@@ -44,7 +44,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 @contextmanager
 def entered(machine: Machine, context: Value) -> Iterator[None]:
-    """``with context:``, which autocast gave, or of which nothing is known."""
+    """``with context:``, where autocast or unknown code made the context."""
     casting = machine.now[Autocast]
     known = not machine.now[Replica].notes and any(isinstance(option, Casting) for _, option in alternatives(context))
     outside, casting.value = casting.value, context if known else NONE

@@ -1,7 +1,7 @@
 """A program's choice of device, and the places that ask for CUDA without regard to it.
 
 A choice is a device with a CPU alternative that something is moved to, or a flag under which something is moved to
-CUDA. A request is ``.cuda()``, ``"cuda"`` and their kind, in so many words. They meet once the whole program is known.
+CUDA. A request is an explicit ``.cuda()``, ``"cuda"`` or the like. They are matched once the whole program is known.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     """Something is moved to ``target``: if that is the CPU on some machines, the program chooses."""
     if node.args and _is_where_a_tensor_is(machine, node.args[0].value):
         return
-    # Where another tensor is says nothing of what the program would choose.
+    # The device of another tensor does not show what the program would choose.
     named = [(guard, option) for guard, option in alternatives(target) if not isinstance(option, Tensor)]
     places = [(guard, as_place(option)) for guard, option in named]
     on_cpu = [guard for guard, place in places if place == CPU]
@@ -101,7 +101,7 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
 
 
 def _is_about_devices(choice: Condition) -> bool:
-    """Whether it hangs on the machine, or on flags and options: what else other files ask is their own affair."""
+    """Whether it depends on the machine, or on flags and options: other questions of other files are not choices."""
     return all(
         cube.machines != ANY_MACHINE
         or any(
@@ -170,7 +170,7 @@ def request(
     module: Object | Symbol | None = None,
     written: cst.BaseExpression | None = None,
 ) -> None:
-    """CUDA is asked for in so many words; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
+    """CUDA is requested explicitly; ``nn.CrossEntropyLoss().cuda()`` has nothing to move, on any machine."""
     if machine.now[Calls].standalone and not asks_about_devices(machine.tested & machine.decided):
         lightning.requested(machine, how, node)
     if machine.now[Calls].standalone or machine.now[Context].worker is not None:
@@ -182,7 +182,7 @@ def request(
         and machine.path.excludes(machines(NO_GPU))
         and not machine.tested.excludes(machines(NO_GPU))
     ):
-        # A variable may hold CUDA here as there was an exception where it holds something else.
+        # A variable may hold CUDA here only because an exception was raised where it holds something else.
         return
     scene = replace(machine.scene, reach=machine.tested & machine.decided if written is None else machine.path)
     if module is None or modules.has_parameters(machine, module) is not False:
@@ -228,7 +228,7 @@ NO_DEVICE = Const(-1)
 def without_cpu(machine: Machine, given: Value, source: cst.BaseExpression | None, node: cst.Call) -> Value:
     """``x.cuda(torch.device("cpu"))`` raises on each machine, and so does each use of -1 as the number of a GPU.
 
-    What goes on as if it did not is on the CPU.
+    If execution continues, the device is the CPU.
     """
     if source is not None and not machine.now[Context].sure_of_gpu and not machine.does_without("RuntimeError"):
         _refuse_cpu(machine, given, source, node)
@@ -310,7 +310,7 @@ def _name_gpu(words: Iterable[str], parts: Iterable[str]) -> bool:
 
 
 def _words(test: cst.CSTNode) -> Iterator[str]:
-    """The names and strings in a test: ``accuracy(net, device=d) > best`` says nothing of the device."""
+    """The names and strings in a test: ``accuracy(net, device=d) > best`` is not about the device."""
     waiting = [test]
     while waiting:
         node = waiting.pop()
@@ -348,7 +348,7 @@ _CUDA_TYPES = "torch.cuda."
 
 
 def _chooses(question: Question) -> bool:
-    """Whether it is a flag of the program's: one of which the analysis lost track may be what was chosen long ago."""
+    """Whether it is a flag of the program's; a value that the analysis lost track of may be an earlier choice."""
     symbol = question.subject
     was_lost = isinstance(symbol, Symbol) and symbol.parent is None and isinstance(symbol.source, str)
     return _is_flag(question) and not was_lost
@@ -465,9 +465,9 @@ def _chooses_cpu(answer: Answer) -> bool:
 
 
 def _is_asked_for(reach: Condition, chosen: Chosen) -> bool:
-    """Whether a flag that is not the choice's own leads there: how the two hang together, nobody knows.
+    """Whether a flag other than the choice's own leads there: the relation between the two is unknown.
 
-    Nor is it known where a GPU was seen and the choice is a flag that nobody is known to set.
+    It is also unknown if a GPU was seen and the choice is a flag that nothing is known to set.
     """
     own = {answer.question for cube in chosen.on_cpu.cubes for answer in cube.answers}
     unknown = bool(own) and not any(_is_set_by_user(question) for question in own)
@@ -504,7 +504,7 @@ def _ignores(node: cst.CSTNode, visits: list[Request], chosen: Chosen) -> bool:
 
 
 def _names_process(option: Symbol) -> bool:
-    """Whether it is the number of a process: each has the GPU of that number, and nobody names a device by it."""
+    """Whether it is the number of a process: each process has the GPU of that number, which is not a device choice."""
     return last_name(as_expression(option.source)).lower().endswith("rank")
 
 

@@ -14,7 +14,7 @@ ENVIRON = External("os.environ")
 
 
 def variable(machine: Machine, key: Value | None, node: cst.CSTNode) -> Value:
-    """``os.environ["RANK"]``: what nobody knows, and the same at each reading."""
+    """``os.environ["RANK"]``: an unknown value, the same at each reading."""
     if not isinstance(key, Const):
         return machine.fresh(node)
     ranks.notice_name(machine, key.value)
@@ -42,7 +42,7 @@ def write(machine: Machine, key: Value, value: Value, node: cst.CSTNode) -> None
 
 
 def contains(machine: Machine, key: Const, asked: Value) -> Value:
-    """``"RANK" in os.environ``: surely where the program wrote it, else what nobody knows."""
+    """``"RANK" in os.environ``: true if the program wrote it, else unknown."""
     ranks.notice_name(machine, key.value)
     written = machine.store.read(machine.module_frame, _cell(key))
     if written is None:
@@ -70,5 +70,5 @@ def update(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 
 
 def default(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")``: for where nobody set it, often too late for nothing."""
+    """``os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")``: only a default, so setting it late is often harmless."""
     return variable(machine, arguments.get(0), node)

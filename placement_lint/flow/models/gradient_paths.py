@@ -1,7 +1,7 @@
-"""Cuts: where a gradient ends on its way back, and the parameters that it therefore never reaches.
+"""Cuts: where backpropagation ends, and the parameters that it therefore never reaches.
 
-To say that nothing ever trains a parameter, all of a loss has to be known: ``Tensor.reached`` is None wherever
-something unknown takes part in it. What any backward may reach, or somebody else may have trained, is ``learned``.
+A parameter is known to be untrained only if all of a loss is known: ``Tensor.reached`` is None wherever something
+unknown takes part in it. ``learned`` holds what any backward may reach, or what other code may have trained.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from placement_lint.flow.state.moment import Calls
 
 # Of the program: the cuts behind the last loss that went backward, and where that was.
 CUTS = Slot("cuts")
-# Among what is learned: a loss of which not all is known may reach anything.
+# Among what is learned: a loss that is partly unknown may reach anything.
 _ANYTHING = -1
-# What is called so is meant to stay as it is, or to follow another network.
+# Networks with these names are meant to stay as they are, or to follow another network.
 _KEPT = re.compile(r"target|teacher|frozen|fixed|random|momentum|ema|prior|reference", re.IGNORECASE)
 # Values of these types carry no gradient.
 _PLAIN_TYPES = NUMBER_TYPES | {"str", "torch.Size", "torch.dtype", "list", "numpy.ndarray"}
@@ -65,7 +65,7 @@ def joined(tensors: Iterable[Tensor]) -> frozenset[int] | None:
 
 
 def after(machine: Machine, result: Value, *given: Value) -> Value:
-    """What came of a call that was given these values; what is no tensor may have any of them in it."""
+    """The result of a call that was given these values; a result that is not a tensor may contain any of them."""
     if isinstance(result, Tensor):
         return accompanied(machine, result, *given)
     if isinstance(result, Sequence):

@@ -27,7 +27,7 @@ from placement_lint.source.wording import source_text
 class Lightning(Notes):
     """What Lightning does for the program."""
 
-    # a Trainer wants a GPU
+    # a Trainer requests a GPU
     trains_on_gpu: bool = noted(bool, Use.SHARED)
 
 
@@ -36,7 +36,7 @@ _GPUS = (Const("gpu"), Const("cuda"))
 
 
 def trainer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``Trainer(accelerator="gpu")`` wants a GPU; any other takes what there is."""
+    """``Trainer(accelerator="gpu")`` requires a GPU; any other takes what is available."""
     machine.notes[Ranks].pinned = True
     gpus = arguments.keyword("gpus")
     counted = isinstance(gpus, Const) and bool(gpus.value)
@@ -68,7 +68,7 @@ def step_arguments(given: Arguments) -> Arguments:
 
 
 def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> None:
-    """CUDA is asked for in so many words by a method of a module whose device Lightning chooses."""
+    """CUDA is requested explicitly by a method of a module whose device Lightning chooses."""
     frame = next((frame for frame in reversed(machine.frames) if isinstance(frame.receiver, Object)), None)
     receiver = frame.receiver if frame is not None else None
     if (

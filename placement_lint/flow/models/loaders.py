@@ -1,4 +1,4 @@
-"""Data loaders: what they are built of, and what happens in their worker processes.
+"""Data loaders: how they are built, and what happens in their worker processes.
 
 Workers are forked unless the program asks for another start method; CUDA, once initialised, does not survive a fork
 (torch/cuda/__init__.py, `_lazy_init`).
@@ -227,7 +227,7 @@ def note_set_epoch(machine: Machine, owner: Value) -> None:
 
 
 def given_away(machine: Machine, given: Object) -> None:
-    """A sampler, or a loader with one, is given to a call that cannot be looked into: that may set its epoch."""
+    """A sampler, or a loader with one, is given to a call that cannot be analysed: that may set its epoch."""
     for _, option in alternatives(machine.read(given.id, "sampler") or given):
         if isinstance(option, Object):
             machine.notes[Loaders].samplers_set.add(option.id)
@@ -277,7 +277,7 @@ def _goes_round(loop: cst.For | cst.While, node: cst.CSTNode) -> bool:
 
 
 def finish(machine: Machine) -> None:
-    """Once it is known whose epoch is set; a loop that sets one sampler's knows why, and of which it need not."""
+    """Report samplers whose epoch is never set; a loop that sets the epoch of one sampler omits others on purpose."""
     noted = machine.notes[Loaders]
     for loop, samplers in noted.sampled.items() if not noted.sets_any_epoch else ():
         left = [found for identity, found in samplers.items() if identity not in noted.samplers_set]

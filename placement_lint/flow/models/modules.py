@@ -1,4 +1,4 @@
-"""Modules: what they contain, where they are, and how they move.
+"""Modules: their contents, where they are, and how they move.
 
 A module is an Object (built in sight) or a Symbol that the program treats as a module. Its own parameters and
 buffers are in its place cell; those of a class of this program are attribute cells as well.
@@ -70,7 +70,7 @@ from placement_lint.rule import Note
 
 @dataclass
 class Children:
-    """What a module holds, and what of it is registered: by what that hangs on, if it ``hangs`` on anything else."""
+    """The contents of a module, and its registered children, cached per path condition if it ``hangs`` on any."""
 
     held: Many[tuple[Key, Value]]
     hangs: bool
@@ -92,7 +92,7 @@ class Below:
 
 @dataclass
 class Structure(Notes):
-    """What is found of modules, until they change."""
+    """Structure of modules, cached until they change."""
 
     # by the id of a module
     children: dict[int, Children] = noted(dict, Use.DERIVED)
@@ -139,7 +139,7 @@ def new_module(machine: Machine, cls: Class | External, node: cst.CSTNode, devic
 
 
 def new_opaque_module(machine: Machine, factory: str, node: cst.CSTNode) -> Object:
-    """A module of a class that is not looked into, as a library's factory returns it: on the CPU."""
+    """A module of a class that is not analysed, as a library's factory returns it: on the CPU."""
     return new_module(machine, External(factory), node)
 
 
@@ -210,7 +210,7 @@ def reachable(machine: Machine, root: Value) -> dict[int, Object | Symbol]:
 
 
 def _below(machine: Machine, root: Value) -> Below:
-    """What is below a module: what was found there before, where nothing of it changed since."""
+    """The modules below a module, cached while none of them changes."""
     noted = machine.notes[Structure]
     if not isinstance(root, Object):
         return Below(_found_below(machine, root))
@@ -259,7 +259,7 @@ def _put_into(machine: Machine, module: Symbol) -> Iterator[tuple[str, Value]]:
 
 
 def is_of_program(module: Object) -> bool:
-    """Whether a module's forward is looked into."""
+    """Whether a module's forward is analysed."""
     return isinstance(module.cls, Class)
 
 
@@ -317,7 +317,7 @@ def extends_layer(cls: Class) -> bool:
 
 
 def has_only_layers(machine: Machine, root: Object | Symbol) -> bool:
-    """Whether all parameters below are those of torch's own layers, of which none is 0-dim."""
+    """Whether all parameters below belong to torch's own layers, and none is 0-dim."""
     return all(
         isinstance(part, Object)
         and (not isinstance(part.cls, External) or part.cls.name.startswith("torch.nn."))
@@ -548,7 +548,7 @@ def misplace_some_tensor(machine: Machine, owner: Object, value: Value) -> None:
 
 
 def forget_places(machine: Machine, module: Object | Symbol) -> None:
-    """Something was done with a module that is not looked into: it may have been moved, in whole or in part."""
+    """Code that is not analysed gets a module: it may have moved the module, in whole or in part."""
     for part in reachable(machine, module).values():
         place = machine.fresh()
         machine.write(part.id, PLACE, place)
@@ -557,7 +557,7 @@ def forget_places(machine: Machine, module: Object | Symbol) -> None:
 
 
 def _leave_open(machine: Machine, module: Object) -> None:
-    """What was put into something unknown that a module keeps has moved with it if that is a module: nobody knows."""
+    """Forget where modules in unknown values of a module are: they moved with it only if that value is a module."""
     for name, value in machine.store.held(module.id):
         for _, option in alternatives(value) if name != PLACE else ():
             if isinstance(option, Symbol) and not is_module(machine, option):
@@ -567,7 +567,7 @@ def _leave_open(machine: Machine, module: Object) -> None:
 
 
 def tended(machine: Machine, owner: Object, name: str) -> None:
-    """Code outside a module's class, or its own ``cuda()``, looks after an attribute: assigns, registers, moves it."""
+    """Code outside a module's class, or its own ``cuda()``, handles an attribute: assigns, registers or moves it."""
     running = [frame.function for frame in machine.frames if frame.receiver == owner]
     moving = all(function is not None and function.name in MODULE_MOVES for function in running)
     if isinstance(owner.cls, Class) and moving:
@@ -716,7 +716,7 @@ def set_mode(machine: Machine, module: Object | Symbol, training: bool, argument
 
 
 def takes_inputs_as_they_are(module: Object | Symbol) -> bool:
-    """Whether a module that is not looked into is known not to move its inputs: a library's model."""
+    """Whether a module that is not analysed is known not to move its inputs: a library's model."""
     return isinstance(module, Object) and isinstance(module.cls, External)
 
 
@@ -781,9 +781,9 @@ def _around(machine: Machine) -> Iterator[Object]:
 
 
 def _cared_for(machine: Machine, identity: int, holder: Holder) -> bool:
-    """What is frozen and moved by itself is kept out of its holder on purpose, as a teacher is.
+    """Whether a module is kept out of its holder on purpose, as a teacher is: frozen and moved separately.
 
-    Either of it is enough for what was there before the holder.
+    Either of the two is enough for a module that existed before the holder.
     """
     signs = (identity in machine.notes[ModuleNotes].moved, gradients.flag_of(machine, identity) == Fact("frozen"))
     return any(signs) if identity < holder.owner.id else all(signs)

@@ -118,7 +118,7 @@ def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def _report_non_leaves(machine: Machine, params: Value, node: cst.Call) -> None:
-    """``Adam([x.to(device)])``: an optimizer wants leaves (torch/optim/optimizer.py, `Optimizer.add_param_group`)."""
+    """``Adam([x.to(device)])``: an optimizer needs leaves (torch/optim/optimizer.py, `Optimizer.add_param_group`)."""
     machine.lift(lambda option: _report_non_leaf(machine, option, node), params)
 
 
@@ -341,7 +341,7 @@ def before_move(machine: Machine, module: Object | Symbol, target: Place, note: 
 
 
 def state_taken(machine: Machine, optimizer: Object) -> None:
-    """The program has ``optimizer.state`` in its hands: it may move the state itself, and where to nobody knows."""
+    """The program reads ``optimizer.state``: it may move the state itself, to an unknown device."""
     if has_state(machine, optimizer):
         machine.write(optimizer.id, _STATE, Fact("taken"))
         _catch_up(machine, optimizer)
@@ -431,7 +431,7 @@ def replaced(
 
 
 def _added(machine: Machine, owner: Object | Symbol, after: Value) -> frozenset[int]:
-    """What an adapter around a part of its owner has to train besides that part; empty if that is nothing."""
+    """The trainable parts of an adapter around a part of its owner, besides that part; empty if there are none."""
     if not isinstance(owner, Object) or not isinstance(after, Object):
         return frozenset()
     held, given = modules.registered_below(machine, owner), modules.registered_below(machine, after)

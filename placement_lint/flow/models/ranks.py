@@ -48,10 +48,10 @@ class Ranks(Notes):
 
     # the global ranks by whose number something was put on a GPU
     at_work: set[int] = noted(set)
-    # process groups of several processes, and what uses the current device although nobody set it
+    # process groups of several processes, and uses of the current device although nothing set it
     groups: list[Group] = noted(list, Use.WEIGHED)
     uses_of_current: list[DeviceUse] = noted(list, Use.AT_END | Use.WEIGHED)
-    # what uses the current device after somebody set it
+    # uses of the current device after the program set it
     uses_of_own: set[cst.CSTNode] = noted(set, Use.AT_END)
     # all processes are given GPUs of their own, by a framework or from outside; those that choose theirs
     pinned: bool = noted(bool)
@@ -108,7 +108,7 @@ def leave(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def has_group(machine: Machine, asked: Symbol) -> Value:
-    """``dist.is_initialized()``: what is ``asked`` here, as long as nothing tells.
+    """``dist.is_initialized()``: the ``asked`` value as long as the answer is unknown.
 
     A program that joins a group on some paths has none on the others, unless it joins where it finds none.
     """
@@ -129,7 +129,7 @@ def _hangs_on(condition: Condition, asked: Symbol) -> bool:
 
 
 def is_alone(machine: Machine) -> bool:
-    """Whether this process joined a group in which there is no other."""
+    """Whether this process joined a group that has no other process."""
     return machine.read(machine.module_frame, _ALONE) is not None
 
 
@@ -146,9 +146,9 @@ def may_lack_gpus(machine: Machine) -> bool:
 
 
 def process(machine: Machine) -> object:
-    """What began the process that runs: the call that spawned it, or the frame of what is looked at by itself.
+    """The origin of the running process: the call that spawned it, or the frame of the entry point that is analysed.
 
-    None for what the module's own statements run.
+    None for the module's own statements.
     """
     if machine.now[Spawned].notes:
         return machine.now[Spawned].notes[-1].node
@@ -180,7 +180,7 @@ def _single_out(answers: Iterable[Answer]) -> bool:
 
 
 def _is_nameless(value: object) -> bool:
-    """Whether a number is the result of an operation, as in ``batch_size % world_size``: it is no process's."""
+    """Whether a number is the result of an operation, as in ``batch_size % world_size``: it is not a process's."""
     return isinstance(value, Symbol) and (
         not value.source or isinstance(as_expression(value.source), cst.BinaryOperation)
     )
@@ -256,7 +256,7 @@ _LOCAL_RANK = re.compile(r"--local[_-]rank")
 
 
 def name_gpu(machine: Machine, index: object, node: cst.CSTNode, works: bool = True) -> None:
-    """A number that nobody knows names a GPU; ``works`` unless it only does that, and puts nothing there."""
+    """An unknown number names a GPU; ``works`` unless it only names it, and puts nothing there."""
     noted = machine.notes[Ranks]
     counts_all = _is_global(index) and not _is_local(machine, index)
     if isinstance(index, Symbol) and (counts_all or index.id in noted.computed) and not _is_first(machine, index):
@@ -319,7 +319,7 @@ def finish(machine: Machine) -> None:
     _report_global_ranks(machine)
     if noted.pinned:
         return
-    # A process joins its group once: what joins one itself is not called from another process that does.
+    # A process joins its group once: code that joins one itself is not called from another process that does.
     if noted.pinned_processes - {group.process for group in noted.groups}:
         return
     chosen = {used.note.node for used in noted.uses_of_current if used.process in noted.pinned_processes}

@@ -1,7 +1,7 @@
-"""What DataParallel gathers of its replicas, used as if it were one number.
+"""Outputs that DataParallel gathers from its replicas, used as if they were one number.
 
-A 0-dim loss becomes a vector with one element a replica. An output of which the shape is not known has at least as
-many elements, and what only has one element can be a number: ``backward()`` of it is right with a single GPU alone.
+A 0-dim loss becomes a vector with one element a replica. An output of unknown shape has at least as many elements,
+and only a tensor with one element can be a number: its ``backward()`` works with a single GPU only.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from placement_lint.flow.state.program import Program
 
 @dataclass
 class ReplicaLosses(Notes):
-    """Losses of which each replica makes one."""
+    """Losses that each replica computes."""
 
     # reductions of them, and those whose result is divided afterwards
     reduced: list[ReplicaLossReduced] = noted(list, Use.AT_END)
     divided: set[cst.CSTNode] = noted(set)
-    # outputs of DataParallel models that are used as numbers; by what made them, those that the program averages, and
-    # those of which it asks how many elements they have
+    # outputs of DataParallel models that are used as numbers; by the call that made them, those that the program
+    # averages, and those whose number of elements it reads
     used_as_numbers: list[ReplicaLossUsed] = noted(list)
     averaged: set[cst.CSTNode] = noted(set)
     measured: set[cst.CSTNode] = noted(set)

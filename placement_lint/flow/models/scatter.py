@@ -61,7 +61,7 @@ def built(machine: Machine, module: Object, name: str, arguments: Arguments) -> 
 def after_layer(
     machine: Machine, module: Object, name: str, inputs: list[Operand], result: Value, node: cst.Call
 ) -> Value:
-    """What a recurrent layer, an attention or a transformer makes of the batch's dimension, if it is there at all."""
+    """The output of a recurrent layer, an attention or a transformer, with its batch dimension if that is known."""
     if not isinstance(result, Tensor):
         return result
     batch_first = machine.read(module.id, _BATCH_FIRST)
@@ -114,7 +114,7 @@ def unpacked(sequence: Value, arguments: Arguments) -> Value:
 
 
 def check_returned(machine: Machine, value: Value, node: cst.BaseExpression) -> None:
-    """What forward returns is gathered along the dimension along which its inputs were split."""
+    """Report a returned tensor that is not gathered along the dimension along which the inputs were split."""
     dim = machine.now[Replica].dim
     if dim is not None:
         machine.lift(lambda option: _check_returned(machine, option, dim, node), value)
@@ -163,7 +163,7 @@ def _no_rows(machine: Machine, value: Value, source: cst.BaseExpression, keyword
 
 
 def check_arguments(machine: Machine, arguments: Arguments, dim: int | None, node: cst.Call) -> None:
-    """Arguments of which it is certain that their first dimension is not that of the batch."""
+    """Report arguments whose first dimension is certainly not that of the batch."""
     check_dimensions(machine, arguments, node)
     if dim != 0 or machine.now[Replica].batch_misplaced:
         return
@@ -196,7 +196,7 @@ def check_keywords(
     ids: tuple[object, ...],
     node: cst.Call,
 ) -> None:
-    """Keyword arguments of which none is a tensor go to all replicas, also to those that get no rows."""
+    """Keyword arguments that are not tensors go to all replicas, also to those that get no rows."""
     names = _needed(machine, module, arguments)
     if dim != 0 or not names or machine.expects("TypeError"):
         return
@@ -232,7 +232,7 @@ def _is_no_tensor(value: Value) -> bool:
 
 
 def _leaves_out(rows: int, ids: tuple[object, ...]) -> bool:
-    """Whether ``torch.chunk`` makes fewer chunks of so many rows than there are replicas: two of them, or more."""
+    """Whether ``torch.chunk`` makes fewer chunks of this many rows than there are replicas: two of them, or more."""
     replicas = max(len(ids), 2)
     return -(-rows // -(-rows // replicas)) < replicas
 

@@ -32,12 +32,12 @@ from placement_lint.source.wording import source_text
 
 @dataclass
 class Schedulers(Notes):
-    """Schedulers and the optimizers that they go on with."""
+    """Schedulers and the optimizers that they update."""
 
-    # schedulers that go on with an optimizer, by its id, whose place another took, by the id of that
+    # schedulers that still update an optimizer, by its id, that another optimizer replaced, by its id
     outlived: list[tuple[SchedulerOutlived, int, int]] = noted(list, Use.AT_END)
-    # the ids of optimizers that have schedulers, and of those that others may get hold of, or of their groups, with
-    # where that is; where the groups were only read
+    # the ids of optimizers that have schedulers, and of those that other code may access, or whose groups it may
+    # access, with the place; the places where the groups were only read
     scheduled: set[int] = noted(set, Use.AT_END)
     optimizers_out: set[tuple[int, cst.CSTNode]] = noted(set, Use.AT_END)
     groups_read: set[cst.CSTNode] = noted(set, Use.AT_END)
@@ -160,7 +160,7 @@ def given_away(machine: Machine, values: Iterable[Value], node: cst.CSTNode) -> 
 
 
 def groups(machine: Machine, optimizer: Object, name: str, node: cst.CSTNode) -> Value:
-    """``optimizer.param_groups``: whoever has them may set the learning rate."""
+    """``optimizer.param_groups``: other code that reads them may set the learning rate."""
     if name == GROUPS:
         machine.notes[Schedulers].optimizers_out.add((optimizer.id, node))
     return Bound(optimizer, name, node=node)
@@ -202,7 +202,7 @@ def _is_of_groups(value: Bound, *names: str) -> bool:
 
 
 def finish(machine: Machine) -> None:
-    """At the end it is known that nobody else looks after the learning rate."""
+    """Report at the end, when it is known that no other code sets the learning rate."""
     noted = machine.notes[Schedulers]
     out = {identity for identity, node in noted.optimizers_out if node not in noted.groups_read}
     for event, old, new in noted.outlived:

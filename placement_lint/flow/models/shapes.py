@@ -7,11 +7,11 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import SLICE, AtLeast, Const, Sequence, Tensor, Value
 
-# Of a PackedSequence, in which there is no dimension of the batch: it knows itself where each row is.
+# Of a PackedSequence, which has no batch dimension: it stores where each row is.
 PACKED = -1
 
 
-# What a tensor answers when it is asked for its shape: a single number, and the losses of the replicas.
+# The shape queries of a tensor: of a single number, and of the losses of the replicas.
 _OF_NUMBER: dict[str, Value] = {
     **dict.fromkeys(("dim", "ndim", "ndimension"), Const(0)),
     **dict.fromkeys(("numel", "nelement"), Const(1)),
@@ -161,5 +161,5 @@ def stacked(split: int | None, dim: Value | None) -> int | None:
 
 
 def agrees(split: int | None, dim: int) -> bool:
-    """Whether the batch may be in this dimension: it is, or nobody knows where it is."""
+    """Whether the batch may be in this dimension: it is, or its dimension is unknown."""
     return split in (None, PACKED, dim)

@@ -159,7 +159,7 @@ def _default_place(machine: Machine, name: str) -> Value:
 
 
 def _has_place(machine: Machine, data: Value) -> bool:
-    """Whether data is a tensor already, or may be one: what nobody knows, but has been moved."""
+    """Whether data is a tensor already, or may be one: an unknown value that has been moved."""
     return any(
         isinstance(option, Tensor)
         or (isinstance(option, Symbol) and machine.read(option.id, modules.PLACE) is not None)
@@ -223,7 +223,7 @@ def _scalar(machine: Machine, shape: Shape, arguments: Arguments) -> bool | None
     items = content(machine, size) if size is not None else None
     if items is not None:
         return not items.items if items.exact else None
-    # A size that is no literal: nobody writes a computed ``()``.
+    # A size that is not a literal: a computed ``()`` is assumed not to occur.
     return size is None and not arguments.spread
 
 
@@ -267,7 +267,7 @@ def operate(
     node: cst.CSTNode,
     scalar: bool | None = None,
 ) -> Tensor | None:
-    """An operation that wants its tensors on one device; its result, None without any tensor."""
+    """An operation that requires its tensors on one device; its result, None without any tensor."""
     tensors = [operand for operand in operands if not _ignored(operand.tensor)]
     if not tensors:
         return None
@@ -283,7 +283,7 @@ def operate(
     result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
     leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
     result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
-    # What comes of a tensor whose move was thrown away is not to blame for being where it is.
+    # The result of a tensor whose move was discarded is not itself misplaced.
     blamed = [
         operand.tensor.created for operand in tensors if operand.tensor.created in machine.notes[Tensors].discarded
     ]
@@ -445,7 +445,7 @@ def sure_tensors(machine: Machine) -> tuple[str, ...]:
 
 
 def _is_surely_tensor(machine: Machine, function: cst.CSTNode, param: cst.Param) -> bool:
-    """Whether an argument is no list, dict or None: by how it came, by its annotation, or by how it is used."""
+    """Whether an argument is not a list, dict or None: by its origin, by its annotation, or by its use."""
     name = param.name.value
     value = machine.read(machine.frame.id, name)
     options = [option for _, option in alternatives(value)] if value is not None else []
@@ -480,7 +480,7 @@ _TELL_A_TENSOR = frozenset(
 
 
 def _is_stray(one: Tensor, other: Tensor) -> bool:
-    """Whether the first is the one out of place: what an earlier call left, is on the CPU, names a card, or is new."""
+    """Whether the first is the misplaced one: an earlier call left it, or it is on the CPU, names a card, or is new."""
     if one.left != other.left:
         return one.left
     if (one.place == CPU) != (other.place == CPU):
@@ -571,7 +571,7 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         gathered = node if tensor.gathered is not None else None
         return shapes.after_index(tensor, replace(tensor, gathered=gathered, uid=0), key)
     if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
-        # It may as well be a tuple of anything: tensors, of which nobody knows where they are.
+        # It may also be a tuple of anything: tensors on unknown devices.
         part = machine.fresh(node)
         machine.write(part.id, modules.PLACE, Placed(machine.fresh()))
         return part
@@ -620,11 +620,11 @@ def _as_read(place: Place) -> Place:
 
 
 def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) -> Value:
-    """``t.name``, where it is no call."""
+    """``t.name``, where it is not called."""
     noted = machine.notes[Tensors]
     if name == "device":
         noted.devices_read.add(node)
-        # What is put beside a tensor that is out of place goes where that is moved.
+        # A tensor that is put beside a misplaced tensor moves with it.
         astray = (tensor.created or tensor.uid or None) in noted.strays
         return machine.fresh(node) if astray else _as_read(tensor.place)
     if name == "grad" and tensor.copied is not None and tensor.copied not in noted.retained:
@@ -638,7 +638,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
     if name == "is_cuda" and (away := device_choice.named_away(machine, tensor.place)).possible:
         return machine.either(((away, TRUE), (away.negation, FALSE)))
     if name == "is_cuda" and isinstance(tensor.place, Symbol):
-        # A device that nobody knows is the same each time, and without a GPU it is none.
+        # An unknown device is the same each time, and without a GPU it is not one.
         asked = machine.question(machine.part(tensor.place.id, name, name, type="bool"), text=node)
         on_gpu = answered(asked, True) & machines(ONE_GPU | MANY_GPUS)
         return machine.either(((on_gpu, TRUE), (on_gpu.negation, FALSE)))
@@ -676,7 +676,7 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
         return replace(tensor, lost=converted) if _converts(tensor, target) else tensor
     place = arrive(machine, place, node)
     if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
-        # What forward puts on a device that it was given is not on the CPU for want of one.
+        # A tensor that forward puts on a device that it was given is not on the CPU by default.
         return replace(tensor, source=Source.MOVE) if tensor.source is Source.FACTORY_IN_FORWARD else tensor
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))
     if compare(tensor.place, place) is Comparison.DIFFERENT:
@@ -916,9 +916,9 @@ def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNod
 
 
 def _is_for_arrays(machine: Machine) -> bool:
-    """Whether a statement is reached only where the program saw that something is no tensor.
+    """Whether a statement is reached only where the program tested that something is not a tensor.
 
-    What it uses beside that is none either, as ``scores`` in ``if isinstance(labels, torch.Tensor): … else: …``.
+    Its other values are not tensors either, as ``scores`` in ``if isinstance(labels, torch.Tensor): … else: …``.
     """
     return all(any(_denies_tensor(answer) for answer in cube.answers) for cube in machine.path.cubes)
 

@@ -1,4 +1,4 @@
-"""Which parameters of a module are trained: what is frozen, what an optimizer's argument leaves out."""
+"""Which parameters of a module are trained: those that are frozen, and those that an optimizer's argument excludes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value, node: cst.CSTN
 
 
 def flags(machine: Machine, value: Value | None) -> list[Value]:
-    """What decides which parameters an optimizer's argument leaves out; each thing once."""
+    """The flags that decide which parameters an optimizer's argument excludes, without duplicates."""
     found = dict.fromkeys(flag for part in _candidates(machine, value) if (flag := gradients.flag_of(machine, part)))
     return list(found)[:_MOST_FLAGS]
 
@@ -32,7 +32,7 @@ _MOST_FLAGS = 3
 
 
 def left_out(machine: Machine, value: Value | None) -> frozenset[int]:
-    """What an optimizer's argument leaves out, or does not name, while it does not ask for gradients."""
+    """The frozen parameters that an optimizer's argument excludes, or does not name."""
     return frozenset(part for part in _candidates(machine, value) if gradients.is_frozen(machine, part))
 
 
@@ -78,7 +78,7 @@ def around(machine: Machine, part: int) -> Iterator[int]:
 
 
 def has_own_parameters(machine: Machine, module: Object) -> bool:
-    """Whether there is something to learn, all of it made in sight: what was trained elsewhere is no criterion's."""
+    """Whether it has trainable parameters, all created here: a module trained elsewhere is not part of a criterion."""
     parts = [part for part in modules.reachable(machine, module).values() if modules.is_module(machine, part)]
     ours = all(
         isinstance(part, Object) and (isinstance(part.cls, Class) or part.cls.name.startswith("torch.nn."))

@@ -38,9 +38,9 @@ class VisibleDevices(Notes):
 # Cells of the module frame: the literal list of visible GPUs, and what first touched CUDA.
 _VISIBLE = Slot("visible devices")
 _TOUCHED = Slot("cuda touched")
-# Where a list that is no literal was set.
+# Where a list that is not a literal was set.
 _SET = Slot("visible devices set")
-# What touched it runs only where the file is the program.
+# The code that touched CUDA runs only when the file is run as a script.
 _AS_SCRIPT = "touched by the script"
 
 
@@ -64,7 +64,7 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
     for guard, fact in alternatives(touched) if touched is not None else ():
         if isinstance(fact, Fact) and isinstance(fact.details, Note):
             with machine.assuming(guard):
-                # Where there is no GPU, none is hidden in vain.
+                # Without a GPU, hiding GPUs too late has no effect.
                 if not machine.path.excludes(machines(ONE_GPU | MANY_GPUS)):
                     machine.notes[VisibleDevices].late.append(VisibleDevicesLate(node, machine.scene, fact.details))
     if isinstance(value, Const) and isinstance(value.value, str):
@@ -83,7 +83,7 @@ def _is_set_again(machine: Machine, node: cst.CSTNode) -> bool:
 
 
 def hand_down(machine: Machine) -> None:
-    """The program starts another one, which reads the variable anew: then it was set in time, for that one."""
+    """The program starts another one, which reads the variable again: for that one it was set in time."""
     machine.notes[VisibleDevices].late.clear()
 
 
@@ -98,7 +98,7 @@ def forget(machine: Machine) -> None:
 
 
 def forget_script(machine: Machine) -> None:
-    """What nobody calls here is for others, who import the file: what it does only as a script did not happen."""
+    """Uncalled definitions run in programs that import the file: the effects of its ``__main__`` code are undone."""
     touched = machine.read(machine.module_frame, _TOUCHED) or ABSENT
     before = machine.lift(lambda fact: ABSENT if fact == Fact(_AS_SCRIPT) else fact, touched)
     machine.write(machine.module_frame, _TOUCHED, before)
@@ -116,9 +116,9 @@ def visible(machine: Machine) -> tuple[tuple[str, ...], Note] | None:
 def name_device(
     machine: Machine, device: Value, how: str | cst.CSTNode, node: cst.CSTNode, literal: bool = True
 ) -> None:
-    """A GPU is named by its number: is there one of that number among the visible?
+    """A GPU is named by its number: report it if no visible GPU has that number.
 
-    Where the number is no literal, it is said once: the first use raises.
+    If the number is not a literal, only the first use is reported because it raises.
     """
     if not isinstance(device, Device) or device.kind != "cuda":
         return

@@ -104,7 +104,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
 
 
 def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
-    """What a wrapper is put around, if it were not a wrapper already: what that leads to is no fault of its own."""
+    """The module to wrap; for a wrapper, the module inside, so that follow-up problems are not reported."""
     if not isinstance(inner, Object) or inner.kind is not Kind.WRAPPER:
         return inner
     repeated = inner.node is node
@@ -254,7 +254,7 @@ def _on_one_device(
     node: cst.Call,
     forward: Forward,
 ) -> Value:
-    """With one device there are no replicas, but the same look at where the module is."""
+    """With one device there are no replicas, but the place of the module is checked as with several."""
     replica = machine.now[Replica]
     missed = _check_first_device(machine, wrapper, inner, ids, device, node)
     scatter.check_dimensions(machine, arguments, node)
@@ -346,9 +346,9 @@ def _check_first_device(
 
 
 def _unless_missed(machine: Machine, missed: Value, output: Value) -> Value:
-    """What a call returned; nobody knows where, if the module was left on the CPU.
+    """The output of a call, on an unknown device if the module was left on the CPU.
 
-    What is on the CPU beside it would do, were it not wrapped. A module on another GPU may meet what is wrong as well.
+    Without the wrapper, tensors on the CPU would fit the module. A module on another GPU may meet misplaced ones too.
     """
     if missed == NONE:
         return output
@@ -410,7 +410,7 @@ def _scattered(machine: Machine, arguments: Arguments, device: Place, dim: int |
         return replace(there, split=dim, rows=frozenset(), literal=False)
 
     def unknown(symbol: Symbol) -> Value:
-        # What else than the first argument may be no tensor at all.
+        # Other arguments than the first may not be tensors at all.
         of_rows = symbol == batch
         return Tensor(device, None, Role.INPUT, assumed=True, scattered=of_rows, split=dim) if in_replica else symbol
 
@@ -500,7 +500,7 @@ def thawed(machine: Machine, value: Value, node: cst.CSTNode) -> Value:
 
 
 def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNode, text: str) -> Value | None:
-    """``wrapper.name`` for a name that is no method of nn.Module; None where it raises AttributeError."""
+    """``wrapper.name`` for a name that is not a method of nn.Module; None where it raises AttributeError."""
     if name == "module":
         return machine.read(wrapper.id, modules.INNER)
     own = machine.read(wrapper.id, name)
@@ -547,7 +547,7 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
 
 
 def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
-    """Whether the program may have looked at the keys and changed them, or deals with keys that do not fit."""
+    """Whether the program may have read the keys and changed them, or handles keys that do not fit."""
     return _keys_of(state) in machine.notes[checkpoints.Checkpoints].handled or (
         strict and machine.expects("RuntimeError")
     )
@@ -597,7 +597,7 @@ def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into_wrap
 
 
 def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:
-    """What the program saved in a file; to resume is to load what some earlier run of it saved, under any name."""
+    """The values that the program saved in a file; a resumed run loads those of an earlier run, under any file name."""
     saves = machine.notes[checkpoints.Checkpoints].files.get(loaded.file)
     if saves is None and loaded.resumed:
         every = [save for saved in machine.notes[checkpoints.Checkpoints].files.values() for save in saved]
