@@ -97,7 +97,7 @@ def note_keeping(machine: Machine, value: Value) -> None:
 
 
 def forget(machine: Machine, identity: int) -> None:
-    """The program looks after the weights itself: it sets, loads or freezes them."""
+    """The program handles the weights itself: it sets, loads or freezes them."""
     machine.now[InForward].made.pop(identity, None)
     machine.notes[Allocations].ids.discard(identity)
 
@@ -106,7 +106,7 @@ def forget(machine: Machine, identity: int) -> None:
 
 
 def run_forward(machine: Machine, run: Callable[[], Value]) -> Value:
-    """Run an outermost forward and report what each call of it makes anew."""
+    """Run an outermost forward and report the modules and Parameters that each call of it creates."""
     forward = machine.now[InForward]
     before, forward.made = forward.made, {}
     result = run()

@@ -1,7 +1,7 @@
-"""Cuts: where a gradient ends on its way back, and the parameters that it therefore never reaches.
+"""Cuts: where backpropagation ends, and the parameters that it therefore never reaches.
 
-To say that nothing ever trains a parameter, all of a loss has to be known: ``Tensor.reached`` is None wherever
-something unknown takes part in it. What any backward may reach, or somebody else may have trained, is ``learned``.
+A parameter is known to be untrained only if all of a loss is known: ``Tensor.reached`` is None wherever something
+unknown takes part in it. ``learned`` holds what any backward may reach, or what other code may have trained.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class GradientFlow(Notes):
 
 
 # Of the program: the cuts behind the last loss that went backward, and where that was.
-# Among what is learned: a loss of which not all is known may reach anything.
+# Among what is learned: a loss that is partly unknown may reach anything.
 _ANYTHING = -1
-# What is called so is meant to stay as it is, or to follow another network.
+# Networks with these names are meant to stay as they are, or to follow another network.
 _KEPT = re.compile(r"target|teacher|frozen|fixed|random|momentum|ema|prior|reference", re.IGNORECASE)
 # Values of these types carry no gradient.
 _PLAIN_TYPES = NUMBER_TYPES | {"str", "torch.Size", "torch.dtype", "list", "numpy.ndarray"}
@@ -69,7 +69,7 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
 
 
 def given_away(machine: Machine, tensor: Tensor) -> None:
-    """A tensor is given to what cannot be looked into: there may be a backward from it."""
+    """A tensor is given to code that is not analysed: there may be a backward from it."""
     known = gradient_paths.reached(tensor)
     given = tensor.modules | tensor.parameters if known is None else known
     machine.notes[GradientFlow].learned |= given
@@ -107,17 +107,17 @@ def written_into(machine: Machine, *values: Value) -> None:
 
 
 def collected(machine: Machine, values: Iterable[Value]) -> None:
-    """Values get into a list or dict: which of them it is that somebody takes out, is not always known."""
+    """Values get into a list or dict: it is not always known which of them are read from it."""
     written_into(machine, *values)
 
 
 def copied(machine: Machine, original: Object, twin: Object, how: str, node: cst.CSTNode) -> None:
-    """``copy.deepcopy(model)``: what is copied may have been trained before."""
+    """``copy.deepcopy(model)``: the original may have been trained before."""
     loaded(machine, twin)
 
 
 def given_to_unknown(machine: Machine, value: Value) -> None:
-    """A call that cannot be looked into may keep it."""
+    """A call that cannot be analysed may keep it."""
     written_into(machine, value)
 
 
@@ -136,7 +136,7 @@ def changed_by(machine: Machine, tensor: Tensor, values: Many[Value]) -> None:
 
 
 def lost(machine: Machine, values: Many[Value]) -> None:
-    """Values take part in something of which no more is known."""
+    """Values take part in something unknown."""
     written_into(machine, *values)
 
 

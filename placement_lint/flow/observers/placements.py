@@ -47,9 +47,9 @@ class Placement:
 
 
 class PlacementLog:
-    """Told of every assignment, parameter and move while the program is analysed.
+    """Records every assignment, parameter and move while the program is analysed.
 
-    Whoever keeps one that ``explains`` also wants to know which problems are not reported.
+    A log that ``explains`` also records which problems are not reported.
     """
 
     explains = False
@@ -79,7 +79,7 @@ class PlacementLog:
                 known.objects[option.id] = option
 
     def another(self) -> PlacementLog:
-        """An empty one, for a part of the same program."""
+        """An empty log, for a part of the same program."""
         return PlacementLog()
 
     def take(self, other: PlacementLog, functions: Mapping[cst.CSTNode, cst.CSTNode] | None = None) -> None:
@@ -98,7 +98,7 @@ class PlacementLog:
             self._notes.setdefault(identity, {}).update(notes)
 
     def entered(self, machine: Machine, parameters: cst.Parameters, function: cst.CSTNode) -> None:
-        """A function is called: its parameters have their values. Of ``self`` nobody asks where it is."""
+        """A function is called: its parameters have their values. ``self`` is skipped."""
         for parameter in (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params):
             value = machine.read(machine.frame.id, parameter.name.value)
             if value is not None and value is not machine.frame.receiver:
@@ -108,7 +108,7 @@ class PlacementLog:
         self._notes.setdefault(identity, {})[note] = None
 
     def ended(self, machine: Machine, events: Iterable[Event]) -> None:
-        """The program is over: what only now is known of the things behind the names."""
+        """The program is over: add the facts that are known only now to the placements."""
         self.stale = [event for event in events if isinstance(event, OptimizerStale)]
         for placement in self.placements.values():
             if placement.owner is not None:

@@ -47,7 +47,7 @@ from placement_lint.source.querying import as_expression, attributes_read, words
 class Replicas(Notes):
     """What replicas change."""
 
-    # plain tensors that they add to: as buffers they would be no better
+    # plain tensors that they add to: as buffers they would not be better
     accumulating: set[tuple[int, str]] = noted(set)
     shared_changes: list[tuple[SharedTensorChanged, int, frozenset[str]]] = noted(list, Use.AT_END)
 
@@ -88,7 +88,7 @@ def change_item(
     """``owner[key] = value``"""
     if isinstance(owner, Tensor):
         items = key.items if isinstance(key, Sequence) else (key,)
-        # An index tensor has to be where the tensors are; what a number or a slice names is copied to from anywhere.
+        # An index tensor must be on the same device; assigning to a number or a slice copies from any device.
         indexed = any(isinstance(item, (Tensor, Symbol)) for item in items)
         _change(machine, owner, (key, value), node, copied=not indexed)
     elif isinstance(owner, Object) and owner.kind in (Kind.LIST, Kind.DICT):
@@ -123,10 +123,10 @@ def accumulates(machine: Machine, holder: Holder | None) -> bool:
 
 
 def keeps(machine: Machine, owner: Object, name: str, value: Value) -> bool:
-    """Whether ``self.name = value`` assigns what is there, so that nothing is lost with a replica.
+    """Whether ``self.name = value`` assigns the memory that is already there, so that nothing is lost with a replica.
 
-    ``self.x = self.x.add_(1)`` does, and so does ``self.x = self.x.to(y.device)``, each time anew; that of an
-    attribute which is None is None.
+    ``self.x = self.x.add_(1)`` does; so does ``self.x = self.x.to(y.device)``, which repeats the move in each call. So
+    does None for an attribute that may be None.
     """
     before = machine.read(owner.id, name)
     may_be_none = before is not None and any(option == NONE for _, option in alternatives(before))
@@ -149,10 +149,10 @@ def _on_replica(values: Iterable[Value]) -> bool:
 
 
 def finish(machine: Machine) -> None:
-    """Report what replicas changed, where it counts.
+    """Report the changes that replicas make, if they matter.
 
-    What they assigned matters where somebody reads it later; what is done under a test of something that a forward
-    changes is done once: an initialisation by the data.
+    An assignment matters if the attribute is read later. A change under a test of something that a forward changes
+    happens only once: it is an initialisation that depends on the data.
     """
     accesses = machine.notes[Accesses]
     for rebound, identity, module in accesses.rebinds:

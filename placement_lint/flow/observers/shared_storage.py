@@ -40,7 +40,7 @@ from placement_lint.rule import Note
 class SharedStorage(Notes):
     """Parameters that share memory with other tensors."""
 
-    # the ids of tensors of which Parameters were made, and attributes that change with a Parameter, by their class
+    # the ids of tensors that Parameters were made of, and attributes that change with a Parameter, by their class
     storages: set[int] = noted(set)
     parameters: list[tuple[ParameterShared, int]] = noted(list, Use.AT_END)
 
@@ -186,7 +186,7 @@ def _later(*named: tuple[str, Tensor | Symbol]) -> tuple[Tensor | Symbol, str]:
 
 
 def finish(machine: Machine) -> None:
-    """What changed with another is missed where the module reads it once it is built."""
+    """An attribute that changed with a Parameter is reported if the module reads it after it is built."""
     for event, identity in machine.notes[SharedStorage].parameters:
         readers = machine.notes[Accesses].reads.get((identity, event.other), {})
         nodes = dict.fromkeys(node for node, _ in readers)

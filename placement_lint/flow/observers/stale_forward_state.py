@@ -58,7 +58,7 @@ def _is_somewhere(value: Value) -> bool:
 
 
 def keeping(machine: Machine, run: Callable[[], Value]) -> Value:
-    """Run an outermost forward: what it leaves where its module is, its next call finds there."""
+    """Run an outermost forward: the next call reads what it leaves on the device where its module is."""
     result = run()
     for owner, name in sorted(machine.notes[Accesses].written):
         value, fact = machine.read(owner, name), machine.read(owner, _LEFT.of(name))
@@ -78,7 +78,7 @@ def _held(machine: Machine, value: Value, holder: Holder) -> Value:
 
 # --- a class by itself -------------------------------------------------------------------------------------------
 
-# Through these a class may look after what moves.
+# With one of these methods, a class may move its state itself.
 _MOVES = ("_apply", "to", "cuda", "cpu")
 
 
@@ -102,7 +102,7 @@ def call_again(machine: Machine, instance: Object, run: Callable[[], Value]) -> 
 
 
 def _left_behind(machine: Machine, instance: Object) -> Iterator[tuple[tuple[int, str], Value]]:
-    """What a forward left on a module and its parts, as it is once the module has moved."""
+    """The values that a forward left on a module and its parts, as they are once the module has moved."""
     for part in modules.reachable(machine, instance).values():
         if not isinstance(part, Object) or _looks_after_moves(machine, part):
             continue
@@ -141,7 +141,7 @@ def _after_a_move(value: Value) -> Value:
 
 
 def _is_still_there(machine: Machine, owner: int, name: str, left: Value) -> bool:
-    """Whether a call has not put something else there: what each call makes anew is not kept."""
+    """Whether a call has not overwritten the value: an attribute that each call sets is not kept."""
     kept = {option for _, option in alternatives(left) if isinstance(option, Tensor) and option.left}
     value = machine.read(owner, name)
     return value is not None and any(option in kept for _, option in alternatives(value))

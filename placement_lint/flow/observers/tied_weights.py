@@ -1,6 +1,6 @@
 """Tied weights: one Parameter in several layers, until something puts a new one under each of its names.
 
-``Module._apply`` and ``load_state_dict(assign=True)`` go from name to name and know nothing of ties
+``Module._apply`` and ``load_state_dict(assign=True)`` go from name to name and ignore ties
 (torch/nn/modules/module.py).
 """
 
@@ -95,7 +95,7 @@ def _part(machine: Machine, held: Value, tie: Tie, how: str, parted: Fact) -> Va
 
 
 def given_away(machine: Machine, value: Value) -> None:
-    """A call that cannot be looked into gets a module: it may tie what belongs together."""
+    """A call that cannot be analysed gets a module: it may tie the weights again."""
     if machine.notes[Ties].parted and isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
         for uid in machine.notes[Ties].parted:
             mend(machine, uid)
@@ -114,7 +114,7 @@ def data_assigned(machine: Machine, tensor: Tensor) -> None:
 
 
 def mend(machine: Machine, uid: int) -> None:
-    """What came of a tied Parameter is looked after by the program: ``a.weight.data = b.weight.data``."""
+    """The program ties the Parameters again itself: ``a.weight.data = b.weight.data``."""
     if uid in machine.notes[Ties].parted:
         machine.write(uid, _PARTED, ABSENT)
 

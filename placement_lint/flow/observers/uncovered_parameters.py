@@ -106,14 +106,14 @@ def registered(machine: Machine, value: Value) -> None:
 
 
 def asked_for(machine: Machine, module: Object | Symbol) -> None:
-    """``module.parameters()``: somebody may train them."""
+    """``module.parameters()``: other code may train them."""
     machine.notes[ModuleNotes].asked_for.update(
         modules.registered_below(machine, module) if isinstance(module, Object) else {module.id}
     )
 
 
 def given_away(machine: Machine, value: Value) -> None:
-    """A module, or its parameters, are given to a call that cannot be looked into."""
+    """A module, or its parameters, are given to a call that cannot be analysed."""
     module = value.module if isinstance(value, Parameters) else value
     if not isinstance(module, Object) or not (module is not value or modules.is_module(machine, module)):
         return

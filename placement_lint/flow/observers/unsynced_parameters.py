@@ -1,6 +1,6 @@
-"""What trains beside DistributedDataParallel: modules and Parameters whose gradients nobody averages over the ranks.
+"""Modules and Parameters trained beside DistributedDataParallel, whose gradients are not averaged over the ranks.
 
-DDP averages what it finds in the module that it wraps. A criterion with weights, or a second head, may take part in the
+DDP averages gradients of the module that it wraps. A criterion with weights, or a second head, may take part in the
 same backward, and be trained by each rank for itself.
 """
 
@@ -41,9 +41,9 @@ from placement_lint.source.querying import names_in
 
 @dataclass
 class Beside(Notes):
-    """What is trained beside DistributedDataParallel."""
+    """Modules and Parameters trained beside DistributedDataParallel."""
 
-    # modules, by id, each with its first call; what is trained there, with the ids of what it learns; the program
+    # modules, by id, each with its first call; events for trained ones, with the ids of their parameters; the program
     # averages something of the kind over the ranks itself
     modules: dict[int, tuple[Object, cst.Call]] = noted(dict)
     trained: list[tuple[TrainedOutsideDdp, frozenset[int]]] = noted(list, Use.AT_END)
@@ -52,12 +52,12 @@ class Beside(Notes):
 
 # Of a module, or of a Parameter by itself: the wrapper beside it, and the backward that gave it gradients of its own.
 _BESIDE = Slot("beside ddp")
-# What a program averages by hand is called so.
+# Names of values that a program averages by hand.
 _BY_HAND = re.compile(r"\w*(?:grad|param|weight|bias|bucket|flat)\w*|p|data", re.IGNORECASE)
 
 
 def called(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
-    """A module that is in no DDP is called from outside of any."""
+    """A module that is not in a DDP is called from outside of any."""
     if isinstance(module, Object) and module.kind is Kind.MODULE:
         machine.notes[Beside].modules.setdefault(module.id, (module, node))
 
@@ -74,7 +74,7 @@ def backward(machine: Machine, loss: Tensor, wrapper: Object, note: Note) -> Non
 
 
 def _learning(machine: Machine, module: Object) -> frozenset[int]:
-    """What a module has to learn; nothing where some of it is in a wrapper, or frozen, or not in sight."""
+    """The trainable parts of a module; empty if some of it is in a wrapper, or frozen, or unknown."""
     parts = modules.reachable(machine, module).values()
     if not trainable.has_own_parameters(machine, module) or any(_is_apart(machine, part) for part in parts):
         return frozenset()
