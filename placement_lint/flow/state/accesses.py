@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Accesses(Notes):
     """How attributes are read and written."""
 
-    # by class (or object) and attribute: where a value written earlier is read, of which module (0 where any of the
-    # class may be meant); True where it is only updated
+    # by class (or object) and attribute: where a value written earlier is read, and the module that it belongs to (0 if
+    # it may be any of the class); True where it is only updated
     reads: dict[tuple[int, str], dict[tuple[cst.CSTNode, int], bool]] = noted(dict, Use.AT_END | Use.INCIDENTAL)
     # attributes and items that were read or assigned, at least once, of something else than a wrapper
     read_of_others: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 FUEL = 120_000
-# Looking into other files may cost a third of what the program's own file does, and this: less for what nobody calls.
+# Analysing other files may cost a third of the program's own file, plus this amount: less for entry points.
 ABROAD = 20_000
 ABROAD_FOR_UNCALLED = 200
-# Of what is left of that, one call from the program's own file leaves a part to those after it; so does the building of
-# a model, which is large as a rule, to what is done with it.
+# One call from the program's own file leaves a part of the remaining amount to later calls; so does the building of a
+# model, which is usually large, to its later uses.
 KEPT_BY_CALL = 0.25
 KEPT_BY_BUILDING = 0.5
 
@@ -22,7 +22,7 @@ class Budget:
     # what may still be spent in code of other files, and what was spent in the program's own
     abroad: int = ABROAD
     spent: int = 0
-    # what is left when the running call has spent its part of that
+    # the remaining amount at which the running call has spent its part of it
     floor: int = 0
     # how often there was a function of another file to look into, and no time to look into one
     ventures: int = 0

@@ -40,7 +40,7 @@ def content(machine: Machine, value: Value) -> Sequence | None:
 
 
 def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
-    """Of several lists, of which each may be the one: item by item, what it is in each."""
+    """The content of one of several lists, unknown which: item by item, the alternatives of all lists."""
     options = alternatives(machine.restrict(lists))
     contents = [content(machine, option) for _, option in options]
     joined = machine.joined_content(lambda: [guard for guard, _ in options], contents) if None not in contents else None
@@ -89,7 +89,7 @@ def _is_empty_place(machine: Machine, item: Value) -> bool:
 
 
 def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol | None:
-    """How many items there are: where nobody knows, the same unknown number for as long as none is added or taken."""
+    """The number of items: if it is unknown, the same unknown number as long as none is added or taken."""
     if isinstance(value, Const) and isinstance(value.value, str):
         return Const(len(value.value))
     items = content(machine, value)

@@ -32,7 +32,7 @@ from placement_lint.rule import Note
 
 @dataclass
 class Context(Moment):
-    """What is known of devices here."""
+    """The device facts that hold at this point."""
 
     # something was seen to be on a GPU; how many branches are running whose test saw that
     saw_gpu: bool = noted(bool, Use.PASSING)
@@ -84,7 +84,7 @@ def as_place(value: Value) -> Place | None:
 
 
 def target_place(machine: Machine, value: Value) -> Place | None:
-    """The place that something is moved to; unknown where a value names it of which the analysis lost track."""
+    """The place that something is moved to; unknown if the analysis lost track of the value that names it."""
     place = as_place(value)
     return place if place is not None or isinstance(value, (Const, External, Symbol)) else machine.fresh()
 
@@ -178,7 +178,7 @@ def place_of_default_type(machine: Machine) -> Value:
 
 
 def _setting(machine: Machine, cell: Slot, unset: Value) -> Value:
-    """The place in a cell, ``unset`` where nobody has written it."""
+    """The place in a cell, ``unset`` if nothing has written it."""
     value = machine.store.read(machine.module_frame, cell)
     if value is None:
         return unset

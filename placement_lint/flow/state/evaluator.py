@@ -31,7 +31,7 @@ class Evaluator(Protocol):
     def truth(
         self, machine: Machine, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition] | None = None
     ) -> Condition:
-        """The condition under which a value is true; that of one of which nothing is known is ``unknown``, if given."""
+        """The condition under which a value is true; for an unknown value it is ``unknown``, if given."""
 
     def element(self, machine: Machine, iterable: Value, node: cst.CSTNode, single: bool = False) -> Value:
-        """What one step of ``for x in iterable`` yields; ``single`` where there is but one step."""
+        """The value that one step of ``for x in iterable`` yields; ``single`` if there is only one step."""

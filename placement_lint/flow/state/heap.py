@@ -44,18 +44,18 @@ Key: TypeAlias = "str | Slot"
 Cell: TypeAlias = "tuple[int, Key]"
 Delta = dict[Cell, "Value | None"]
 
-# What no module holds as a part of it: flags, places and what else the rooms remember of one.
+# Values that are never parts of a module: flags, places and the like.
 _NO_PARTS = frozenset({type(None), Const, Device, External, Fact, Placed})
 
 
 @dataclass
 class Watch:
-    """What was seen of the cells of owners with an id up to ``newest``, and whether one of them was changed.
+    """The reads of cells of owners with an id up to ``newest``, and whether one of the cells was changed.
 
-    ``names`` are those under which an owner had values when somebody asked, and ``named`` the cells that first had one.
-    What else somebody asked for stands with what it was before: the parts of what is not known, one by one or all that
-    an owner had, the questions by their subjects, what is noted of things, the definitions of classes. ``outer`` is the
-    watch that was kept when this one began, and goes on.
+    ``names`` are those under which an owner had values when they were read, and ``named`` the cells that first had one.
+    Every other read is recorded with the value before it: the parts of unknown values, one by one or all that an owner
+    had, the questions by their subjects, the notes on things, the definitions of classes. ``outer`` is the watch that
+    was active when this one began; it stays active.
     """
 
     newest: int
@@ -78,7 +78,7 @@ class Watch:
 
     @property
     def asked(self) -> bool:
-        """Whether somebody asked for parts of what was there and is not known."""
+        """Whether parts of existing unknown values were read."""
         return any(owner <= self.newest for owner, _ in self.parts)
 
 
@@ -91,7 +91,7 @@ class Store:
         # what may be parts of owners, as far as it was asked for and did not change since
         self._held: dict[int, list[tuple[Key, Value]]] = {}
         self._journals: list[Delta] = []
-        # the frames of functions: what is written there goes when they return
+        # the frames of functions: their cells are dropped when they return
         self.passing: set[int] = set()
         self.watch: Watch | None = None
 
@@ -154,7 +154,7 @@ class Store:
                 self._name(cell)
 
     def _note_change(self, owner: int, before: Value | None, after: Value | None) -> None:
-        """What an owner holds, as is known, is to be looked for anew if one of these may be a part of it."""
+        """Discard the cached contents of an owner if one of these may be a part of it."""
         if not (type(before) in _NO_PARTS and type(after) in _NO_PARTS):
             del self._held[owner]
 
@@ -189,7 +189,7 @@ class Store:
         return (value for (_, name), value in self._cells.items() if name in names and value is not None)
 
     def drop(self, owner: int) -> None:
-        """Forget all cells of an owner that came up in the innermost branch and that nobody can name any more."""
+        """Forget all cells of an owner that was created in the innermost branch and cannot be reached any more."""
         journal = self._journals[-1] if self._journals else {}
         self._held.pop(owner, None)
         for name in self._names.pop(owner, ()):
@@ -205,7 +205,7 @@ class Store:
         self._journals.append({})
 
     def changes(self, depth: int) -> Delta:
-        """What has been written since the branch at ``depth`` began, as it is now."""
+        """The cells written since the branch at ``depth`` began, with their current values."""
         return {cell: self._cells.get(cell) for journal in self._journals[depth:] for cell in journal}
 
     def changed(self, newest: int) -> list[Value]:
@@ -236,7 +236,7 @@ class Store:
 
     @contextmanager
     def lasting(self) -> Iterator[None]:
-        """What is written here no branch takes back."""
+        """No branch rolls back the cells that are written here."""
         journals, self._journals = self._journals, []
         try:
             yield

@@ -1,8 +1,8 @@
-"""Modules of the project: what imports bind, and the names of other files.
+"""Modules of the project: the values that imports bind, and the names of other files.
 
-A name of another file is run for when somebody asks for it: the statements of that file that bind it, in its own
-scope and as the program's beginning would, and whatever these ask for in turn. What nobody asks for costs nothing,
-and files that import each other are no special case.
+A name of another file is evaluated on demand: the statements of that file that bind it run in its own scope and with
+the program's initial state, and so do those for the names that they read. Names that are not read cost nothing, and
+circular imports need no special case.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _FUEL = 60_000
 _SEARCHES = 400
 
 
-# What is known of other modules the more of them runs, and what that may still cost.
+# The state of other modules, which grows as more of them runs, and the remaining budget for them.
 _IMPORTED = ("modules", "places", "units", "loaded", "executed", "gathered", "searches", "fuel")
 
 
@@ -91,13 +91,13 @@ class Project:
 
     @property
     def surroundings(self) -> Surroundings:
-        """What is around the program's file; it counts that somebody asks."""
+        """The files around the program's file; counts the request."""
         self.asked += 1
         return self.around
 
     @property
     def relevance(self) -> Relevance:
-        """What matters there; somebody asks for that, too."""
+        """The definitions that matter there; counts the request, too."""
         self.asked += 1
         return self._relevance
 
@@ -129,7 +129,7 @@ def begin(machine: Machine, surroundings: Surroundings, execute: Execute) -> Non
 
 
 def running_file(machine: Machine) -> str:
-    """The path of the file whose code is running; empty where a program is looked at alone."""
+    """The path of the file whose code is running; empty if a program is analysed alone."""
     return machine.project.places[machine.root(machine.frame.id)].path if machine.project is not None else ""
 
 
@@ -147,7 +147,7 @@ def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
 # --- what an import binds ----------------------------------------------------------------------------------
 
 
-# What a program asks a library for that is not a thing of the library's.
+# Names of libraries whose values are constants.
 _CONSTANTS = {"typing.TYPE_CHECKING": FALSE, "typing_extensions.TYPE_CHECKING": FALSE}
 
 
@@ -157,7 +157,7 @@ def library(name: str) -> Value:
 
 
 def bound(machine: Machine, wanted: Import) -> Value:
-    """What an import binds, in the file whose code is running."""
+    """The value that an import binds, in the file whose code is running."""
     return _bound(machine, wanted, machine.root(machine.frame.id))
 
 
@@ -269,7 +269,7 @@ def _starred(machine: Machine, frame: int, name: str) -> Value | None:
             if line.module in STAR_MODULES and full in KNOWN_NAMES:
                 return External(full)
         elif (value := _exported(machine, module, name)) is not None:
-            # A search inside another leaves out what that one is at.
+            # A nested search skips the names that the outer one is resolving, so its result is not cached.
             if project is not None and len(project.resolving) == 1:
                 project.gathered[frame, name] = module
             return value
@@ -335,7 +335,7 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
     return machine.either(options)
 
 
-# Past this many names of a module, which of them is meant is not looked at.
+# Past this many names of a module, it is not decided which of them is meant.
 _MOST_OFFERED = 64
 
 
@@ -430,7 +430,7 @@ def stars_lead_to(machine: Machine, words: Set[str], wanted: Wanted) -> bool:
 
 @contextmanager
 def _fuel(machine: Machine, project: Project) -> Iterator[None]:
-    """What other files do is paid for apart, so that it does not depend on who asks."""
+    """Other files have a budget of their own, so that the result does not depend on the importing code."""
     before = machine.budget.fuel
     machine.budget.fuel = machine.budget.fuel if project.running else project.fuel
     project.running += 1

@@ -1,4 +1,4 @@
-"""What the machine tells whoever looks at the program for an editor: a log of placements, and a memory of results."""
+"""Interfaces through which the machine serves an editor: a log of placements, and a memory of results."""
 
 from __future__ import annotations
 

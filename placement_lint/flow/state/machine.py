@@ -1,6 +1,6 @@
 """The abstract machine: the store, the path, and how paths part and join.
 
-It knows nothing of syntax or torch. :mod:`statements` and :mod:`expressions` drive it through a program, and
+It does not depend on syntax or torch. :mod:`statements` and :mod:`expressions` drive it through a program, and
 the rooms for modules, tensors and optimizers keep their facts in its store.
 """
 
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from placement_lint.flow.state.imports import Project
     from placement_lint.flow.state.listening import Log, Recollection
 
-# Work is bounded: beyond these, calls are no longer looked into and choices become unknown.
+# Work is bounded: beyond these, calls are no longer analysed and choices become unknown.
 MAX_CALL_DEPTH = 12
 MAX_COMBINATIONS = 24
 MAX_PATH_CUBES = 4
@@ -144,13 +144,13 @@ class Machine:
         self._visit = 0
         self.module_frame = self.new_frame(None)
         self.frames: list[Frame] = [Frame(self.module_frame)]
-        # the other files of the project; None where a program is looked at alone
+        # the other files of the project; None if a program is analysed alone
         self.project: Project | None = None
-        # whether a module that is looked at by itself is on a GPU
+        # whether a module that is analysed by itself is on a GPU
         self.own_on_gpu = asked(source="the module is on a GPU")
         # the forwards of an editor's last text
         self.recollection: Recollection | None = None
-        # what too many guarded values have in common
+        # a common summary of too many guarded values
         self.summarise: Summary = lambda machine, options: None
 
     def _begin(self) -> None:
@@ -160,7 +160,7 @@ class Machine:
         self.reach: Condition = ALWAYS
         # the part of reach that the program itself tests: without what follows from not having raised
         self.tested: Condition = ALWAYS
-        # the alternatives of values that are being looked at, inside each other
+        # the alternatives of values that are being analysed, inside each other
         self.alternatives: tuple[Condition, ...] = ()
         self.dead = False
         self.scopes: list[Scope] = []
@@ -299,7 +299,7 @@ class Machine:
             vars(self if kind is Machine else self.now[kind]).update(values)
 
     def noted(self, notes: type[Any], name: str, key: Hashable) -> Any:
-        """What is noted of one thing in a registry that is only asked so."""
+        """The entry for one thing in a registry that is read only through this method."""
         registry = Registry(notes, name)
         entry = self.notes.get_registry(registry).get(key)
         if self.store.watch is not None:
@@ -307,7 +307,7 @@ class Machine:
         return entry
 
     def fresh(self, text: str | cst.CSTNode = "", type: str = "", scattered: bool = False) -> Symbol:
-        """A value of which nothing is known, but perhaps its type, or that it depends on the rows of a replica."""
+        """An unknown value, possibly of a known type, or one that depends on the rows of a replica."""
         self._last_id += 1
         return Symbol(self._last_id, text, None, type, scattered)
 
@@ -350,14 +350,14 @@ class Machine:
             self.notes[Program].outer[symbol.id] = owner
 
     def known_part(self, owner: int, key: object) -> Symbol | None:
-        """The unknown value under ``key``, if somebody asked for it."""
+        """The unknown value under ``key``, if it was read before."""
         symbol = self._parts.get(owner, {}).get(key)
         if self.store.watch is not None:
             self.store.watch.parts.setdefault((owner, key), symbol)
         return symbol
 
     def parts(self, owner: int) -> Many[Symbol]:
-        """The parts that somebody asked for; where a module is, under a name of the analysis's own, is none."""
+        """The parts that were read before, without the analysis's own, such as the place of a module."""
         known = self._parts.get(owner, {}).items()
         parts = tuple([part for key, part in known if not isinstance(key, Slot)])
         if self.store.watch is not None and owner <= self.store.watch.newest:
@@ -456,7 +456,7 @@ class Machine:
 
     @property
     def looks_at_forward(self) -> bool:
-        """Whether the forward of a module is looked at by itself: its tensors are taken to be where the module is."""
+        """Whether the forward of a module is analysed by itself: its tensors are assumed to be where the module is."""
         calls = self.now[Calls]
         return calls.standalone and bool(calls.in_forward)
 
@@ -530,7 +530,7 @@ class Machine:
                 self._require(guard.negation, path)
             if not self.dead:
                 exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(depth), value))
-            # What else a branch survives is left to what comes after: it would entangle all of that.
+            # Other conditions that a branch survives are not added: they would complicate the path of all later code.
             whole = whole and not self.dead and (self.path is inside or self.path.machines == inside.machines)
             self.store.roll_back()
             self.dead = False
@@ -557,7 +557,7 @@ class Machine:
 
     @property
     def decided(self) -> Condition:
-        """The alternatives of values that are being looked at."""
+        """The alternatives of values that are being analysed."""
         return reduce(and_, self.alternatives, ALWAYS)
 
     def survive(self, condition: Condition) -> None:
@@ -640,7 +640,7 @@ class Machine:
         return Mapping(tuple(items), rest)
 
     def _settled(self, values: Many[Value | None]) -> Value | None:
-        """What is one of these values, where it makes no difference which."""
+        """One of these values, if it makes no difference which."""
         first = values[0]
         for value in values:
             if value is not first and value != first:
@@ -786,7 +786,7 @@ class Machine:
         return self.path, self.reach, self.tested, self.alternatives, *now
 
     def emit(self, event: Event) -> None:
-        """Tell the rules; what another file does while it is imported, they hear when they listen to that file."""
+        """Emit an event, unless another file is being imported: its events are emitted when that file is analysed."""
         if self.frames[0].id != self.module_frame:
             return
         when = survived(event.scene.when)
@@ -796,7 +796,7 @@ class Machine:
 
     @contextmanager
     def unheard(self) -> Iterator[None]:
-        """What happens here is for when the function that runs is looked at by itself."""
+        """Drop the events here: they are emitted when the running function is analysed by itself."""
         program = self.notes[Program]
         before = program.events, program.called, program.called_on
         program.events, program.called, program.called_on = [], set(), set()
@@ -837,7 +837,7 @@ class Machine:
 
     @property
     def names_one_of_many(self) -> bool:
-        """Whether what runs was looked up by its name, ``getattr(hub, name)``: what fails is not meant to be named."""
+        """Whether the running code was looked up by its name, ``getattr(hub, name)``: failing names are not meant."""
         return any(answer.given and answer.question.by_name for cube in self.path.cubes for answer in cube.answers)
 
     def note_site(self, node: cst.CSTNode) -> None:
@@ -884,9 +884,9 @@ class Machine:
         return loops
 
     def wraps_here(self, identity: int) -> tuple[Note, ...]:
-        """Where this module is wrapped, if that says something of this place.
+        """Where this module is wrapped, if that is relevant here.
 
-        In a function that nobody calls, only what that same run did before: another method may not have run.
+        In an uncalled function, only wraps by the same run count: another method may not have run.
         """
         running = {frame.id for frame in self.frames[1:]}
         noted = self.notes[ModuleNotes]
@@ -941,7 +941,7 @@ class Machine:
 
     @contextmanager
     def only_updating(self) -> Iterator[None]:
-        """What is read here is read only to be updated: ``self.count += 1``."""
+        """The reads here are only updates: ``self.count += 1``."""
         around = self.now[Around]
         before, around.updating = around.updating, True
         try:
@@ -980,7 +980,7 @@ _MOMENT = ("now", "scopes", *_PATH)
 def _narrowed(condition: Condition, guard: Condition, denied: Condition) -> Condition:
     """The condition inside a branch: that of the guard, or of where another one is denied.
 
-    What is denied may have been made of too many cases, and leave nothing over. Then it tells nothing of the branch.
+    The denied condition may have been made of too many cases, and leave nothing over. Then it is ignored.
     """
     if guard is not denied.negation:
         return condition & guard
@@ -989,9 +989,9 @@ def _narrowed(condition: Condition, guard: Condition, denied: Condition) -> Cond
 
 
 def _bounded(condition: Condition, otherwise: Condition) -> Condition:
-    """A path made of many cases costs more than it tells, and nothing is certain on one that was made of too many.
+    """A path with many cases costs more than it is worth, and nothing is certain on one made of too many.
 
-    What all of the cases say is kept: after ``if small: return``, the rest is not the path of small ones as well.
+    The common part of all cases is kept: after ``if small: return``, the rest is not the path of small ones as well.
     """
     if not condition.certain:
         return otherwise

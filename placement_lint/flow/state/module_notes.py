@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class ModuleNotes(Notes):
-    """What several models and observers ask of modules, Parameters and what holds them."""
+    """Facts about modules, Parameters and their containers that several models and observers need."""
 
-    # attributes of modules, by the files and names of their classes, that code outside the class looks after
+    # attributes of modules, by the files and names of their classes, that code outside the class handles
     tended: set[tuple[str, str, str]] = noted(set, Use.AT_END)
     # unknown values that are used as only modules can be
     modules_by_use: set[int] = noted(set, Use.REPEATED)
-    # parts of a library's model that are modules by how they are come by, and arguments by their annotation
+    # parts of a library's model that are modules by how they are accessed, and arguments by their annotation
     modules_by_name: set[int] = noted(set, Use.REPEATED)
     # unknown values that the program asks whether they are of a class, or one of several, of modules
     modules_by_test: dict[int, set[Value]] = noted(dict)

@@ -1,4 +1,4 @@
-"""Where the program is: what is running, the syntax around it, and the replica that runs it."""
+"""The current position: the running code, the syntax around it, and the replica that runs it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Calls(Moment):
     entered: int = noted(lambda: ANY_MACHINE)
     # how many of them are of other files
     foreign: int = noted(int, Use.PASSING)
-    # what runs is looked at by itself: nobody calls it
+    # the running code is an entry point analysed by itself
     standalone: bool = noted(bool)
-    # the modules whose forward is running, and those before whose forward a hook is
+    # the modules whose forward is running, and those whose forward has a hook before it
     in_forward: list[Object] = noted(list, Use.PASSING)
     prepared: list[Object | Symbol] = noted(list, Use.PASSING)
 
@@ -55,9 +55,9 @@ class Around(Moment):
     # inside a try whose handler is for a missing attribute
     expecting_attribute_errors: int = noted(int)
     updating: bool = noted(bool, Use.PASSING)
-    # what is read here is only compared with None
+    # the value that is read here is only compared with None
     testing: bool = noted(bool, Use.PASSING)
-    # the call that is a statement of its own: what it returns is dropped
+    # the call that is a statement of its own: its result is dropped
     statement: cst.CSTNode | None = noted(lambda: None, Use.PASSING | Use.LOCAL)
 
 

@@ -1,8 +1,8 @@
-"""What observers and models note, each in a class of its own; a machine has one instance of each.
+"""Notes of observers and models, each in a class of its own; a machine has one instance of each.
 
-A subclass of :class:`Notes` is about the whole program: nothing of it is ever taken back. One of :class:`Moment` says
-where the program is. The ``Use`` of a field says how it is read, so that results can be kept; a field that says
-nothing is compared with care.
+A subclass of :class:`Notes` is about the whole program: no entry is ever removed. A subclass of :class:`Moment` is
+about the current position. The ``Use`` of a field says how it is read, so that results can be kept; a field without
+one is compared strictly.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Use(Flag):
     WATCHED = auto()
     # An entry means something only beside those of others, or only if it is the first.
     WEIGHED = auto()
-    # A look at a definition that nobody calls sees what others noted; of all else it cannot get hold.
+    # The analysis of an entry point reads the notes of others only through this.
     SHARED = auto()
     # A second call of a forward sees what was noted before it.
     REPEATED = auto()
-    # Of nodes, or of all that comes up: to note it has no effect.
+    # Of nodes, or of all that occurs: an entry has no effect.
     INCIDENTAL = auto()
-    # About what exists whoever looks at it.
+    # About things that exist independently of the analysis that reads them.
     LASTING = auto()
-    # Worked out from the heap, and as good when it is worked out again.
+    # Computed from the heap, and the same when computed again.
     DERIVED = auto()
     # Of a moment: what happens there does not hang on it.
     PASSING = auto()
@@ -174,7 +174,7 @@ def copied(registry: Any) -> Any:
 
 
 def added(before: Any, after: Any) -> Any:
-    """What a registry has that it had not; nothing is ever taken out of one that it has had for long."""
+    """The entries that a registry gained; old entries are never removed."""
     if isinstance(after, list):
         return after[len(before) :]
     if isinstance(after, set):

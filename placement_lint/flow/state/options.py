@@ -49,7 +49,7 @@ _PARSER = Slot("parser")
 
 
 def call(machine: Machine, parser: Symbol | Object, method: str, arguments: Arguments, node: cst.Call) -> Value | None:
-    """What a method returns that may be one of a parser; None where it is another one."""
+    """The result of a method that may be one of a parser; None if it is another one."""
     if method in _PARSES | _PARSES_SOME:
         namespace = machine.fresh(node, NAMESPACE)
         defaults = machine.read(parser.id, _DEFAULTS)
@@ -109,9 +109,9 @@ OVERRIDING = frozenset(
 
 
 def overridden(machine: Machine, function: Function, arguments: Arguments) -> Iterator[Value]:
-    """What a function that is not looked into may override: it assigns items or attributes of any name.
+    """The values that a function that is not analysed may override: it assigns items or attributes of any name.
 
-    That is what it is given, the object whose method it is among it, or an attribute of that.
+    These are its arguments, including the object whose method it is, or attributes of them.
     """
     names = set(_overridden_in(function.node.body))
     for place, parameter in enumerate(function.parameters if names else ()):
@@ -125,7 +125,7 @@ def overridden(machine: Machine, function: Function, arguments: Arguments) -> It
 
 
 def _overridden_in(node: cst.CSTNode) -> Iterator[str]:
-    """The names, such as ``cfg.MODEL``, of which items or attributes get other values under names not written out."""
+    """The names, such as ``cfg.MODEL``, whose items or attributes get other values under names not written out."""
     target = node.target if isinstance(node, cst.AssignTarget) else None
     if isinstance(target, cst.Subscript) and not _is_written_out(target):
         yield dotted(target.value)
@@ -160,9 +160,9 @@ def is_option(symbol: Symbol) -> bool:
 
 
 def switches(question: Question) -> frozenset[Symbol]:
-    """The options by which the user answers it: tested as a flag, or compared with literals; empty where it is another.
+    """The options by which the user answers it: tested as a flag, or compared with literals; empty if there are others.
 
-    What is computed from an option, or a part of it, is none: it may say the same as another question about it.
+    A value computed from an option, or a part of it, is excluded: it may ask the same as another question about it.
     """
     parts = _compared(question)
     options = frozenset(part for part in parts if _is_read_outright(part))
@@ -209,7 +209,7 @@ _COMPARISONS: dict[object, Callable[..., Any]] = {
 
 
 def _compared(question: Question) -> list[Any]:
-    """What a question is about: a flag, or the two sides of a comparison."""
+    """The subject of a question: a flag, or the two sides of a comparison."""
     subject = question.subject
     return [*subject[1:]] if isinstance(subject, tuple) else [subject]
 

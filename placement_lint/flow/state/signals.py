@@ -1,8 +1,8 @@
-"""Signals: what the models tell whoever listens, so that they need not know who does.
+"""Signals: the models send them to any observers, so that they need not know which there are.
 
 Each machine has signals of its own. Observers connect to them before the program runs (``OBSERVERS`` in
-``driver/analyse.py``, in whose order they are told); a signal is given within the alternatives that are being looked
-at, so that what an observer notes there holds under their condition.
+``driver/analyse.py``, which also sets the order); a signal is sent within the alternatives that are being analysed,
+so that what an observer notes there holds under their condition.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ModuleSignals:
         # … or under some of them; a layer takes the place of another
         self.parameters_renewed: Signal[Machine, Object | Symbol, str, cst.CSTNode] = Signal()
         self.layer_replaced: Signal[Machine, Object | Symbol, str, cst.CSTNode] = Signal()
-        # a module gets a part; somebody asks for all its parameters; the program looks after what has this id itself
+        # a module gets a part; all its parameters are read; the program itself handles the weights with this id
         self.child_registered: Signal[Machine, Value] = Signal()
         self.parameters_asked_for: Signal[Machine, Object | Symbol] = Signal()
         self.weights_handled: Signal[Machine, int] = Signal()
@@ -76,7 +76,7 @@ class TensorSignals:
         # … by ``target += value``; by a function of this name, as ``torch.nn.init.zeros_``
         self.updated: Signal[Machine, Value, Value, cst.AugAssign] = Signal()
         self.changed_by_function: Signal[Machine, Tensor, str, Arguments, cst.Call] = Signal()
-        # values take part in something of which no more is known
+        # values take part in something unknown
         self.lost: Signal[Machine, Sequence[Value]] = Signal()
         # ``receiver.name(…)`` of a tensor
         self.method_called: Signal[Machine, Tensor, str, cst.BaseExpression, Arguments, cst.Call] = Signal()
@@ -100,7 +100,7 @@ class TrainingSignals:
 
 class ProgramSignals:
     def __init__(self) -> None:
-        # ``owner.name = value`` of a module; what is kept there when a forward assigns it
+        # ``owner.name = value`` of a module; a value that a forward leaves there
         self.attribute_bound: Signal[Machine, Object, str, Value, cst.CSTNode] = Signal()
         self.attribute_left: Signal[Machine, Object, str, Value, cst.CSTNode] = Signal()
         # ``owner[key] = value``, with how the program names the owner if it does; a list gets others in the place of
@@ -114,7 +114,7 @@ class ProgramSignals:
         # values get into a list or dict; a value is stored in something that may outlive what runs
         self.values_collected: Signal[Machine, Sequence[Value]] = Signal()
         self.value_kept: Signal[Machine, Value] = Signal()
-        # values go where it is not seen what becomes of them; one is given to a call that cannot be looked into
+        # values go where they are not tracked any more; one is given to a call that cannot be analysed
         self.values_given_away: Signal[Machine, Sequence[Value], cst.CSTNode] = Signal()
         self.given_to_unknown: Signal[Machine, Value] = Signal()
         self.function_entered: Signal[Machine, Function] = Signal()
