@@ -1,8 +1,8 @@
-"""What becomes of the tensors that a method makes on the CPU: whether one can meet a tensor that is elsewhere.
+"""Escape analysis of the tensors that a method makes on the CPU: whether one can meet a tensor that is elsewhere.
 
-One may not that is only asked for its size or its items, that moves at once, is an index, or goes into what is moved
-along. It is followed from the call that makes it outwards, and on through the variables to which it is assigned, by
-the syntax alone: what is not known to be harmless is a meeting.
+A tensor cannot if only its size or its items are read, if it moves at once, is an index, or goes into something that
+is moved along. It is followed from the call that makes it outwards, and on through the variables to which it is
+assigned, by the syntax alone: any use that is not known to be harmless counts as a meeting.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, FACTORIES
 from placement_lint.source.parsing import CHILDREN, python_tree
 
 _MAKERS = {name.rpartition(".")[2] for name in (*FACTORIES, *CUDA_CONSTRUCTORS)} | {"Generator"}
-# Of how many methods it is remembered what becomes of their tensors.
+# Size of the cache of escape analyses, in methods.
 _METHODS_REMEMBERED = 256
 _OF_SIZES = {"zeros", "ones", "empty", "rand", "randn"}
 _OTHER_LIBRARIES = {"np", "numpy", "tf", "jnp", "random", "mx", "math"}
-# x.shape, x.size(), x.tolist(): what a tensor is asked for that is none, or is where its work is done
+# x.shape, x.size(), x.tolist(): queries of a tensor that return no tensor, or methods that run on its own device
 _ASKED = {
     *("shape", "dtype", "ndim", "requires_grad", "is_cuda"),
     *("size", "dim", "numel", "item", "tolist", "numpy", "type_as", "cuda", "stride", "nelement", "is_contiguous"),
 }
-# x.view(…), x.long(), x.device: what is of it, or another one that is where it is, and takes no tensor; and methods
-# that may take one
+# x.view(…), x.long(), x.device: parts of it, or tensors on the same device, which take no tensor; and methods that
+# may take one
 _RESHAPING = {
     *("view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "transpose", "permute", "flatten", "contiguous"),
     *("clone", "detach", "t", "T", "mT", "data", "unbind", "tile", "roll", "flip", "triu", "tril", "split", "chunk"),
@@ -59,10 +59,10 @@ _REGISTERING = {"register_buffer", "Parameter", "Buffer"}
 
 
 def may_meet(method: str, *, in_init: bool, is_given: bool) -> bool:
-    """Whether a tensor that a method makes on the CPU may meet others, or reach somebody who lets it.
+    """Whether a tensor that a method makes on the CPU may meet others, or reach code that lets it.
 
-    In an ``__init__`` all is on the CPU, so that it only counts what that keeps. What nobody ``is_given`` may be
-    returned.
+    In an ``__init__`` all is on the CPU, so only tensors that it keeps count. A returned tensor counts only if the
+    result ``is_given`` to other code.
     """
     return _may_meet(method, in_init, is_given)
 

@@ -49,22 +49,22 @@ _BEGINS_WITHIN = re.compile(
     | get_device$(?<!target_device) | custom_fwd""",
     re.VERBOSE,
 )
-# An optimizer of the program derives from the class of all of them, which nobody makes.
+# An optimizer of the program derives from the common base class, which is never instantiated.
 _OPTIMIZERS = _last_parts(OPTIMIZERS) - {"Optimizer"}
-# What stays where it is, or goes where another tensor is: x.to(y.device), x.to(y.dtype), x.to(torch.float32)
+# Moves to the same device, or to that of another tensor: x.to(y.device), x.to(y.dtype), x.to(torch.float32)
 _LIKE_ANOTHER = r"""(?:(?:device=)?(?!self\.device)[\w.\[\]]+\.device|dtype=[^(),]+|[\w.\[\]]*dtype
     |torch\.(?:b?float\d*|u?int\d*|half|bool|long|double))"""
-# Of other accelerators nothing is found where it is only asked whether there is one.
+# A mere test for other accelerators leads to no finding.
 _ACCELERATORS = ("xpu", "npu", "hpu", "XPU", "NPU", "HPU")
 _GRAD_FLAG = re.compile(r"\.\w+\s*=(?!=)")
-# Words that do so only where they are said in a certain way.
+# Words that begin a finding only in a certain context.
 _BEGINS_WHERE = {
     word: re.compile(pattern, re.VERBOSE | re.MULTILINE)
     for word, pattern in {
         "to": rf"\.to\((?!\s*{_LIKE_ANOTHER}\s*(?:,\s*{_LIKE_ANOTHER}\s*)*,?\s*\))",
         "to_empty": r"\.to_empty\(",
         "type": rf"\.type\((?!\s*{_LIKE_ANOTHER}\s*\))",
-        # What is only asked of CUDA moves nothing.
+        # Queries of CUDA move nothing.
         "cuda": rf"""\.cuda\(|'cuda|"cuda|{at_word("cuda")}
             (?:\.(?!is_available|get_device_capability|is_bf16_supported)|\s*[=,)])""",
         "Accelerator": r"\bAccelerator\(",
@@ -125,7 +125,7 @@ _TARGET = re.compile(rf"{at_word('self')}\.(\w+)\s*=\s*[\w.]*$")
 _ATTRIBUTE_SET = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)")
 # nn.Parameter(torch.log(x)): it shares no memory with what it is made of
 _NEW_DATA = re.compile(r"\s*torch\.(?:log|exp|sqrt|cat|stack|normal|\w+_like)\(")
-# What is made here is registered at once ...
+# A tensor that is made here is registered at once ...
 _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,)[^()]*$")
 # ... or taken apart into numbers: [x.item() for x in torch.linspace(0, rate, depth)]
 _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
@@ -133,15 +133,15 @@ _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
 _KEPT_TENSOR = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
 _ANY = "*"
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
-# Of how many letters the texts are that are remembered, of how many words what they begin, of how many methods what
-# they leave, and of how many definitions what begins where nobody calls them.
+# Sizes of caches: in letters of the texts, in words that begin a finding, in methods and what they leave, and in
+# definitions analysed without a caller.
 _LETTERS = 1_200_000
 _WORDS_REMEMBERED = 32_768
 _METHODS_REMEMBERED = 2_048
 _DEFINITIONS_REMEMBERED = 256
-# How far back a list is read that is multiplied.
+# How far back a list that is multiplied is read.
 _LONGEST_LIST = 1_000
-# How far before a call what it is an argument of is looked for.
+# How far before a call the text is searched for what it is an argument of.
 _NEAR = 80
 
 # Containers that register what a list has, and lists that have one thing many times.
@@ -159,12 +159,12 @@ _OF_NUMBERS = _NUMBERING | {
 }
 _ASSIGNED_CALL = re.compile(rf"\n\s*(\w+)\s*=(?! *(?:\w+\.)*(?:{_any_of(_NUMBERING)})\().*\w\(")
 
-# Attributes of other objects are looked after: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
+# Attributes of other objects are set: net.table = x, self.net.table = x; no default: dtype: torch.dtype = x.
 _OF_OTHERS = re.compile(r"\.(?<![^\w.]self\.)\w+\s*=(?!=)")
 _TENDS = re.compile(r"\n[ \t]*\b(?:self\.\w+|(?!self\b)\w+)\b(?:\[[^\]\n]*\])?(?:\.\w+)*\.(\w+)\s*=(?!=)")
 _SETS = re.compile(rf"{at_word('setattr')}\((?!self\b)")
-# In a forward, and in what that calls of its class, what is between brackets left out: self.x = …, self.x[i] += …,
-# self.x.append(…); what it is set to is no constant
+# In a forward, and in methods of the class that it calls, with the text between brackets removed: self.x = …,
+# self.x[i] += …, self.x.append(…); the value is not a constant
 _CHANGES = re.compile(
     rf"""{at_word("self")}(?:\.\w+(?:\[\])?)+[ \t]*(?:[,:][^=\n]{{0,80}})?
         (?:=(?!=)(?![ \t]*(?:True|False|None|[-\d.]+|'\w*'|"\w*")[ \t]*$)|(?:[-+*/|&@%]|//|\*\*)=)
@@ -246,7 +246,7 @@ class Said(Text):
 
     @property
     def alone(self) -> Alone:
-        """The same where nobody calls it."""
+        """The same for a definition that nothing calls."""
         return _alone(self)
 
     def after(self, lines: Iterable[str]) -> Said:
@@ -410,7 +410,7 @@ class Said(Text):
         return _ENDS_VALUE.search(before) is not None and self._holds_made(self.inside(times))
 
     def _keeps_made(self, container: re.Match[str]) -> bool:
-        """Whether a list, dict or tuple, of which a match ends with the bracket, holds more than numbers."""
+        """Whether a list, dict or tuple whose opening bracket ends the match holds more than numbers."""
         items = self.inside(container)
         is_container = container["tuple"] is None or "," in outline(items)
         return is_container and self._holds_made(items)
@@ -425,7 +425,7 @@ class Said(Text):
         return set(_ASSIGNED_CALL.findall(self.code))
 
     def _before(self, end: int) -> str | None:
-        """What is in the list that ends there; nothing if that is no list, but an item of one, None if it is long."""
+        """The text inside the list that ends there; empty if it is an item instead of a list, None if it is long."""
         depth = 1
         for start in range(end - 1, max(0, end - _LONGEST_LIST) - 1, -1):
             depth += (self.code[start] in ")]}") - (self.code[start] in "([{")
@@ -434,7 +434,7 @@ class Said(Text):
         return None
 
     def _is_subject(self, end: int) -> bool:
-        """Whether what ends there is something of which an item is taken."""
+        """Whether an item is taken of the value that ends there."""
         before = self.code[max(0, end - _NEAR) : end].rstrip(" ")
         words = words_of(before)
         return before.endswith((")", "]")) or (bool(words) and before.endswith(words[-1]) and not iskeyword(words[-1]))
@@ -446,13 +446,13 @@ class Said(Text):
 
     @cached_property
     def made_in_forward(self) -> set[str]:
-        """The classes of which a forward makes instances, by the names that it has for them."""
+        """The classes that a forward instantiates, by the names that it has for them."""
         reached = self.reached_from(FORWARDS) if self.runs else ()
         return {name for each in reached for name in _INSTANTIATED.findall(each)}
 
     @cached_property
     def _asked_in_forward(self) -> set[str]:
-        """The attributes of which a forward makes use."""
+        """The attributes that a forward uses."""
         return {name for each in self.reached_from(FORWARDS) for name in attributes_of_self(each)}
 
     @cached_property
@@ -512,7 +512,7 @@ class Said(Text):
 
     @cached_property
     def _built(self) -> Sequence[tuple[str, Sequence[str] | None]]:
-        """The lines in which its ``__init__`` leaves something, with the attributes; None where nobody knows which."""
+        """The lines in which its ``__init__`` leaves something, with the attributes; None if these are unknown."""
         lines = (line for method in self.reached_from(("__init__",)) for line in _left_by_building(method).split("\n"))
         return [(line, _assigned_in(line)) for line in lines if line]
 
@@ -532,7 +532,7 @@ def _assigned_in(line: str) -> Sequence[str] | None:
 
 @lru_cache(_DEFINITIONS_REMEMBERED)
 def _alone(said: Said) -> Alone:
-    """Remembered here, for two that know each other would wait for the collector."""
+    """Cached here: two objects that refer to each other would wait for the garbage collector."""
     return Alone(said)
 
 

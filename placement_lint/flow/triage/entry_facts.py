@@ -1,9 +1,9 @@
-"""What a finding begins with in a definition that nobody calls, told by its text.
+"""Textual facts of a definition that nothing calls: whether a finding can begin in it.
 
-Of what it is given nothing is known, no option of the command line comes to it, no replica runs it. So ``x.to(device)``
-moves to where nobody knows, on which all rules are silent: what may be found is that the move is thrown away, or is one
-of what cannot be moved. What a forward changes counts if its next call finds it, a tensor on the CPU if it may meet
-another.
+Its arguments are unknown, no option of the command line reaches it, and no replica runs it. So ``x.to(device)`` moves
+to an unknown device, on which all rules are silent: the only possible findings are that the move is discarded, or that
+the object cannot be moved. A change made by a forward counts if its next call reads it, a tensor on the CPU if it may
+meet another.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weigh
 
 # --- words ---------------------------------------------------------------------------------------------------------
 
-# What is found of these begins with something else as well: nothing is of what is neither on the CPU nor on CUDA, or
-# under autocast and not in DataParallel.
+# These words need another word to begin a finding: there are no findings for other accelerators, or for autocast
+# outside of DataParallel.
 _NEEDS_MORE = re.compile(r"^(?:autocast\w*|custom_fwd|(?:is_)?model_parallel|parallelize)$", re.IGNORECASE)
 # isinstance(net, DataParallel), torch.distributed.is_initialized(), import torch.distributed.fsdp
 _ASKED_OR_IMPORTED = re.compile(
@@ -55,7 +55,7 @@ _WHERE = {
     # layer.require_grad = False
     **dict.fromkeys(GRAD_FLAGS - {"requires_grad"}, re.compile(r"\.\w+\s*=(?!=)")),
 }
-# The same, not where something is only compared with them. What is only asked of CUDA, or waits for it, moves nothing:
+# The same, but not where something is only compared with them. Queries of CUDA, and waiting for it, move nothing:
 # torch.cuda.get_device_name(0), torch.cuda.Stream()
 _WHERE_TAKEN = {
     "cuda": re.compile(
@@ -74,7 +74,7 @@ _KEEPS_TENSOR_THERE = re.compile(rf"{at_word('self')}\.\w+\s*=(?!=).{{0,120}}?\b
 _KEEPS_DEVICE = re.compile(
     rf"{at_word('self')}\.(?:device\s*=(?!=)(?![ \t]*\w+[ \t]*$)|\w+\s*=(?!=).{{0,120}}?\.device\b)", re.MULTILINE
 )
-# A number that may be that of a GPU: run(0), tools.run(net, 1), and not range(3); self.run(0), gpu = 0, for n in (0, 1)
+# A number that may be that of a GPU: run(0), tools.run(net, 1), but not range(3); self.run(0), gpu = 0, for n in (0, 1)
 _NUMBER_GIVEN = r"\((?:[^()]*,\s*)?\d\s*[,)]"
 _GIVEN_NUMBER = re.compile(_NUMBER_GIVEN)
 _NUMBERED = re.compile(
@@ -125,9 +125,9 @@ _TOLD = re.compile(r"(?<!\w)(?:\d|f?['\"](?!cpu['\"]))")
 _TOLD_BY_FUNCTION = re.compile(r"(?<![.\w])(?!(?:getattr|next|str|int)\b)[a-z_]\w*\(")
 # device = 0, device: str = "mps"
 _SET_TO_TEXT = re.compile(r"\b(\w+)\s*(?::[^=\n]{0,80})?=\s*(?:f?['\"](?!cpu['\"])|\d)")
-# What is said of the kind of numbers, or which argument something is: x.to(device=d, dtype=next(y).dtype)
+# Keywords that name no place but a type, or only name an argument: x.to(device=d, dtype=next(y).dtype)
 _NO_PLACE = re.compile(r"\bdtype=[^,]*|\b(?:device|copy|non_blocking|memory_format)=")
-# What has no .to(): x = [...], x = dict(...), x = np.zeros(3), x = net.state_dict(); it may have come of a function
+# Values without .to(): x = [...], x = dict(...), x = np.zeros(3), x = net.state_dict(); it may have come of a function
 _SET_TO_OTHER = re.compile(
     r"""\b((?:\w+\s*,\s*){0,8}\w+)\s*(?::[^=\n]{0,80})?=(?!=)\s*
         (?:[\[{]|\([^()\n]*,|(?P<cpu>['"]cpu['"])|f?['"]|(?:list|dict|tuple|set|\w*[dD]ict|sorted|zip|filter|map)\(
@@ -151,18 +151,18 @@ _IS_TENSOR = re.compile(
 )
 _ENDS_IN_NAME = re.compile(r"(?:\w+\.)*\w+$")
 _FUNCTION = re.compile(r"(?:self\.)?[a-z_]\w*")
-# Without what is in brackets, of a statement that ends in a move: x[].to, if a: b().to
+# A statement that ends in a move, without the text in brackets: x[].to, if a: b().to
 _STATEMENT = re.compile(r"[ \t]*(?:\w[^\n]*[:;][ \t]+)?[\w.]+(?:\[\]|\(\)|\.\w+)*")
-# What is no end of a statement.
+# Ends of a line that do not end a statement.
 _GOES_ON = (",", "(", "[", "{", "=", "+", "-", "*", "/", "|", "&", "\\", " and", " or", " not", " in", " if", " else")
-# How far back what is moved is read, and the statement in which it is.
+# How far back the moved value, and the statement around it, are read.
 _LONGEST = 1_000
-# Of how many moves each is read.
+# How many moves are read.
 _MOST_MOVES = 200
 
-# --- what a forward leaves, and what becomes of tensors --------------------------------------------------------------
+# --- values that a forward leaves, and uses of tensors --------------------------------------------------------------
 
-# self.x = …, self.part.x += …, where it is set to no constant; what is between brackets left out
+# self.x = …, self.part.x += …, where the value is not a constant; with the text between brackets removed
 _LEAVES = re.compile(
     rf"""{at_word("self")}(?:\.\w+(?:\[\])?)*\.(\w+)[ \t]*(?:[,:][^=\n]{{0,80}})?
         (?:=(?!=)(?![ \t]*(?:True|False|None|[-\d.]+|'\w*'|"\w*")[ \t]*$)|(?:[-+*/|&@%]|//|\*\*)=)""",
@@ -183,7 +183,7 @@ def without_compared(code: str) -> str:
 
 
 class Alone:
-    """What a definition says that has to do with findings where nobody calls it."""
+    """The facts of a definition that matter for findings if nothing calls it."""
 
     def __init__(self, said: Said) -> None:
         self.said = said
@@ -234,7 +234,7 @@ class Alone:
 
     @property
     def _may_freeze_module(self) -> bool:
-        """Whether ``requires_grad`` may be assigned to something that is no parameter."""
+        """Whether ``requires_grad`` may be assigned to something that is not a parameter."""
         if not self.said.has("requires_grad"):
             return False
         frozen, times = _FREEZES.findall(self.code), len(_FREEZES_ANY.findall(self.code))
@@ -288,7 +288,7 @@ class Alone:
         return _NO_PLACE.sub("", without_compared(outline(self.said.inside(move))))
 
     def _may_be_in_vain(self, move: re.Match[str]) -> bool:
-        """Whether something may be found about a move although nobody knows where a value that is given may be."""
+        """Whether a move may lead to a finding although it is unknown where the values that are given are."""
         target = self._target(move)
         return (
             _TOLD.search(target) is not None
@@ -427,7 +427,7 @@ class Alone:
 
     @cached_property
     def gives_or_meets(self) -> bool:
-        """Whether it may so where somebody uses it, or there."""
+        """Whether its CPU tensors may meet others in its own code or in code that uses it."""
         return self.said.is_of_cpu and self._lets_meet(self._making, is_given=True)
 
     def _lets_meet(self, methods: Iterable[str], *, is_given: bool) -> bool:
@@ -473,7 +473,7 @@ def _opening(code: str) -> int | None:
 
 
 def _statement_of(code: str) -> str | None:
-    """What of a statement the code ends with, without what is in brackets; None if it is long."""
+    """The last statement of the code, without the text in brackets; None if it is long."""
     depth = 0
     for position in range(len(code) - 1, -1, -1):
         depth += (code[position] in ")]}") - (code[position] in "([{")

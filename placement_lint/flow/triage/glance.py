@@ -80,7 +80,7 @@ class _Glance:
 
     @property
     def _runs_no_definition(self) -> bool:
-        """Whether its own statements do nothing with its definitions but to keep some in lists or dicts, for others."""
+        """Whether its own statements use its definitions only to keep some in lists or dicts, for other code."""
         definitions = self.written.definitions.keys()
         if self._asked_for.isdisjoint(definitions):
             return True
@@ -154,7 +154,7 @@ class _Glance:
 
 
 def _asked_in(said: Said) -> Set[str]:
-    """The words for what somebody uses: not what is only imported, or given a value."""
+    """The words that stand for used names: not those that are only imported, or given a value."""
     code = said.code
     if not said.has(*_ASKING_A_MODULE_BY_NAME):
         code = without_strings(code)

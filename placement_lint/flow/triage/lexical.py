@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from placement_lint.source.scan import STRING_OR_COMMENT, words_of
 
-# A search is quick where each match begins with one of a few letters: what is to stand before these is looked at
-# afterwards, and what begins a line is searched with the end of the one before.
+# A search is fast if each match begins with one of a few letters: the text before these is checked afterwards, and a
+# match at the beginning of a line includes the end of the line before.
 _BRACKET = re.compile(r"[()\[\]{}]")
 _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 _DECORATOR = re.compile(r"[ \t]+@")
@@ -40,7 +40,7 @@ _OWN = re.compile(rf"{at_word('self')}\.(\w+)")
 
 
 def without_prose(text: str) -> str:
-    """The code of a text: without comments, docstrings and messages; what is inside an f-string is code."""
+    """The code of a text: without comments, docstrings and messages; code inside an f-string is kept."""
     return _without(text, lambda literal: " " in literal or "\n" in literal)
 
 
@@ -68,7 +68,7 @@ def attributes_of_self(code: str) -> tuple[str, ...]:
 
 
 def end_of(code: str, opened: re.Match[str]) -> int:
-    """Where the brackets end of which a match ends with the first."""
+    """The end of the brackets whose opening bracket ends the match."""
     depth = 1
     for bracket in _BRACKET.finditer(code, opened.end()):
         depth += 1 if bracket[0] in "([{" else -1
@@ -86,7 +86,7 @@ def _methods_in(code: str) -> Iterator[re.Match[str]]:
 
 
 def _before_decorators(code: str, line: int) -> int:
-    """The newline before the decorators of a line, each of which stands in one; before it if it has none."""
+    """The newline before the one-line decorators of a line; the newline before the line if it has none."""
     first = line
     while line > 0:
         above = code.rfind("\n", 0, line)
@@ -114,9 +114,9 @@ def outline(code: str) -> str:
 
 
 def without_classes_asked(code: str) -> str:
-    """The code without the names of classes that only ask, or say, of what class something is.
+    """The code without the names of classes that are only used in type tests and annotations.
 
-    Nothing comes of these: what is annotated, or of that class by a test, is as unknown as before.
+    These lead to no finding: an annotated value, or one of that class by a test, is as unknown as before.
     """
     code = _CLASS_RETURNED.sub(":", _CLASS_ASKED.sub("", code))
     kept, end = [], 0
@@ -157,13 +157,13 @@ class Text:
         return not self.words.isdisjoint(words)
 
     def each(self, pattern: re.Pattern[str], words: Iterable[str]) -> Iterator[re.Match[str]]:
-        """Where the text matches a pattern of which each match is one of these words and a bracket."""
+        """The matches of a pattern that matches each of these words followed by a bracket."""
         for word in self.words.intersection(words):
             found = (pattern.match(self.code, each.start()) for each in re.finditer(rf"{word}\(", self.code))
             yield from filter(None, found)
 
     def inside(self, opened: re.Match[str]) -> str:
-        """What is between the brackets of which a match ends with the first: the arguments of a call."""
+        """The text between the brackets whose opening bracket ends the match: the arguments of a call."""
         return self.code[opened.end() : end_of(self.code, opened) - 1]
 
     @property
@@ -208,7 +208,7 @@ class Text:
         return {name: method for name, method in self.methods.items() if method in later or method not in built}
 
     def run_by(self, method: str) -> str:
-        """What runs when a method is called."""
+        """The code that runs when a method is called."""
         return "\n".join(self.reached_from((method,)))
 
     @property

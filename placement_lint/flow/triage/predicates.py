@@ -1,4 +1,4 @@
-"""What is looked for in the texts of what a definition uses: that with which a finding may begin there."""
+"""Predicates on the texts of used definitions: whether a finding may begin there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from placement_lint.flow.triage.definition_facts import Said, read
 from placement_lint.project.relevance import Wanted
 
 Sought: TypeAlias = Callable[[Said, bool], bool]
-"""Whether something is looked for, by what it says, and by whether it is a module.
+"""A predicate on a definition, by its text, and by whether it is a module.
 
-Statements are asked thousands of times what they have told before, and what was asked is kept with results: what is
-looked for in the same way is one object, and can be pickled.
+Statements are queried thousands of times with the same predicates, and queries are kept with results: equal predicates
+are one object, and can be pickled.
 """
 
 # For how many sets of attributes, and the like, it is remembered what is looked for.
@@ -21,7 +21,7 @@ _REMEMBERED = 256
 
 
 def begins(said: Said, is_module: bool) -> bool:
-    """Whether a finding may begin where it is used: a module itself is looked at with all that it may be given."""
+    """Whether a finding may begin where it is used: a module itself is analysed with all its possible arguments."""
     return said.packs or said.hides or said.goes_to_cuda if is_module else said.begins
 
 
@@ -45,11 +45,11 @@ def _may_be_tended(names: tuple[str, ...], said: Said, is_module: bool) -> bool:
     return is_module and said.runs and said.may_be_tended(names) and (said.begins or said.is_of_cpu)
 
 
-# --- where nobody calls the user -----------------------------------------------------------------------------------
+# --- uncalled users --------------------------------------------------------------------------------------------------
 
 
 def uncalled(said: Said, is_module: bool) -> bool:
-    """Whether a finding may begin where it is used by what nobody calls, and hands it nothing that is known."""
+    """Whether a finding may begin in an entry point that uses it and passes it nothing that is known."""
     return begins(said, is_module) if is_module else said.alone.begins
 
 
@@ -69,7 +69,7 @@ def told_device_beside_tensors(said: Said, is_module: bool) -> bool:
 
 
 def in_forward(said: Said, is_module: bool) -> bool:
-    """The same in a module that runs others in its forward only: theirs are not looked into."""
+    """The same in a module that runs others in its forward only: their code is not analysed."""
     return uncalled(said, is_module) or (bool(said.givers) if is_module else said.alone.gives_or_meets)
 
 
@@ -95,7 +95,7 @@ def _tended(names: tuple[str, ...], said: Said, is_module: bool) -> bool:
 
 @lru_cache(_REMEMBERED)
 def in_statement(sought: Sought) -> Wanted:
-    """The same of what a statement of another file defines, of which any class may be a module.
+    """The same for a statement of another file, where any class may be a module.
 
     A function that makes tensors on the CPU may meet them with others in one that it calls.
     """

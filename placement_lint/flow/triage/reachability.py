@@ -1,9 +1,9 @@
-"""What there is to expect of a program's definitions where nobody calls them, by what they say and what they use.
+"""Which findings are possible in a program's uncalled definitions, by their text and by what they use.
 
-Of its arguments nothing is known, and what it calls is looked at by itself. So a finding begins with what its own text
-says, or that of what it uses: a function to which it hands a tensor or a setting, a class that makes tensors, a
-variable of the module. A model that only puts together layers that begin nothing has nothing to be found in it; and of
-tensors on the CPU something is found only in a module, which may be on a GPU, or beside what is on one.
+Their arguments are unknown, and what they call is analysed by itself. So a finding begins with the definition's own
+text, or with that of what it uses: a function to which it passes a tensor or a setting, a class that makes tensors, a
+variable of the module. A model that only combines layers that begin nothing cannot lead to a finding. Tensors on the
+CPU lead to a finding only in a module, which may be on a GPU, or beside tensors on a GPU.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Meaning(Generic[Other]):
 
 
 class Outlook(ABC, Generic[Other]):
-    """What there is to expect, as far as it can be known what the ``names`` of the module stand for.
+    """Possible findings, as far as the meanings of the module's ``names`` can be known.
 
     ``options`` are those that know the options of the command line. A program that ``chooses`` its device, or is one of
     several processes, may load a checkpoint wrongly.
@@ -70,7 +70,7 @@ class Outlook(ABC, Generic[Other]):
     chooses: bool
 
     def __init__(self) -> None:
-        # what names stand for, to which others each leads, and whether it is wanted, once somebody asked
+        # the meanings of names, the names that each leads to, and whether it is wanted, once they are computed
         self._meanings: dict[str, Meaning[Other]] = {}
         self._reached: dict[str, Set[str]] = {}
         self._wanted: dict[tuple[str, Sought], bool] = {}
@@ -118,7 +118,7 @@ class Outlook(ABC, Generic[Other]):
         return self._begins(said, known) or self._meets(said, known)
 
     def _begins(self, said: Said, known: Known) -> bool:
-        """The same without tensors on the CPU, of which something is found where they meet others."""
+        """The same without tensors on the CPU, which lead to findings where they meet others."""
         if said.alone.begins or (said.begins and self._has_options(said)):
             return True
         if (said.alone.loads and self.chooses) or self._makes_modules(said) or self._moves_where_module_says(said):
@@ -138,7 +138,7 @@ class Outlook(ABC, Generic[Other]):
             for words, sought in self._sought_beside(said, known.is_module)
             if self._comes_upon(said, words & others, sought)
         ]
-        # Most come upon nothing, by whatever words.
+        # Most use nothing that is sought, whatever the words.
         if not (found and known.is_module and said.alone.meets_in_forward_only):
             return bool(found)
         return any(self._comes_upon(said, said.alone.words_in_forward & others, sought) for sought in found)

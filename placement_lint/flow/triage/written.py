@@ -43,7 +43,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Ancestors:
-    """What the classes say that one derives from, and whether it may be a module, and surely is one."""
+    """The texts of the classes that one derives from, and whether it may be a module, and surely is one."""
 
     said: Sequence[Said]
     may_be_module: bool
@@ -87,7 +87,7 @@ class Written:
 
     @property
     def gathered(self) -> Sequence[Place]:
-        """The modules of which it takes all names."""
+        """The modules from which it imports all names."""
         return [place for place, _ in self._places({"*"})]
 
     def leads_to(self, words: Set[str], wanted: Wanted) -> bool:
@@ -99,13 +99,13 @@ class Written:
         return bool(gathered) and self.relevance.stars_lead_to(gathered, said.difference(self.definitions), wanted)
 
     def ancestors(self, bases: frozenset[str]) -> Ancestors | None:
-        """What a class with these bases derives from; None where that is not clear."""
+        """The ancestors of a class with these bases; None if they are unclear."""
         if bases not in self._known:
             here = self._above(bases)
             words = bases.union(*map(bases_of, here))
             elsewhere = self.relevance.lineage(self._places(words), words)
             unknown = words - self.definitions.keys() - self.imports.keys() - NO_MODULES
-            # What is not known may be something that is gathered.
+            # An unknown name may come from a star import.
             if elsewhere is None or (unknown and self.gathered):
                 self._known[bases] = None
             else:
