@@ -80,9 +80,8 @@ class Replay:
     """How a replay shows a problem and its repair in the user's program.
 
     ``watch``: lines that detect a silent bug; the last one is an ``assert`` that fails if the bug is there. Without
-    them, the bug is expected to raise. ``repairs`` and ``mended``: new text for nodes (alternatives) and
-    lines to add, which make the repaired arm if the problem has no rewrite. ``instead``: lines to use if none of these
-    is possible.
+    them, the bug is expected to raise. ``repairs``: new text for nodes (alternatives), which makes the repaired arm if
+    the problem has no rewrite. ``instead``: lines to use if none of these is possible.
 
     ``crew``: the processes that run the program, if one is not enough. ``gpus``: the minimum number of GPUs.
     ``workers``: keep the worker processes of data loaders. ``saved_on``: the device of checkpoints that the program
@@ -94,7 +93,7 @@ class Replay:
 
     watch: tuple[Line, ...] = ()
     repairs: tuple[tuple[tuple[cst.CSTNode, str], ...], ...] = ()
-    mended: tuple[Line, ...] = ()
+    mended: tuple[Line, ...] = ()  # lines to add, as an alternative to ``repairs``
     instead: tuple[Line, ...] = ()
     crew: Crew = ALONE
     gpus: int = 0

@@ -1,4 +1,4 @@
-"""The workbench: small modules and operations out of which arms build their patterns. Imported by arms alone."""
+"""Workbench: small modules and operations from which arms build their patterns. Only arms import it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def image() -> Tensor:
 
 @dataclass(frozen=True)
 class Operation:
-    """What is done with a stray operand and one at home, and what each of them is like.
+    """An operation on a stray operand and one at home, and constructors of both operands.
 
     The operand at home is a tensor or a module.
     """
@@ -137,18 +137,18 @@ def replicas(facts: Facts) -> int:
 
 
 def first_device(facts: Facts) -> torch.device:
-    """Where DataParallel wants its module."""
+    """The device on which DataParallel requires its module."""
     ids = facts.get("device_ids") or [0]
     return torch.device(ids[0]) if isinstance(ids[0], str) else torch.device("cuda", ids[0])
 
 
 def rows(facts: Facts, chunk: Tensor | None = None) -> Tensor:
-    """A batch of which each replica gets a chunk like this one."""
+    """A batch that gives each replica a chunk like this one."""
     return torch.cat([square() if chunk is None else chunk] * replicas(facts))
 
 
 def parallel(model: nn.Module, facts: Facts) -> nn.Module:
-    """The model as DataParallel wants it, wrapped; where the fact ``wrapper`` is empty, bare and on the CPU."""
+    """The model as DataParallel requires it, wrapped; where the fact ``wrapper`` is empty, bare and on the CPU."""
     if facts.get("wrapper") == "":
         return model
     return nn.DataParallel(model.to(first_device(facts)), device_ids=facts.get("device_ids"))
@@ -185,7 +185,7 @@ def meet_in_forward(
 
 
 def trainable(facts: Facts) -> nn.Module:
-    """One matrix of weights, which every optimizer takes; SparseAdam wants sparse gradients."""
+    """One matrix of weights, which every optimizer takes; SparseAdam requires sparse gradients."""
     if facts["optimizer"] == "SparseAdam":
         return nn.Embedding(SIDE, SIDE, sparse=True)
     return nn.Linear(SIDE, SIDE, bias=False)

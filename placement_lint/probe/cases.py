@@ -41,7 +41,7 @@ class _Recording(Reading):
         self.elsewhere: dict[cst.CSTNode, Spot] = {}
 
     def read(self, text: str) -> cst.Module:
-        """With all its layout: what is replayed is cut out of it."""
+        """With all its layout: replayed slices are cut out of it."""
         return self.parse(text)
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
@@ -71,7 +71,7 @@ def cases(
 ) -> dict[Finding, Case]:
     """The case of each finding of a file that the same job finds in it again; ``importers`` are files that import it.
 
-    What is found in a file only because of another one that imports it has none: see ``led_cases``.
+    A finding that exists only because another file imports this one has no case: see ``led_cases``.
     """
     recording = _recorded(path, data, job)
     if recording.program is None:
@@ -147,7 +147,7 @@ def _mended_files(recording: _Recording, twins: dict[str, _Twin]) -> tuple[tuple
 
 def _recorded(path: str, data: bytes, job: Job) -> _Recording:
     recording = _Recording()
-    # The program's other problems stand in the way of this one even if nobody asked for them.
+    # The program's other problems interfere with this one even if their rules are not selected.
     everything = replace(job, select=(), ignore=(), extend_select=(*job.extend_select, *job.select))
     Checker(everything, recording).check_bytes(data, path)
     return recording
@@ -189,7 +189,7 @@ PARTS = (Problem, Note, Line, Replay, Rewrite, Scene)
 
 
 def nodes_of(value: object) -> Iterator[cst.CSTNode]:
-    """The expressions and statements of which a problem speaks."""
+    """The expressions and statements of a problem."""
     if isinstance(value, PLACED):
         yield value
     elif isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Confinement of the user's program by Linux: what a play can see, write, reach and use up.
+"""Confinement of the user's program by Linux: limits on what a play can see, write, reach and use up.
 
 A play runs in namespaces of its own (namespaces(7)), which a copy of the worker enters before anything of the program
 runs:
@@ -45,7 +45,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-with contextlib.suppress(ImportError):  # what is not there on other systems, which missing() says
+with contextlib.suppress(ImportError):  # these are missing on other systems, which missing() says
     import resource
 
     from placement_lint.probe import linux
@@ -135,7 +135,7 @@ def _kernel() -> tuple[int, ...]:
 
 
 def _why(error: OSError) -> str:
-    """What is missing where a step fails, with the setting of the system that forbids it, as far as it can be told."""
+    """The missing feature if a step fails, with the system setting that forbids it, as far as it can be found."""
     forbidding = [
         (sentence, path)
         for path, value, sentence in (
@@ -162,11 +162,11 @@ def _content(path: str) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """What of the machine a play sees beside the system and Python.
+    """The part of the machine that a play sees beside the system and Python.
 
-    ``roots`` are the program's folders, of which it has overlays; ``folders`` other folders of the machine, of which it
-    sees that they exist, and nothing in them; ``work`` is one that exists and is empty. It starts in ``here``, if that
-    is to be seen. ``gpus`` are real ones.
+    ``roots`` are the program's folders, which it sees as overlays; ``folders`` are other folders of the machine, which
+    it sees as empty; ``work`` is one that exists and is empty. It starts in ``here``, if that is visible. ``gpus`` are
+    real ones.
     """
 
     work: str
@@ -515,7 +515,7 @@ class Watch:
         processes = [name for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
         if len(processes) > MOST_PROCESSES:
             return f"started more than {MOST_PROCESSES} processes"
-        # What processes share is counted once only if the sum without that is too large: to know it takes time.
+        # Shared memory is counted once only if the sum without that is too large: computing it takes time.
         taken = sum(max(0, _taken(process) - self.own) for process in processes)
         if taken > MEMORY and sum(map(_share, processes)) > MEMORY + self.own:
             return f"used more than {MEMORY // GIB} GiB of memory"
@@ -546,7 +546,7 @@ def _summed(path: str, names: Sequence[str]) -> int:
 def join() -> None:
     """To be called first in each process that the supervisor starts.
 
-    Unlike it, they may look into each other, and they wait for it where they want the processor at the same time.
+    Unlike the supervisor, they may inspect each other, and they yield to it if both need the processor.
     """
     linux.set_dumpable(True)
     os.nice(SUPERVISED)
@@ -556,7 +556,7 @@ def join() -> None:
 
 
 def confined(view: View, limit: float, act: Callable[[Watch], Answer]) -> Answer:
-    """What ``act`` says, which runs in a copy of this process that is confined. :class:`Missing` if it cannot be.
+    """The answer of ``act``, which runs in a confined copy of this process. :class:`Missing` if it cannot be confined.
 
     This process must not have other threads that hold locks which the copy needs.
     """

@@ -39,7 +39,7 @@ EVERYTHING = {"exec", "eval", "execfile", "globals", "__import__"}
 
 
 class Effects:
-    """``switches`` are the units that change the process, whoever depends on what."""
+    """``switches`` are the units that change the process, regardless of dependencies."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -300,7 +300,7 @@ class Effects:
                 for unit in self.classes[value.func.value].children:
                     for one in self._receiver(unit):
                         self._unite(thing, one)
-        if isinstance(target, cst.Attribute):  # what an attribute stands for is a part of its owner
+        if isinstance(target, cst.Attribute):  # the value of an attribute is a part of its owner
             for owner in self.things(target.value):
                 for thing in targets:
                     self._hold(owner, thing)
@@ -433,7 +433,7 @@ class Effects:
         return expression.value if isinstance(expression, cst.Name) else ""
 
     def _changed_by(self, call: cst.Call, unit: Unit) -> Iterator[cst.CSTNode]:
-        """What a call may change: nothing where it is known to be pure, else all that it is handed."""
+        """The things that a call may change: none if it is known to be pure, else all its arguments."""
         name, full = called(call), self.program.full_name(call.func)
         if self._is_builtin(call) or self._runs_own(call):
             return
@@ -538,7 +538,7 @@ def _is_class(name: str) -> bool:
 
 
 def _owners(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What is changed where something is assigned to this target: the owner of an attribute or an item."""
+    """The things that an assignment to this target changes: the owner of an attribute or an item."""
     if isinstance(target, (cst.Tuple, cst.List)):
         for element in target.elements:
             yield from _owners(element.value)

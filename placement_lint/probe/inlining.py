@@ -242,7 +242,7 @@ def _end_of_future(tree: ast.Module) -> int:
 
 
 def _required(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Import]]:
-    """The imports that must succeed: none of which a `try` expects that they fail, or only type checkers read."""
+    """The imports that must succeed: not those that a `try` expects to fail, or that only type checkers read."""
     for node in nodes:
         if isinstance(node, ast.Try) and any(map(_expects_failure, node.handlers)):
             yield from _required([*node.handlers, *node.orelse, *node.finalbody])
@@ -265,10 +265,10 @@ def _expects_failure(handler: ast.ExceptHandler) -> bool:
 
 @dataclass(eq=False)
 class _Module:
-    """A file, or a folder without one, under the name by which it is imported; and what is needed of it.
+    """A file, or a folder without one, under the name by which it is imported; and the needed parts of it.
 
-    ``package`` is what its relative imports are relative to, ``kept`` are lines of its top level, ``names`` those that
-    its own imports bind and somebody needs.
+    ``package`` is the base of its relative imports, ``kept`` are lines of its top level, ``names`` those that its own
+    imports bind and that are needed.
     """
 
     name: str
@@ -297,7 +297,7 @@ class _Module:
 
     @cached_property
     def effects(self) -> list[tuple[Lines, set[str]]]:
-        """The statements that bind nothing, with the names that they use; not what an import leaves out."""
+        """The statements that bind nothing, with the names that they use, without those that an import skips."""
         binding = {lines for found in self.unit.index.bindings.values() for lines in found if isinstance(lines, Lines)}
         return [
             (lines, set(_uses([statement])))

@@ -1,7 +1,7 @@
-"""Calls that are known to change nothing that matters to a slice; any other call may change what it is handed.
+"""Calls that are known to have no effect that matters to a slice; any other call may change its arguments.
 
-What matters is where tensors are, which modules and hooks there are, and what the process is set to: a call that
-changes the values of tensors alone, as a step of an optimizer does, is pure in this sense.
+The effects that matter are on where tensors are, which modules and hooks there are, and the settings of the process: a
+call that changes only the values of tensors, as a step of an optimizer does, is pure in this sense.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ TELLING_MODULES = (
     "torch.utils.tensorboard", "pprint", "rich", "tabulate", "termcolor", "colorama", "traceback", "IPython",
     "torchsummary", "torchinfo", "cv2.imshow", "cv2.imwrite", "click.echo", "faulthandler", "pdb", "shutil",
 )  # fmt: skip
-"""Packages that only tell somebody something: nothing that they do or return comes back into the program."""
+"""Packages that only report something: none of their effects or results come back into the program."""
 
 TELLING = {"print", "pprint", "info", "debug", "warning", "warn", "error", "exception", "critical", "log",
            "log_metrics", "set_description", "set_postfix", "set_postfix_str", "add_scalar", "add_scalars",
            "add_image", "add_images", "add_figure", "add_graph", "add_histogram", "write", "flush", "savefig",
            "imsave"}  # fmt: skip
-"""Methods that only tell somebody something, where the program has none of this name."""
+"""Methods that only report something, if the program defines none of this name."""
 
 MOVES = {"to", "cuda", "cpu", "half", "float", "double", "bfloat16", "type"}
 """Methods that change a module in place, but not a tensor."""
@@ -118,5 +118,5 @@ def is_pure(name: str) -> bool:
 
 
 def is_telling(name: str) -> bool:
-    """Whether a function with this dotted name only tells somebody something."""
+    """Whether a function with this dotted name only reports something."""
     return any(name == module or name.startswith(f"{module}.") for module in TELLING_MODULES)

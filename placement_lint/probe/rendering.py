@@ -1,4 +1,4 @@
-"""A slice as text: what is removed, replaced, added and marked."""
+"""A slice as text: the parts that are removed, replaced, added and marked."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _last_line(statement: cst.CSTNode, places: Mapping[cst.CSTNode, CodeRange]) 
 
 
 def filled(line: Line, program: Program, edits: Edits) -> str:
-    """The text of a line, with what it speaks of as the arm has it; nothing where there is no such thing."""
+    """The text of a line, with the placeholders filled in as in the arm; empty if there is no value for one."""
     text = line.text
     if "{target}" in text and not isinstance(program.unit_of[line.node].small, cst.Assign):
         return ""
@@ -168,7 +168,7 @@ def _names_in(texts: Iterable[str]) -> set[str]:
 
 
 def _new_names(node: cst.CSTNode, text: str) -> Iterator[str]:
-    """The names of which a new text for a node speaks more often than the program's own text does."""
+    """The names that a new text for a node uses more often than the program's own text does."""
     before, after = (
         Counter(part.id for part in ast.walk(tree) if isinstance(part, ast.Name)) if tree else Counter[str]()
         for tree in (_parsed(source_text(node)), _parsed(text))
@@ -185,7 +185,7 @@ def _parsed(text: str) -> ast.AST | None:
 
 
 def observing(text: str) -> Iterator[int]:
-    """The lines of a program in which observers are defined; none where it is no Python."""
+    """The lines of a program in which observers are defined; none if it is not Python."""
     tree = _parsed(text)
     for node in tree.body if isinstance(tree, ast.Module) else ():
         if isinstance(node, ast.FunctionDef) and node.name in _observers():
@@ -194,7 +194,7 @@ def observing(text: str) -> Iterator[int]:
 
 @cache
 def _observers() -> dict[str, str]:
-    """By name the source of each observer, without its types; it is read and not imported, for that takes PyTorch."""
+    """The source of each observer by name, without its types; read and not imported because importing takes PyTorch."""
     tree = ast.parse(Path(__file__).with_name("observers.py").read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {function.name: f"\n{ast.unparse(untyped(function))}\n" for function in functions}
@@ -325,7 +325,7 @@ class _Renderer(cst.CSTTransformer):
         return visited
 
     def _is_unwrapped(self, unit: Unit) -> bool:
-        """A try around what the slice is about would hide it; one whose handlers are left out is none."""
+        """A try around the finding would hide it; one without its handlers does not."""
         return unit in self.unwrapped or not any(child.handler and child in self.piece.kept for child in unit.children)
 
     def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:

@@ -57,13 +57,13 @@ class Repair:
 class Scripted:
     """A slice as a program: the line of the finding, those of its claims, and those at which the symptom may show.
 
-    ``observers`` are the lines of those that the claims call, some of which fail by themselves.
+    ``observers`` are the lines of those that the claims call; some of them fail by themselves.
 
-    ``trail`` are the lines of the statements that lead to the finding, ``seen`` all of which it is asked whether they
-    are reached; ``notes`` are numbers, of no line, by which the text itself says so. ``shadowed`` are the names for
-    what a replay brings that mean something else in this program; ``names`` says what tensors stand in for.
-    ``packages`` have stand-ins whether they are installed or not. One that is ``lenient`` passes over what fails on
-    its way for a reason of its own. ``lent`` are other texts for files that it imports, by their paths.
+    ``trail`` are the lines of the statements that lead to the finding, ``seen`` all that are traced; ``notes`` are
+    numbers, of no line, by which the text itself reports that it was reached. ``shadowed`` are the names for what a
+    replay adds that mean something else in this program; ``names`` says what tensors stand in for.
+    ``packages`` have stand-ins whether they are installed or not. A ``lenient`` one passes over statements that fail on
+    the way for an unrelated reason. ``lent`` are other texts for files that it imports, by their paths.
     """
 
     text: str
@@ -119,11 +119,10 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Piece:
-    """A slice and what stands in for the world around it.
+    """A slice and the stand-ins for the world around it.
 
-    ``mended``: all other problems are repaired as far as possible. ``decisive``: the program runs under the conditions
-    of the finding, and nothing in it can change the values that reach the finding. ``lenient``: it passes over
-    statements that fail for a reason of their own.
+    ``decisive``: the program runs under the conditions of the finding, and nothing in it can change the values that
+    reach the finding. ``lenient``: it passes over statements that fail for an unrelated reason.
     """
 
     name: str
@@ -131,7 +130,7 @@ class Piece:
     supply: Mapping[cst.CSTNode, str]
     lines: tuple[Line, ...] = ()
     entry: Entry | None = None
-    mended: bool = True
+    mended: bool = True  # all other problems are repaired as far as possible
     decisive: bool = False
     names: Mapping[cst.CSTNode, str] = field(default_factory=dict)
     lenient: bool = False
@@ -309,7 +308,7 @@ class Case:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the program may catch the error of which the finding speaks."""
+        """Whether the program may catch the error that the finding describes."""
         units = self.program.unit_of
         reached = (*self._criteria, *(units[call] for call in self._path if call in units))
         return any(isinstance(outer.node, (cst.Try, cst.TryStar)) for unit in reached for outer in unit.above)
@@ -445,7 +444,7 @@ def _mending(
     edits: Mapping[cst.CSTNode, str] = NO_EDITS,
     lines: Iterable[Line] = (),
 ) -> tuple[Mapping[cst.CSTNode, str], Additions]:
-    """What is to be written in a program so that problems are repaired, besides other edits and lines."""
+    """The edits and lines that repair problems in a program, besides other edits and lines."""
     all_edits, all_lines = dict(edits), [*lines]
     for problem in problems:
         way = next(iter(_repairs(problem)), None)
@@ -475,7 +474,7 @@ def _repairs(problem: Problem) -> list[Repair]:
 
 
 def _is_conditional(node: cst.CSTNode, program: Program) -> bool:
-    """Whether an expression may be left out where its statement is executed."""
+    """Whether an expression may be skipped when its statement is executed."""
     statement: cst.CSTNode = program.unit_of[node].node
 
     def within(outer: cst.CSTNode) -> bool:
@@ -546,7 +545,7 @@ class Played:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether an exception came from the lines of which the finding speaks."""
+        """Whether an exception came from the lines of the finding."""
         return bool(self.script.places.intersection(self.lines))
 
     @property
@@ -650,7 +649,7 @@ class Replayer:
         return None, reason
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
-        """One script after another, all on one ground before the next; what is the same script is played once."""
+        """One script after another, all on one ground before the next; identical scripts are played once."""
         began, tried, enough = time.monotonic(), 0, False
         went_on: set[Ground] = set()  # with the whole program, by the finding, without a symptom
         scripts: set[tuple[Scripted, Ground]] = set()
@@ -775,14 +774,14 @@ def _asks_for(case: Case, piece: Piece, last: Played) -> bool:
     if last.is_clean and last.reached:
         return (bool(case.circumstances.answers) or bool(last.stood_in)) and not piece.mended
     if piece.mended and not last.reached and last.script.seen.isdisjoint(last.lines):
-        return False  # it is no other finding that is in the way
+        return False  # another finding is not the obstacle
     return piece.mended or not _shows(case, last)
 
 
 def _shows(case: Case, played: Played) -> bool:
     """Elsewhere than at its place, an exception is the finding's if a repair of the finding alone ends it.
 
-    An assertion of the program's own that fails is no failed claim.
+    A failing assertion of the program's own is not a failed claim.
     """
     seen = [symptom for symptom in case.symptoms if played.sight.shows(symptom)]
     claimed = played.script.claims | played.script.observers

@@ -55,7 +55,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Script:
-    """A program of the user's to be played, and the lines of it of which to say whether they were reached.
+    """A program of the user's to be played, and the lines whose execution is reported.
 
     ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
     With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``. If it is
@@ -79,14 +79,14 @@ class Script:
 
 @dataclass(frozen=True)
 class _Lane:
-    """What a worker is for; each has a process of its own."""
+    """The purpose of a worker; each has a process of its own."""
 
     blind: bool = False
     playing: bool = False
     confined: bool = False
 
     def environment(self, folder: str) -> dict[str, str]:
-        """What can be read off the environment of a process that is to be confined must be no secret."""
+        """The environment of a process that is to be confined must contain no secrets."""
         inherited = confinement.environment() if self.confined else os.environ
         return {**inherited, **QUIET, **(BLIND if self.blind else {}), "TMPDIR": folder}
 
@@ -103,7 +103,7 @@ def require_confinement() -> None:
 class Sandbox:
     """Runs arms in a worker; to be used in a ``with`` statement, at whose end nothing is left.
 
-    What it plays of the user's program is confined by the operating system, unless that was declined.
+    The operating system confines the user's program, unless that was declined.
     """
 
     def __init__(self, limit: float = LIMIT, confining: bool = True) -> None:

@@ -1,10 +1,10 @@
 """Slices: the units of a program that a finding depends on.
 
-A slice starts from the statements of the finding's trace and from the calls through which the analysis came there, and
-takes in whatever those depend on: the statements that bind or may change what they read, those that change the process,
-the branches and loops that they stand in, and the jumps by which a function or a loop is left before them. Classes that
-derive from somebody else's, as modules and datasets do, come with the methods that are
-used; any other class and each function on the way comes with the statements that count alone.
+A slice starts from the statements of the finding's trace and from the calls through which the analysis came there. It
+includes whatever those depend on: the statements that bind or may change what they read, those that change the process,
+the branches and loops that contain them, and the jumps that leave a function or a loop before them. Classes that derive
+from a library's, as modules and datasets do, come with the methods that are used; any other class and each function on
+the way comes with the relevant statements alone.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ HOOKS = {"forward", "training_step", "validation_step", "test_step", "configure_
 
 @dataclass
 class Slice:
-    """``calls`` are the units of which only one call counts, not what is done with its result.
+    """``calls`` maps units to their only call that counts, without the uses of its result.
 
-    One that is ``verbatim`` is run as it is written: no loop is cut short, and no handler is taken away.
+    A ``verbatim`` slice runs as it is written: no loop is cut short, and no handler is removed.
     """
 
     program: Program

@@ -1,10 +1,10 @@
 """Where slices are played: processes of their own, which are copies of a worker that has PyTorch in its memory already.
 
 Usually the operating system confines them (confinement.py), so that nothing which a slice does has an effect outside.
-An audit hook (PEP 578) then only says in plain words why there is no network. If the user lets a slice run unconfined,
-the hook is all there is: it refuses what would read the user's files, write or delete outside of the folder of the
-slice, open a connection or start a process. That keeps accidents of Python code from happening. Native code raises no
-audit events, and code that means harm gets around it.
+An audit hook (PEP 578) then only explains in plain words why there is no network. If the user lets a slice run
+unconfined, the hook is the only protection: it refuses to read the user's files, to write or delete outside of the
+folder of the slice, to open a connection and to start a process. That prevents accidents of Python code. Native code
+raises no audit events, and malicious code can bypass the hook.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ class Refused(BaseException):
 
 
 def apart(limit: float, *plays: Callable[[], Answer], strain: Callable[[], str | None] = lambda: None) -> Answer:
-    """What comes of plays in copies of this process, one each: the first failure of any, else what the first says.
+    """The result of plays in copies of this process, one each: the first failure of any, else the answer of the first.
 
-    All end as soon as ``strain`` names something of which they use too much. Where processes cannot be copied, a single
-    one is played in this process.
+    All end as soon as ``strain`` names a resource that they use too much of. If processes cannot be copied, a single
+    play runs in this process.
     """
     if not hasattr(os, "fork"):
         return plays[0]() if len(plays) == 1 else {"unable": "this system cannot play several ranks"}
     copies = [_Copy(limit, play) for play in plays]
     try:
         failure = _first_failure(copies, limit, strain)
-        # What is full makes a program fail in many ways.
+        # A full resource makes a program fail in many ways.
         reason = strain() if failure else None
         return {"unable": reason} if reason else failure or copies[0].answer
     finally:
@@ -83,10 +83,10 @@ def apart(limit: float, *plays: Callable[[], Answer], strain: Callable[[], str |
 
 
 class _Copy:
-    """A copy of this process that plays, and says at its end what came of it.
+    """A copy of this process that plays, and reports its result at the end.
 
-    What it says begins with a word that the program does not know, so that nothing which the program writes into
-    descriptors that it has not opened is taken for it.
+    Its report begins with a word that the program does not know, so that output of the program to descriptors that it
+    has not opened is not mistaken for the report.
     """
 
     def __init__(self, limit: float, play: Callable[[], Answer]) -> None:
@@ -155,7 +155,7 @@ def _first_failure(copies: list[_Copy], limit: float, strain: Callable[[], str |
 
 def _act(limit: float, play: Callable[[], Answer], writing: int, word: bytes) -> None:
     """The copy's whole life."""
-    # Should nobody end it who could. This is a thread of C, which no exception and no lock of Python's holds up.
+    # In case no other process ends this one. This is a thread of C, which no exception or lock of Python's can stop.
     faulthandler.dump_traceback_later(limit + TICK, exit=True)
     own = os.getpid()
     _interrupt_at(limit)
@@ -193,11 +193,11 @@ def _cause(status: int) -> str:
 
 @dataclass(frozen=True)
 class Play:
-    """What is run: the script, or the program ``entry`` that gets the script when it imports the file ``home``.
+    """The script to run, or the program ``entry`` that gets the script when it imports the file ``home``.
 
-    ``lines`` are those of the script of which the answer says whether they were reached. ``roots`` are the folders
-    from which they may import, ``folder`` one of its own. One that is ``lenient`` passes over what fails for a reason
-    of its own, but at the lines that are ``kept``, and never a symptom. ``lent`` are texts of other files.
+    ``lines`` are the lines of the script whose execution the answer reports. ``roots`` are the folders from which they
+    may import, ``folder`` one of its own. A ``lenient`` play passes over statements that fail for an unrelated reason,
+    but not at the lines that are ``kept``, and never over a symptom. ``lent`` are texts of other files.
     """
 
     text: str
@@ -394,7 +394,7 @@ def _meet_in_file(folder: str, rank: int, ranks: int) -> None:
 
 
 def _play_started(local: int, doors: _Doors, starts_ranks: bool) -> None:
-    """What a program starts as its ranks is played here, if it is this one; workers of a loader are started."""
+    """Play the rank here that has this local number, if the program starts its ranks; start workers of a loader."""
     mp: Any = torch.multiprocessing
     process: Any = multiprocessing.process.BaseProcess
     begin, wait, number = process.start, process.join, count()

@@ -302,7 +302,7 @@ class StandIn(torch.nn.Module):
         return -self._like(0.0)
 
     def _like(self, other: Any) -> Any:
-        """What an operation with something else is done on."""
+        """The value that stands in for this one in an operation with something else."""
         if isinstance(other, torch.Tensor):
             return torch.rand(other.shape).to(other.dtype)
         if isinstance(other, str):
@@ -421,7 +421,7 @@ class Derived(StandIn):
 
 
 class Outputs(dict):  # type: ignore[type-arg]
-    """What a model gives that is called with keywords alone: whichever output is asked for."""
+    """The outputs of a model that is called with keywords alone: the same for every name."""
 
     def __init__(self, output: Any) -> None:
         super().__init__(output=output)
@@ -637,7 +637,7 @@ FITTED: tuple[tuple[Any, tuple[str, ...], Callable[..., Any]], ...] = (
 
 
 def fitting(plain: Any, fit: Callable[..., Any]) -> Any:
-    """A function whose tensors are fitted to what it takes; what is no tensor yet becomes one."""
+    """A function whose tensors are reshaped to fit its arguments; an argument that is not a tensor becomes one."""
 
     @functools.wraps(plain)
     def fitted(*given: Any, **named: Any) -> Any:
@@ -661,11 +661,11 @@ def made_up(content: Any) -> bool:
 
 
 def absent(path: Any, asking: Any) -> bool:
-    """Whether the program asks for a file that is not there; what libraries ask for is their own affair."""
+    """Whether the program, not a library, asks for a file that does not exist."""
     if asking.f_code.co_filename.startswith(LIBRARIES):
         return False
     if isinstance(path, (TextFile, ByteFile)):
-        return not path.closed and made_up(path.getvalue())  # else somebody has written into it
+        return not path.closed and made_up(path.getvalue())  # else the program has written into it
     if isinstance(path, StandIn):
         return True
     return isinstance(path, (str, os.PathLike)) and (not exists(path) or os.path.abspath(path) in folders)
@@ -692,7 +692,7 @@ def opening(plain: Any) -> Any:
 
 
 def finding(plain: Any) -> Any:
-    """A function that asks whether there is a file: there is. What may be a folder of the slice's own is made."""
+    """A function that tests whether a file exists: it does. A path that may be a folder of the slice is created."""
 
     @functools.wraps(plain)
     def found(path: Any) -> bool:
@@ -809,7 +809,7 @@ def variable(plain: Any) -> Any:
 
 
 def counting(plain: Any) -> Any:
-    """A function that makes tensors of a size, part of which may be a stand-in."""
+    """A function that makes tensors of a size that may be a stand-in in part."""
 
     @functools.wraps(plain)
     def made(*given: Any, **named: Any) -> Any:
@@ -916,7 +916,7 @@ def parsing(plain: Any, everything: bool) -> Any:
         for group in parser._mutually_exclusive_groups:
             group.required = False
         options, rest = plain(parser, *given, **named)
-        for name, word in words.items():  # of which argparse has made plain text
+        for name, word in words.items():  # argparse has made plain text of them
             if str(getattr(options, name)) == str(word):
                 setattr(options, name, word)
         return options, rest

@@ -27,7 +27,7 @@ from placement_lint.simulate import NotSimulated, gpus
 from placement_lint.simulate.simulation import rehearse
 
 SPARE_MEMORY = 4 * 2**30  # bytes that the arms may take beyond what PyTorch itself does
-GRACE = 5.0  # seconds after which a process that nobody ended ends itself
+GRACE = 5.0  # seconds after which a process ends itself if no other has ended it
 UNABLE = (NotSimulated, ImportError, torch.cuda.OutOfMemoryError)
 START_LIMIT = 120.0  # seconds to look for GPUs
 NO_MEMORY = "can't allocate memory"  # in the RuntimeError of PyTorch's CPU allocator
@@ -108,7 +108,7 @@ def _play(request: dict[str, Any]) -> dict[str, Any]:
         if script_played.confined:
             confinement.join()
         with _on(request["simulate"]):
-            # Ranks that drew the same numbers would agree on gradients that nobody has averaged.
+            # Ranks that drew the same numbers would agree on gradients that were never averaged.
             torch.manual_seed(part.rank)
             return stage.played(script_played, part)
 
