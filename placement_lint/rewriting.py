@@ -115,7 +115,7 @@ def replaced_by(node: cst.CSTNode, text: str) -> Replacements:
 
 
 def _primary(node: cst.CSTNode) -> str:
-    """A text of which an attribute can be read."""
+    """A text whose attributes can be read."""
     simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or is_parenthesised(node)
     return source_text(node) if simple else f"({source_text(node)})"
 
@@ -127,7 +127,7 @@ def listed(maker: cst.CSTNode) -> Replacements:
 
 # --- arguments -----------------------------------------------------------------------------------------------
 
-# What takes ``device=``; whatever else makes a tensor is followed by a move.
+# Functions that take ``device=``; other functions that make a tensor are followed by a move.
 _TAKES_DEVICE = {
     "zeros", "ones", "empty", "rand", "randn", "full", "randint", "arange", "range", "linspace", "logspace", "eye",
     "tensor", "as_tensor", "randperm", "tril_indices", "triu_indices",
@@ -147,7 +147,7 @@ def on_device(call: cst.CSTNode, device: str) -> Replacements:
         return ((named, f"{named.keyword.value}={device}"),)
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else source_text(call.func)
     if method in ("to", "cuda"):
-        # What is where an input is, is not moved there: to leave the move out is no edit of its arguments.
+        # A tensor on an input's device is not moved there: to omit the move is not an edit of its arguments.
         return _moved_to(call, device) if device != f"{source_text(receiver(call))}.device" else NOTHING
     if method not in _TAKES_DEVICE:
         return appended(call, f"to({device})")

@@ -31,7 +31,7 @@ MOST_WAYS = 10  # to a line that are shown: a function that is called a hundred 
 
 
 def debugged(place: str, job: Job) -> str:
-    """What is known at ``FILE:LINE``: path conditions, and the values of what its statements read."""
+    """The path conditions at ``FILE:LINE``, and the abstract values of the names that its statements read."""
     return Examination(*split_place(place), job).known()
 
 
@@ -212,7 +212,7 @@ class Examination:
         return place.line <= self.line <= place.end_line
 
     def _withheld(self, rule: Rule) -> str:
-        """What the settings or comments keep from being reported; empty if it is none of them."""
+        """Why the settings or comments keep the rule from being reported; empty if they do not."""
         from placement_lint.checking.suppress import speaking_for
         from placement_lint.source.suppressions import read_suppressions
 
@@ -262,7 +262,7 @@ def _is_definition(node: cst.CSTNode) -> bool:
 
 
 def statements_at(program: cst.Module, line: int) -> Sequence[cst.CSTNode]:
-    """The innermost statements of which some code is on a line."""
+    """The innermost statements that have code on a line."""
     from placement_lint.source.positions import positions
 
     around = dict(_statements(program))

@@ -1,4 +1,4 @@
-"""Rules listen: events go to the rules that want them, and what they say is weighed.
+"""Dispatch events to the rules that subscribe to them, and filter what the rules report by path condition.
 
 A value may have alternatives, and then a problem may hold under some of them only. It is reported where it holds on
 every path that reaches the statement, or under a condition that can be said in a sentence: a kind of machine, and
@@ -215,15 +215,15 @@ def _sayable(charge: _Charge) -> dict[str, int]:
 
 
 def _relaxed(cube: Cube) -> Cube:
-    """A case without the answers that the program goes on with only."""
+    """The case without the answers that the program requires to continue."""
     return Cube(cube.machines, frozenset(answer for answer in cube.answers if not _is_required(answer, cube)))
 
 
 def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | None:
-    """The decisions under which a case holds, in words, where it takes no more than can be said; else None.
+    """The decisions under which a case holds, in words, if they are simple enough to describe; else None.
 
-    One of the program, or two that its user makes by options; what options have by default takes no decision where
-    there are more.
+    One decision of the program, or two that its user makes by options. If there are more, the answers that options give
+    by default are dropped.
     """
     open_ = [answer for answer in cube.answers if answer not in given and not _goes_without_saying(answer)]
     free = [answer for answer in open_ if not _is_required(answer, cube)]
@@ -248,7 +248,7 @@ _MOST_OPTIONS = 2
 
 
 def _can_be_said(decisions: Collection[Answer]) -> bool:
-    # an unexpected failure is no decision of the user
+    # an unexpected failure is not a decision of the user
     if not all(answer.question.text and answer.question.usual is None for answer in decisions):
         return False
     # nor is the kind of data that a caller passes
@@ -300,9 +300,9 @@ def _without_rivals(decisions: list[Answer]) -> list[Answer]:
 
 
 def _is_left_over(decision: Answer, answers: Collection[Answer]) -> bool:
-    """Whether it stands for what remains where a value, of which no option tells, is none of several others.
+    """Whether it means "none of the others" for a value that is compared with several others and is not an option.
 
-    That it can be anything else, nothing in the program says.
+    Nothing in the program shows that such a value can be anything else.
     """
     rivals = decision.question.rivals
     if rivals is None or decision.given or switches(decision.question):
@@ -311,6 +311,6 @@ def _is_left_over(decision: Answer, answers: Collection[Answer]) -> bool:
 
 
 def _chooses_cpu_despite(answer: Answer, cube: Cube) -> bool:
-    """A program that asks for the CPU although there is a GPU: a corner that nobody uses, unless by a flag."""
+    """A program asks for the CPU although there is a GPU: an unusual case, unless a flag selects it."""
     chooses = answer.given is answer.question.chooses_cpu and not cube.machines & NO_GPU
     return chooses and not is_flag(answer.question)

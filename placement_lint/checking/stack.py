@@ -13,13 +13,13 @@ _thread = threading.local()
 
 STACK_BYTES = 256 * 2**20  # reserved, and used only as far as the recursion goes
 FRAMES = 20_000
-# Python takes room for frames in pieces of 2,000 slots, and gives one back when the first frame in it returns, be it
-# a thousand times. For a frame that says it needs more, it takes up to twice as much, and others have what is left.
+# Python allocates frames in chunks of 2,000 slots, and frees a chunk when its first frame returns, even a thousand
+# times. A frame that declares a larger size gets a chunk of up to twice that size; later frames use the rest of it.
 SLOTS = 2**17 + 1
 
 
 def with_deep_stack(work: Callable[[], T]) -> T:
-    """The result of ``work``, run in a thread whose stack survives what the default one does not: this one, or anew."""
+    """The result of ``work``, run in a thread with a deep stack: the current one if it has one, else a new one."""
     if getattr(_thread, "is_deep", False):
         return work()
     results: list[T] = []

@@ -54,9 +54,9 @@ def patterns(base: Path, lines: Iterable[str]) -> Patterns:
 
 @dataclass(frozen=True)
 class Excludes:
-    """What is left out below a folder: the patterns that hold there, and what ``.gitignore`` says if asked.
+    """The exclusions below a folder: the patterns that hold there, and those of ``.gitignore`` if requested.
 
-    What is named as an argument is wanted whatever they say, unless ``forced``.
+    Arguments are included whatever the patterns say, unless ``forced``.
     """
 
     patterns_at: Callable[[Path], Sequence[Patterns]]
@@ -95,7 +95,7 @@ def walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[tuple
     """
     absolute = Path(os.path.abspath(root))
     inherited = _gitignores_above(absolute) if excludes.gitignore else []
-    # A folder that is named is wanted, even if the patterns around it would leave it out.
+    # A folder that is an argument is included, even if the patterns around it would exclude it.
     if _is_ignored(absolute, True, inherited):
         inherited = []
     pending = [(root, absolute, inherited)]
@@ -156,7 +156,7 @@ def _gitignore_of(folder: Path) -> list[Patterns]:
 
 
 def size_of(path: str) -> int:
-    """In bytes; 0 for what is no file any more."""
+    """In bytes; 0 if the file no longer exists."""
     try:
         return os.path.getsize(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where an import leads among the project's own files, as Python would look, and what was looked at on the way.
+"""Where an import leads among the project's own files, as Python would look, and the files that were read for it.
 
 Nothing is ever imported, and nothing outside the project is opened: a name that is not found stays a library's.
 """
@@ -39,7 +39,7 @@ Sources = Callable[[str], "bytes | None"]
 """The content of a file by its absolute path; None where there is none."""
 
 INIT = "__init__.py"
-# What the analysis knows without its source: the flow of values through torch itself is in its tables.
+# Modules that are analysed without their source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins", "placement_lint"})
 _PATHS = 8192
 # How many answers are kept: each keeps the file that it is about.
@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
 @lru_cache(_PATHS)
 def _above(path: str, level: int) -> str:
-    """The folder that so many dots mean in a file."""
+    """The folder that ``level`` dots mean in a file."""
     folder = os.path.dirname(path)
     return folder if level == 1 else _above(folder, level - 1)
 
@@ -92,7 +92,7 @@ Asked: TypeAlias = Mapping[str, Set[Ask]]
 
 Answer = TypeVar("Answer")
 Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"], Asked]]
-"""What was answered of files, with all that was looked at for it, and what was asked there."""
+"""Answers about files, with all files that were read for them, and the queries of each."""
 
 
 @dataclass
@@ -100,9 +100,9 @@ class Surroundings:
     """The files around the one at ``path``, absolute, which says ``program``; ``roots`` are the folders that a project
     is imported from.
 
-    ``looked_at`` is what was read, and what was looked for and not found, with None: as long as all that is the same,
-    so is what the file's imports mean. Of most files little is asked: what is ``asked`` of a unit is asked here, so
-    that another content counts as the same as long as its answers are. While no file changes, all files' surroundings
+    ``looked_at`` are the files that were read, and with None those that were not found: while all that is the same, the
+    file's imports mean the same. Most files are queried little: the queries ``asked`` of a unit are recorded here, so
+    that a changed file counts as the same as long as the answers are. While no file changes, all files' surroundings
     may share their ``answers``.
     """
 
@@ -179,7 +179,7 @@ class Surroundings:
         return name in unit.index.changed
 
     def stars(self, unit: Unit) -> Sequence[Import]:
-        """The modules of which it takes all names."""
+        """The modules from which it imports all names."""
         self.asked[unit.path].add(STARS)
         return unit.stars
 
@@ -237,7 +237,7 @@ class Surroundings:
             place = self.submodule(place, below.pop(0)) if below else None
 
     def answer(self, question: Hashable, ask: Callable[[Surroundings], Answer]) -> Answer:
-        """The answer to a question about other files: what is around this one does not count, nor who asks first."""
+        """The answer to a question about other files, which depends neither on this file nor on the first caller."""
         if question not in self._answered:
             if question not in self.answers:
                 if len(self.answers) >= _ANSWERS:
@@ -255,13 +255,13 @@ class Surroundings:
             self.asked[path] |= asks
 
     def are_as_before(self, looked_at: Mapping[str, Seen | None]) -> bool:
-        """Whether all that was looked at then is now what it was; what was asked there is not known any more."""
+        """Whether all files that were read then are unchanged; the queries of them are not known any more."""
         self._ask_again(dict.fromkeys(looked_at, frozenset((WHOLE,))))
         return all(self._look_at(path) == seen for path, seen in looked_at.items())
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """The files that were looked at, and what was asked there."""
+        """The files that were read, and the queries of each."""
         return tuple(self._read(path, seen) for path, seen in self.looked_at.items() if seen is not None)
 
     def _read(self, path: str, seen: Seen) -> Read:
@@ -291,7 +291,7 @@ class Surroundings:
         for root in chain(self._roots(importer, parts[0]), self._added_roots(parts[0])):
             found = self._root_of(root, parts) if wanted.root else self._within(root, parts, wanted.name)
             if found is not None and found.path != importer:
-                # A file may be called as a folder that is left out: ``build.py``.
+                # A file may have the name of an excluded folder: ``build.py``.
                 return None if parts[-1] in EXCLUDED_FOLDERS and found.folder is not None else found
         return None
 
@@ -329,7 +329,7 @@ class Surroundings:
         """Where Python would look for a module whose name begins so, the likeliest first.
 
         A script's own folder is the first entry of ``sys.path``, even before the standard library. The folder of a
-        package's file is not: it counts last, for what runs as a script all the same.
+        package's file is not: it counts last, in case the file runs as a script all the same.
         """
         folder = os.path.dirname(importer)
         top = self._top_of(folder)
@@ -342,8 +342,8 @@ class Surroundings:
     def _added_roots(self, first: str) -> Sequence[str]:
         """The folders that the program, or a file that it imports itself, adds to ``sys.path``.
 
-        They are asked for after all others: in most programs there are none. A relative one hangs on where the program
-        is run, which mostly is its own folder or that of the project. Those outside the project are left out.
+        They are searched after all others: in most programs there are none. A relative one depends on where the program
+        is run, which mostly is its own folder or that of the project. Those outside the project are excluded.
         """
         if first in sys.stdlib_module_names:
             return ()
@@ -365,7 +365,7 @@ class Surroundings:
         return any(os.pardir not in each and EXCLUDED_FOLDERS.isdisjoint(each) for each in parts)
 
     def _top_of(self, folder: str) -> str:
-        """The folder in which the package is that a folder belongs to; itself, if it is no package."""
+        """The folder that contains the package that a folder belongs to; itself, if it is not a package."""
         if folder not in self._tops:
             above = os.path.dirname(folder)
             is_package = self._look_at(os.path.join(folder, INIT)) is not None and above != folder

@@ -1,7 +1,7 @@
-"""What the top level of a file binds, and the lines that do: all that is needed to run a part of it.
+"""The names that the top level of a file binds, and the lines that do: all that is needed to run a part of it.
 
-An index is plain data. Python's own parser reads what stands between definitions, and of these only what may change
-something around them.
+An index is plain data. Python's own parser reads the code between definitions, and of these only the parts that may
+change something around them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _statements(tree: ast.Module, definitions: Mapping[int, Definition]) -> Iter
 
 
 def is_for_scripts(statement: ast.stmt) -> bool:
-    """``if __name__ == "__main__"``: what an import leaves out."""
+    """``if __name__ == "__main__"``: a statement that an import skips."""
     return isinstance(statement, ast.If) and any(
         isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
     )
@@ -260,12 +260,12 @@ def _children(node: ast.AST) -> list[ast.AST]:
     return found[::-1]
 
 
-# What is never in a project.
+# Modules that are never in a project.
 _ELSEWHERE = sys.stdlib_module_names | {"torch"}
 
 
 class _Outer:
-    """What a statement of the top level imports, binds and touches; an import in a branch is taken to be one that runs.
+    """The imports, bindings and effects of a top-level statement; an import in a branch is assumed to run.
 
     ``stored`` are the variables among the names that are ``bound``; ``touching`` is what stores into something that
     is there, or calls something.

@@ -51,7 +51,7 @@ def is_of_tensors(library: str) -> bool:
 # Of how many texts the words are remembered: who asks whether one matters asks what it leads to next.
 _MENTIONS = 4
 
-# Names that lead to no module, though nobody binds them.
+# Names that lead to no module, though they are not bound.
 NO_MODULES = vars(builtins).keys() | {"metaclass"}
 
 Definition = tuple["Unit", Lines]
@@ -123,7 +123,7 @@ class Lineage:
 
 @dataclass
 class Relevance:
-    """What is known of the definitions around one file."""
+    """Queries about the definitions around one file."""
 
     surroundings: Surroundings
 
@@ -140,8 +140,8 @@ class Relevance:
     def leads_to(self, place: Place, name: str | None, words: frozenset[str], wanted: Wanted) -> bool:
         """Whether a statement is wanted, by its text, that a name of a module leads to, or of the module itself.
 
-        ``words`` are those of who uses it: what of a module they may be. What leads to a library for tensors, or to all
-        that is below a package, is taken to be wanted.
+        ``words`` are those of the user: parts of a module that it may mean. A name that leads to a library for tensors,
+        or to all that is below a package, is assumed to be wanted.
         """
         led = self.surroundings.answer(("leads", place, name), lambda around: _lead(around, place, name, frozenset()))
         if led.by_words:
@@ -158,7 +158,7 @@ class Relevance:
         )
 
     def lineage(self, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]) -> Lineage | None:
-        """What classes are and derive from that are given as names of modules; None where that is not clear.
+        """The classes that are given as names of modules, and their ancestors; None if they are unclear.
 
         ``words`` are those that name the classes.
         """
@@ -228,7 +228,7 @@ class _Search:
         self.followed = 0
         self.files: set[str] = set()
         self.waiting: list[Definition] = []
-        # What a name leads to hangs on who asks for it where that is a module.
+        # If a name leads to a module, the result depends on the code that uses it.
         self.asks_module = False
 
     def each(self) -> Iterator[Definition]:
@@ -280,7 +280,7 @@ class _Search:
         return any(self._binds_concern(unit, new, said) for new in self._new(unit, {name}, said))
 
     def _new(self, unit: Unit, names: Set[str], said: Mentions) -> Set[str]:
-        """Those of these names of a file that mean something, and that nobody who asks for the same has had."""
+        """Those of these names that the file may bind and that were not followed before for the same attributes."""
         asked = self.asked[unit.path, said.attributes]
         new = names - asked
         asked |= new
@@ -345,7 +345,7 @@ class _Ancestors(_Search):
     def _leads_to_concern(self, unit: Unit, wanted: Import, said: Mentions) -> bool:
         place = self.surroundings.find(wanted, unit.path)
         if place is None:
-            # What a library defines is known without its text.
+            # The definitions of a library are known without its text.
             self.of_tensors |= is_of_tensors(wanted.module or wanted.name or "")
             return False
         return self.leads_from(place, wanted.name, said)

@@ -1,4 +1,4 @@
-"""What was made of texts, kept as long as there is room for it."""
+"""A cache of objects made from texts, of bounded size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Thing = TypeVar("Thing")
 
 
 class Shelf(Generic[Key, Thing]):
-    """Has room for so many letters, of which each thing has some: what was not asked for the longest goes first."""
+    """A cache with room for this many letters, measured by ``letters``: the least recently used goes first."""
 
     def __init__(self, room: int, letters: Callable[[Thing], int]) -> None:
         self._room = room

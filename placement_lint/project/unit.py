@@ -30,11 +30,11 @@ Question: TypeAlias = Callable[[str], Any]
 Title: TypeAlias = tuple[str, int]
 """A statement of the top level: the first name that it binds, and how many other statements did so before."""
 Ask: TypeAlias = "str | tuple[str, int, Question]"
-"""What others ask of a file: what binds a name, or what a statement tells."""
+"""A query of a file: the bindings of a name, or the answer of a statement."""
 
-# What else may be asked: its text with all places in it, the modules of which it takes all names, the names in its
-# ``__all__``, those that others may ask for, the folders that it adds to those in which modules are looked for, and,
-# before a name, whether it can have that at all.
+# Other queries: its text with all places in it, the modules from which it imports all names, the names in its
+# ``__all__``, those that others may ask for, the folders that it adds to the search path of modules, and, before a
+# name, whether it can have that at all.
 WHOLE, STARS, EXPORTS, OFFERS, FOLDERS, MAY_BIND = "#", "*", "=", ".", "/", "?"
 
 _STAR = re.compile(rb"import(?<!\wimport)[\s(\\]*\*")
@@ -53,7 +53,7 @@ _PRINTS, _RECORDS = 8_192, 2_048
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """A file of the project as others see it. What they want to know of it they ask their ``Surroundings``.
+    """A file of the project as others see it. They query it through their ``Surroundings``.
 
     Hundreds of them are kept, so the text is kept in UTF-8: as a str, it takes four bytes a letter for one emoji in it.
     """
@@ -93,7 +93,7 @@ class Unit:
 
     @property
     def stars(self) -> Sequence[Import]:
-        """The modules of which it takes all names."""
+        """The modules from which it imports all names."""
         return self.index.stars if self._gathers else ()
 
     @cached_property
@@ -203,7 +203,7 @@ def _printed(unit: Unit, ask: Ask) -> tuple[bytes, int]:
 
 
 def _unpacked(asked: bytes) -> Iterator[Ask]:
-    """Pickles in a row, each of which says where it ends."""
+    """Pickles in a row, each with its own end marker."""
     stream = BytesIO(asked)
     while stream.tell() < len(asked):
         yield pickle.load(stream)
@@ -236,7 +236,7 @@ class Statement:
 
     @property
     def letters(self) -> int:
-        """Of how many letters there are nodes in its tree: what is in functions is not kept."""
+        """The number of letters with nodes in its tree: nodes in functions are not kept."""
         layout = getattr(self.tree, "layout", None)
         return layout.letters if layout is not None else len(self.tree.code)
 
@@ -272,7 +272,7 @@ def _imports(content: bytes) -> tuple[tuple[str, Import], ...]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a file was when it was looked at; without a unit if it cannot be read as Python."""
+    """The state of a file when it was read; without a unit if it cannot be read as Python."""
 
     digest: str
     unit: Unit | None = field(compare=False)
@@ -295,7 +295,7 @@ _statements = Shelf[tuple[Unit, Lines], Statement](_LETTERS, lambda statement: s
 
 
 def forget() -> None:
-    """Let go of all files: in a process that lives long, most of what is kept of them is of texts that are no more."""
+    """Drop all files: in a long-lived process, most of the cache is about texts that no longer exist."""
     _index.cache_clear()
     _imports.cache_clear()
     seen.cache_clear()

@@ -18,7 +18,7 @@ from placement_lint.report.summary import closing_lines, summary_line
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold blue"}
 INDENT = 2
-UNCUT = 10_000  # columns, where nobody's terminal limits them
+UNCUT = 10_000  # columns, if no terminal limits them
 
 
 def render(run: Run, stream: TextIO) -> None:
@@ -40,7 +40,7 @@ def render(run: Run, stream: TextIO) -> None:
 
 
 def _color_system(style: Style, stream: TextIO) -> Literal["auto", "standard"] | None:
-    """What the terminal can show; where colours are wanted all the same, those that every terminal has."""
+    """The colours that the terminal supports; if colours are forced, those that every terminal has."""
     if not style.colors(stream):
         return None
     return "auto" if stream.isatty() else "standard"

@@ -1,1 +1,1 @@
-"""Many files to one run: in processes or on other machines, from the cache or anew."""
+"""Check many files in one run: in processes or on other machines, with cached or new results."""

@@ -15,9 +15,9 @@ from placement_lint.checking.stack import with_deep_stack
 from placement_lint.project.files import size_of
 from placement_lint.report.results import Checked, Crash, Job
 
-# A batch is of so many bytes, but of few files there are so many batches, that all processes have something to do.
+# A batch has up to this many bytes; with few files, there are this many batches so that no process is idle.
 BATCH_BYTES, FEWEST_BATCHES = 2**17, 8
-# So many objects more than there were, and the collector looks for garbage among them: a check leaves none behind.
+# The garbage collector runs once this many objects were added: a check leaves no garbage behind.
 _NEWS = 200_000
 Batch = tuple[str, ...]
 
@@ -32,7 +32,7 @@ def check_in_processes(paths: Sequence[str], job: Job, workers: int) -> Iterator
         for future in as_completed(batches):
             yield from _results(batches[future], future, job)
     except BaseException:
-        # Interrupted: what is left undone is not waited for.
+        # Interrupted: do not wait for unfinished work.
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
@@ -61,12 +61,12 @@ def _pool(workers: int, job: Job) -> ProcessPoolExecutor:
 def _start_worker(job: Job) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     _checkers.append(Checker(job, OneRun()))
-    gc.freeze()  # what is there now, stays: the collector need not look at it again and again
+    gc.freeze()  # the existing objects stay: the collector need not traverse them again and again
     gc.set_threshold(_NEWS)
 
 
 def _end_with_parent() -> None:
-    """A run that was killed says nothing to its workers, which would wait for work for ever."""
+    """A run that was killed does not tell its workers, which would wait for work for ever."""
     parent = parent_process()
     if parent is not None:
         parent.join()

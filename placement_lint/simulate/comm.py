@@ -79,7 +79,7 @@ def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffe
                 target = _gpu(index)
                 sent = [part.to(target) for part in flat]
                 for copy in unflatten(sent, chunk):
-                    # What is empty has no part in the buffer: C++ makes it anew.
+                    # An empty tensor has no part in the buffer: C++ makes a new one.
                     settle(copy, target)
                     # A version counter of its own for each (comm.cpp: "Version Counter in comm.*_coalesced");
                     # a tensor of inference mode has none.

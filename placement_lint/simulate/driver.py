@@ -106,7 +106,7 @@ def _amounts(current: int, peak: int) -> dict[str, dict[str, int]]:
 
 
 def memory_stats(index: int) -> dict[str, Any]:
-    """An allocator that keeps nothing back: what is reserved is in use, and each tensor has a segment."""
+    """An allocator without reserve: all reserved memory is in use, and each tensor has a segment."""
     machine = here()
     taken, returned = machine.taken[index], machine.returned[index]
     in_use = _amounts(machine.allocated[index], machine.peak[index])
@@ -123,7 +123,7 @@ def memory_stats(index: int) -> dict[str, Any]:
 
 
 def empty_cache() -> None:
-    """There is none; what can be seen of it is that it waits for the streams."""
+    """There is no cache; the only visible effect is that it waits for the streams."""
     here().emptied += 1
 
 
@@ -279,7 +279,7 @@ def install(patches: Patches) -> None:
     patches.set_all(torch.cuda.graphs, {"CUDAGraph": Graph, "_cuda_isCurrentStreamCapturing": lambda: False})
     patches.set(torch.cuda.random, "_lazy_call", call_at_once)
     patches.set_existing(torch, {"Stream": Stream, "Event": Event})
-    # `torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, of which the CPU has none.
+    # `torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, which the CPU lacks.
     patches.set(torch, "batch_norm_stats", lacking("the kernels of SyncBatchNorm in training"))
     if torch.version.cuda is None:
         patches.set(torch.version, "cuda", CUDA_VERSION)

@@ -20,7 +20,7 @@ GRIDS = ("meshgrid", "cartesian_prod")
 
 @functools.cache
 def checked(grid: Callable[..., Any]) -> Callable[..., Any]:
-    """`aten/src/ATen/native/TensorShape.cpp`, `meshgrid`, of which `cartesian_prod` is made."""
+    """`aten/src/ATen/native/TensorShape.cpp`, `meshgrid`, which `cartesian_prod` uses."""
 
     @functools.wraps(grid)
     def checked_grid(tensors: Any, *args: Any, **kwargs: Any) -> Any:

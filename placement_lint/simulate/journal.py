@@ -127,7 +127,7 @@ class Journal:
         """The program ended with an exception."""
 
     def refusal_behind(self, error: BaseException) -> Refusal | None:
-        """What led to `error`: DataParallel raises a replica's error anew, with the original text inside."""
+        """The refusal behind `error`: DataParallel raises a replica's error again, with the original text in it."""
         text = str(error)
         return next((refusal for refusal in reversed(self.refusals) if refusal.message in text), None)
 

@@ -1,4 +1,4 @@
-"""What PyTorch raises when devices are mixed, in its own words, and where it does not raise.
+"""The errors that PyTorch raises when devices are mixed, in its own words, and the cases without an error.
 
 Three families, told apart by PyTorch's own table of operators
 (`torchgen/packaged/ATen/native/native_functions.yaml`):
@@ -34,7 +34,7 @@ _NAMES_THE_ODD_ONE = tuple(int(part) for part in torch.__version__.split(".")[:2
 
 
 def refuse(message: str, operands: Sequence[tuple[str, Tensor]], kind: type[Exception] = RuntimeError) -> Exception:
-    """The exception to raise; whoever watches is told which tensors were in it."""
+    """The exception to raise; the observer is told which tensors were in it."""
     if (observer := here().observer) is not None:
         observer.refused(message, list(operands))
     return kind(message)

@@ -22,7 +22,7 @@ class Patches:
             self.set(owner, name, value)
 
     def set_existing(self, owner: Any, values: dict[str, Any]) -> None:
-        """Replace what this version of PyTorch has, and leave out what it lacks."""
+        """Replace what this version of PyTorch has, and skip what it lacks."""
         self.set_all(owner, {name: value for name, value in values.items() if hasattr(owner, name)})
 
     def undo(self) -> None:

@@ -1,6 +1,6 @@
-"""Streams and events. The simulated machine works in program order, so all that is recorded is done.
+"""Streams and events. The simulated machine works in program order, so all recorded work is done.
 
-Only ``torch.cuda._sleep`` takes time on a stream, as it does on a GPU: what is ordered after it waits for it.
+Only ``torch.cuda._sleep`` takes time on a stream, as it does on a GPU: later work on the stream waits for it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Stream:
 
 
 class ExternalStream(Stream):
-    """A stream of another library, of which there is none."""
+    """A stream of another library, which is not simulated."""
 
     def __init__(self, stream_ptr: int, device: Any = None, **known: Any) -> None:
         raise NotSimulated("a CUDA stream of another library")

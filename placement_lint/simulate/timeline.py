@@ -166,7 +166,7 @@ class Timeline(Journal):
     # --- how the program ended --------------------------------------------------------------------
 
     def finished(self, variables: dict[str, Any]) -> None:
-        """Take names from the module's variables, of which the last line's are not seen by any later operation."""
+        """Take names from the module's variables: no later operation sees those of the last line."""
         self._name(named_in(variables.items()))
 
     def failed(self, error: BaseException, begin: TracebackType | None) -> None:

@@ -1,8 +1,8 @@
-"""libcst's kinds of nodes without what is only layout: all that a program means, at a fraction of what libcst takes.
+"""libcst's kinds of nodes without layout: all that a program means, at a fraction of libcst's cost.
 
-An abstract node is a node of libcst for whoever reads it: ``isinstance`` holds, and the fields that mean something are
-there. Whitespace, commas and parentheses are libcst's defaults. What is written where it stands is known all the same:
-it remembers the node of Python's own tree that it was made of, which has lines and columns, and the text.
+An abstract node is a node of libcst for the code that reads it: ``isinstance`` holds, and the meaningful fields are
+there. Whitespace, commas and parentheses are libcst's defaults. The source text is available all the same: each node
+keeps the text and the node of Python's own tree that it was made of, which has lines and columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Abstract:
     later: Mapping[str, Callable[[Layout, Any], Any]]
 
     def __getattr__(self, name: str) -> Any:
-        """The content of a field that nobody has asked for yet."""
+        """The content of a field that was not read yet."""
         if name not in self.later:
             raise AttributeError(name)
         content = self.later[name](self.layout, self.origin)
@@ -61,10 +61,10 @@ _OF_OBJECTS = {name: getattr(object, name) for name in ("__setattr__", "__delatt
 
 
 def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -> Callable[..., Kind]:
-    """What makes abstract nodes of a kind, from a layout, an origin, and the content of the fields that are kept.
+    """A constructor of abstract nodes of a kind, from a layout, an origin, and the content of the fields that are kept.
 
-    It fills the slots of a node directly: libcst's constructors check what is known to be right, which takes longer.
-    What a field has ``later`` is made of the layout and the origin when it is first asked for.
+    It fills the slots of a node directly: libcst's constructors validate their arguments, which takes longer.
+    The content of a field in ``later`` is made of the layout and the origin when it is first read.
     """
     defaults = {name: value for name, value in _defaults(kind).items() if name not in {*kept, *later}}
     own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": (*kept, *later), "later": later}
@@ -118,7 +118,7 @@ def _meaning(text: str) -> object:
 
 
 def text_of(node: Abstract) -> str:
-    """What is written there, with the parentheses around it, as libcst would write it out."""
+    """The source text of a node, with the parentheses around it, as libcst would write it out."""
     try:
         return node.layout.written(_written(node))
     except Unplaced:

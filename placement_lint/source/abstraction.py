@@ -1,7 +1,7 @@
 """From Python's own tree of a text to the abstract nodes of libcst's kinds.
 
-What is rare has no entry here (``match``, ``except*``, type parameters): libcst reads a text that has it. What is in a
-function is made when somebody looks into it: most functions of a text are never run.
+Rare syntax has no entry here (``match``, ``except*``, type parameters): libcst reads a text that has it. The nodes in a
+function are made on first access: most functions of a text are never run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def of_kind(*kinds: type) -> frozenset[type]:
 
 
 def abstracted(tree: ast.Module, text: str, statements: Sequence[int], sparing: bool = False) -> cst.Module:
-    """The abstract tree of a text, from Python's own in which there are no other than these :data:`KINDS`.
+    """The abstract tree of a text, from Python's own tree, which must contain only these :data:`KINDS`.
 
     ``statements`` are the lines in which one begins.
     """

@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+\Z")
 # After these words and signs a parenthesis only groups; after all else it belongs to a call or a definition.
 _BEFORE_A_GROUP = frozenset(kwlist) - {"None", "True", "False"}
 _ENDS_A_PRIMARY = frozenset((")", "]", "}", '"', "'"))
-_LONGEST = 80  # characters before a parenthesis that are looked at: a keyword and blanks
+_LONGEST = 80  # characters before a parenthesis that are searched: a keyword and blanks
 
 
 class Unplaced(Exception):
@@ -52,7 +52,7 @@ class Layout:
         return [0, *(newline.end() for newline in newlines(self.text))]
 
     def let_go_of_body(self, function: Function) -> None:
-        """Called when a function was seen: into most of them nobody looks."""
+        """Called when a function was seen: most of them are never analysed."""
 
     def body_of(self, function: Function) -> list[ast.stmt]:
         return function.body
@@ -136,7 +136,7 @@ class Layout:
         return word.group() not in _BEFORE_A_GROUP if word is not None else before[-1:] in _ENDS_A_PRIMARY
 
     def in_braces(self, span: Span) -> Span:
-        """What is between the braces of an f-string around an expression, and they: ``{x!r:>{width}}``."""
+        """The braces of an f-string around an expression, and the text between them: ``{x!r:>{width}}``."""
         end, open_braces = span[1], 1
         while open_braces:
             open_braces += {"{": 1, "}": -1}.get(self.text[end], 0)
@@ -144,7 +144,7 @@ class Layout:
         return self.text.rindex("{", 0, span[0]), end
 
     def between(self, span: Span) -> Span:
-        """What parentheses at the ends of a piece are around."""
+        """The text inside the parentheses at the ends of a piece."""
         return self.after_blank(span[0] + 1), self.before_blank(span[1] - 1)
 
     def written(self, span: Span) -> str:
@@ -154,14 +154,14 @@ class Layout:
         return _further_left(piece, indent) if indent else piece
 
     def _indent(self, offset: int) -> str:
-        """What is before the statement in its line in which something stands."""
+        """The indentation of the statement at an offset."""
         number = bisect_right(self._statements, bisect_right(self._starts, offset))
         line = self.lines[self._statements[number - 1] - 1] if number else ""
         return line[: len(line) - len(line.lstrip())]
 
 
 def _further_left(piece: str, indent: str) -> str:
-    """Its lines without that indentation; what is inside a string stays."""
+    """Its lines without that indentation; strings are unchanged."""
     parts, done = [], 0
     for lexeme in LEXEME.finditer(piece):
         if lexeme.lastgroup == "newline" and piece.startswith(indent, lexeme.end()):
@@ -192,7 +192,7 @@ class SparingLayout(Layout):
         return function.body or self._read_again(function).body
 
     def _read_again(self, function: Function) -> Function:
-        """The function, from its lines where they are; what is indented is so below something."""
+        """The function, parsed again from its lines at their place; an indented one is parsed below an ``if``."""
         above = "\n" * (function.lineno - 2) + "if 1:\n" if function.col_offset else "\n" * (function.lineno - 1)
         tree = python_tree(above + "\n".join(self.lines[function.lineno - 1 : function.end_lineno]))
         found = tree.body[0].body[0] if isinstance(tree.body[0], ast.If) else tree.body[0]

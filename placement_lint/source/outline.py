@@ -1,7 +1,7 @@
-"""The top level of a text, told by its letters alone: where its definitions are, and all the rest as it is written.
+"""The top level of a text, without parsing it: where its definitions are, and all the rest as it is written.
 
-What a definition has inside costs most of what Python's parser costs, and is of no concern to who wants to know what a
-file binds.
+The inside of definitions takes most of the time of Python's parser, and is not needed to know the names that a file
+binds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from placement_lint.source.scan import STRING_OR_COMMENT, brackets_left_open, split_lines, words_of
 
-# What is written in the first column, after a newline, begins a statement, or goes on with one.
+# Text in the first column, after a newline, begins a statement, or continues one.
 _START = re.compile(r"\n[^\s)\]}]")
 _GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
 _DEFINITION = re.compile(r"^(?P<kind>(?:async[ \t]+)?def|class)[ \t]+(?P<name>\w+)", re.MULTILINE)
@@ -63,7 +63,7 @@ class Outline:
 def outlined(text: str) -> Outline:
     """The outline of a text; one that Python cannot parse may have any."""
     lines = split_lines(text)
-    if "\f" in text:  # at the beginning of a line it is no indentation
+    if "\f" in text:  # at the beginning of a line it is not indentation
         lines = [line.replace("\f", "") for line in lines]
     definitions: dict[int, Definition] = {}
     decorators: list[str] = []
@@ -89,13 +89,13 @@ def defines_class(statement: str) -> bool:
 
 
 def bases_of(definition: str) -> frozenset[str]:
-    """All names in what a class says that it derives from; of what is no class, none."""
+    """All names in the bases of a class definition; empty if it is not a class."""
     found = _in_class(_BASES, definition)
     return frozenset(words_of(found["bases"])) if found is not None else frozenset()
 
 
 def _in_class(pattern: re.Pattern[str], statement: str) -> re.Match[str] | None:
-    """What is found of a class that a statement defines: it begins with that word, or with a decorator."""
+    """The match of a pattern in a class definition: that begins with ``class``, or with a decorator."""
     if statement.startswith("class"):
         return pattern.match(statement)
     return pattern.search(statement) if statement.startswith("@") else None

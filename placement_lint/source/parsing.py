@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 MOST_NESTED_BRACKETS = 200
 # libcst's time grows faster than the square of an expression's depth: seconds at 3,000, minutes at 10,000.
 MOST_NESTED_NODES = 1500
-# A statement of so many letters has no more nodes than these inside each other.
+# A statement of this many letters has no more nested nodes than these.
 _LETTERS = 1000
 TOO_DEEP = "an expression is nested too deeply to be analysed"
 BOM = "\ufeff"
 PLACE = re.compile(r"error at (\d+):(\d+)")
-# What no version of Python takes, and libcst does not look at: the inside of literals.
+# Errors inside literals, which no version of Python accepts, and libcst does not check.
 _IN_LITERALS = (
     "(unicode error)",
     "(value error)",
@@ -36,9 +36,9 @@ _IN_LITERALS = (
 
 
 def read(text: str, sparing: bool = False) -> cst.Module:
-    """The tree of a text in which nothing is layout: abstract where that can be, libcst's own where it cannot.
+    """The tree of a text without layout: abstract if possible, else libcst's own.
 
-    Where memory is to be spared, what is in its functions is read again when somebody looks into one.
+    To spare memory, the nodes in its functions are parsed again when they are read.
     """
     from placement_lint.source.abstraction import KINDS, abstracted
 
@@ -69,7 +69,7 @@ def _parsed(text: str) -> cst.Module:
 def check_syntax(text: str) -> None:
     """Raise :class:`Unreadable` unless the text is Python, at a twelfth of what :func:`parse` costs."""
     if not _has_symbols(text) and syntax_error(text):
-        parse(text)  # syntax newer than the running Python is no error
+        parse(text)  # syntax newer than the running Python is not an error
 
 
 def _has_symbols(text: str) -> bool:
@@ -130,7 +130,7 @@ class _Tree(NamedTuple):
 
 
 def _tree_within_reach(text: str) -> _Tree | None:
-    """Python's own tree, if it has one; what would take libcst's parser minutes, or its process's stack, is refused."""
+    """Python's own tree, if it has one; a text that would take libcst minutes, or overflow the stack, is refused."""
     try:
         root = python_tree(text)
     except SyntaxError as error:
@@ -172,7 +172,7 @@ def _refuse_depth(tree: ast.Module) -> None:
 
 
 def _may_be_deep(tree: _Tree, lines: Sequence[str]) -> bool:
-    """Whether there may be so many nodes inside each other: only long statements are looked into."""
+    """Whether nodes may be nested too deeply: only long statements are checked."""
     if len(tree.blocks) + _LETTERS >= MOST_NESTED_NODES:
         return True
     few = _LETTERS // (max(map(len, lines)) + 1)
@@ -223,7 +223,7 @@ def levels(*nodes: ast.AST) -> Iterator[Sequence[ast.AST]]:
 
 
 def _below(nodes: Iterable[ast.AST], fields: Mapping[type[ast.AST], Sequence[str]]) -> list[ast.AST]:
-    """What is in these fields of nodes, by their kinds."""
+    """The nodes in these fields of nodes, by their kinds."""
     below: list[object] = []
     for node in nodes:
         for field in fields[type(node)]:
@@ -242,7 +242,7 @@ CHILDREN = {
     for node in vars(ast).values()
     if isinstance(node, type) and issubclass(node, ast.AST)
 } | {ast.Constant: ()}
-# Of those that have blocks: the fields with what is looked at by itself, and the others.
+# Of those that have blocks: the fields with blocks, which are read separately, and the others.
 _APART = ("body", "handlers", "orelse", "finalbody", "decorator_list", "type_params")
 _BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
     node: tuple(field for field in _APART if field in fields)

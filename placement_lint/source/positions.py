@@ -64,7 +64,7 @@ class SpanNotingState(CodegenState):
 
 
 def positions(module: cst.Module, nodes: Sequence[cst.CSTNode], roughly: bool = False) -> dict[cst.CSTNode, Range]:
-    """The range of each given node of the module; a node that is not part of it is left out.
+    """The range of each given node of the module; a node that is not part of it is omitted.
 
     Raises :class:`Unplaced` where an abstract node does not know its own, unless that of what it is in will do.
     """

@@ -14,12 +14,12 @@ _REMEMBERED = 8_192
 
 
 def source_text(source: str | cst.CSTNode) -> str:
-    """A node's source without the whitespace and comments around it; generated only where somebody reads it."""
+    """A node's source without the whitespace and comments around it; generated only when it is read."""
     return source if isinstance(source, str) else _code(source)
 
 
 def quoted(label: str) -> str:
-    """A name of the program in backquotes; words such as `the model`, for what has no name, as they are."""
+    """A name of the program in backquotes; words such as "the model", for things without a name, as they are."""
     return label if label.startswith("the ") else f"`{label}`"
 
 
