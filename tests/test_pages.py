@@ -84,7 +84,7 @@ def test_pages_and_messages_use_plain_words(rule: Rule) -> None:
     assert [text for text in (*prose, *found(rule.page.example, rule), claim) if ODD_WORDS.search(text)] == []
 
 
-@pytest.mark.parametrize("folder", ["rules", "placement_lint/server", "placement_lint/report"])
+@pytest.mark.parametrize("folder", ["rules", "placement_lint"])
 def test_docstrings_use_plain_words(folder: str) -> None:
     docstrings = {
         f"{path.name}:{getattr(node, 'lineno', 1)}": ast.get_docstring(node) or ""
