@@ -49,7 +49,7 @@ def chosen() -> int | None:
 
 
 def runs(name: str, parts: int = SHARES) -> bool:
-    """Whether the thing of this name is in the share that runs, of so many ``parts``."""
+    """Whether the thing of this name is in the share that runs, of this many ``parts``."""
     share = chosen()
     return share is None or crc32(name.encode()) % parts == share % parts
 

@@ -176,7 +176,7 @@ def squeezed(text: str) -> str:
 
 
 def pattern(shown: str) -> str:
-    """A page may leave out what `…` stands for."""
+    """A page may omit the text that `…` stands for."""
     return r"\s*.*?\s*".join(re.escape(part.strip()) for part in squeezed(shown).split("…"))
 
 

@@ -259,7 +259,7 @@ class Scripted:
         ("a!b!", {}, "ab"),
         ("a!b!", {1: "broken", 3: "c"}, "a!bc"),  # the first alone would break the file
         ("a!b!", {1: "!", 3: "!"}, "a!b!"),  # fixes that fix nothing end at once
-        ("a!b!", {1: "!!", 3: ""}, "a!b"),  # one that makes it worse is left out
+        ("a!b!", {1: "!!", 3: ""}, "a!b"),  # a fix that makes it worse is skipped
         ("a!", {1: "broken"}, "a!"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a run costs where one file has changed: that file is checked again, and whoever asked for what it changed."""
+"""The cost of a run after one file has changed: that file is checked again, and the files that use the change."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Tool:
 def compile_ours() -> None:
     """Write the bytecode that pip writes where it installs the peers, and not for an editable install.
 
-    Python would write it in the first run; where it may not (``PYTHONDONTWRITEBYTECODE``), each process compiles anew.
+    Python would write it in the first run; where it may not (``PYTHONDONTWRITEBYTECODE``), each process compiles again.
     """
     for package in ("placement_lint", "placement_lint.rules"):
         spec = find_spec(package)

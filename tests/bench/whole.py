@@ -1,4 +1,4 @@
-"""What is passed over costs no finding: a package is checked as always, and with nothing left out."""
+"""Skipping costs no finding: a package is checked as usual, and with nothing skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def findings(sources: Path) -> Set[Finding]:
 
 
 def findings_of_all(sources: Path) -> Set[Finding]:
-    """The same where each file is parsed, and each definition looked at that nobody calls."""
+    """The same if each file is parsed, and each uncalled definition analysed."""
     with (
         patch.object(Reading, "may_tell", lambda *_: True),
         patch("placement_lint.flow.driver.entry_points.Prospects.promising", lambda _, values: values),

@@ -157,7 +157,7 @@ def test_no_semantics_hang_on_how_code_is_laid_out() -> None:
 
 
 def test_observers_are_told_by_signals() -> None:
-    """Who calls an observer wants something of it; what is only told, a signal tells whoever listens."""
+    """Models and the interpreter call an observer only for its result; they notify observers by signals."""
     observers = {path.stem for path in FILES if path.parent.name == "observers"}
     told = [
         f"{path.stem}: {ast.unparse(node)}"

@@ -32,7 +32,7 @@ def findings(folder: Path) -> Collection[Finding]:
     return check_files(Selection(sorted(folder.rglob("*.py"))), Job(Settings(root=folder)), jobs=1).findings
 
 
-# Where nobody calls it: what a program's own statements do, that is, or nothing.
+# Ways to put a program's own statements where nothing calls them, or to omit them.
 UNCALLED = {
     "function": "def main():\n{body}\n",
     "method": "class Program:\n    def run(self):\n{body}\n",
@@ -41,7 +41,7 @@ UNCALLED = {
 
 
 def uncalled_copy(folder: Path, copy: Path, form: str) -> Path:
-    """The same programs, with their definitions first and what they do where nobody calls it."""
+    """The same programs, with their definitions first and their statements where nothing calls them."""
     shutil.copytree(folder, copy)
     for path in copy.rglob("*.py"):
         path.write_text(with_body_uncalled(path.read_text(), form))

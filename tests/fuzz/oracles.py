@@ -30,7 +30,7 @@ from placement_lint.source.parsing import parse
 from .programs import Program
 from .trees import tree_of
 
-# CPU seconds for up to so many lines, and in proportion beyond; megabytes that the process gains.
+# CPU seconds for up to this many lines, and in proportion beyond; megabytes that the process gains.
 SECONDS = 2.0
 LINES = 500
 MEGABYTES = 400

@@ -91,7 +91,7 @@ def _limit_memory() -> None:
 
 
 def tried(seed: int, first: int, programs: int | None, seconds: float | None, jobs: int) -> Iterator[int | Found]:
-    """Try programs until there were so many, or the time is over; how many are done, and what was found."""
+    """Try this many programs, or until the time is over; how many are done, and the failures found."""
     end = time.monotonic() + seconds if seconds is not None else float("inf")
     last = first + programs if programs is not None else sys.maxsize
     children: list[_Child] = []

@@ -2,7 +2,7 @@
 
 `python -m tests.precision [--folder DIR] [PACKAGE…]` from the repository's root. It downloads what `packages.txt`
 names (once, where a folder is given), unpacks it without running or installing anything of it, and fails on a
-finding that nobody has reviewed, and on one reviewed as true that is not reported any more.
+finding that has not been reviewed, and on one reviewed as true that is not reported any more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Start a command as an ordinary user: ``python ordinary.py UID FOLDERS COMMAND…``, as root.
 
-Python and what is tested may lie where nobody but root can go. So the command gets a mount namespace in which the way
-to ``FOLDERS``, to Python and to the present folder is open, and nothing else in closed folders is there.
+Python and the tested files may be in folders that only root can enter. So the command gets a mount namespace in which
+``FOLDERS``, Python and the current folder are accessible, and nothing else in closed folders exists.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Seen:
     """A finding and the numbers of GPUs with which its program shows it, goes through its line, or does neither."""
 
     finding: Finding
-    # so many GPUs there have to be, if any, by what the program names
+    # the minimum number of GPUs, if there are any, by what the program names
     fewest: int
     shown: list[int] = field(default_factory=list)
     right: list[int] = field(default_factory=list)

@@ -35,7 +35,7 @@ IDENTITIES = ["the user", *(["an ordinary user"] if is_root else [])]
 
 @dataclass
 class Outside:
-    """A machine with things on it that are nobody's business: ``project`` alone is the program's."""
+    """A machine with private files: ``project`` alone is the program's."""
 
     folder: Path
     secret: str = field(default_factory=lambda: secrets.token_hex(16))

@@ -1,4 +1,4 @@
-"""Right programs of which the analysis does not see why they are right: a replay confirms none of its findings."""
+"""Right programs with false positives of the analysis: a replay confirms none of them."""
 
 from __future__ import annotations
 

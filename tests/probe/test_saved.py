@@ -290,7 +290,7 @@ def test_ranks_are_started_as_the_header_says(text: str, symptom: str, save: Sav
     port = free_port()
     words = [word.replace("localhost:29500", f"localhost:{port}") for word in command(file)]
     processes = [started(words, folder) for _ in range(times)]
-    # All at once: a process whose output nobody reads waits, and the others wait for it.
+    # All at once: a process whose output is not read waits, and the others wait for it.
     with ThreadPoolExecutor(times) as pool:
         running = [pool.submit(process.communicate, timeout=120) for process in processes]
         outputs = []

@@ -1,4 +1,4 @@
-"""What a slice keeps of a program, and what it leaves out."""
+"""The parts of a program that a slice keeps, and those that it omits."""
 
 from __future__ import annotations
 

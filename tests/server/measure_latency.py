@@ -66,7 +66,7 @@ async def in_one_file(folder: Path, text: str) -> float:
 
 
 async def in_a_project(folder: Path, text: str) -> float:
-    """The same in a project of many files, of which the one that is edited imports a few."""
+    """The same in a project of many files; the edited file imports a few of them."""
     for number in range(FILES - 1):
         (folder / f"part{number}.py").write_text(training_file(100).replace("Net(", f"Net{number}("))
     imports = "".join(f"from part{number} import Net{number}\n" for number in range(5))

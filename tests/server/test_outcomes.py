@@ -1,4 +1,4 @@
-"""What was found of definitions that nobody calls is kept between two texts, and says what looking again would say."""
+"""Results of uncalled definitions are kept between two texts, and equal those of a new analysis."""
 
 from __future__ import annotations
 
