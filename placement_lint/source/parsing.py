@@ -235,7 +235,7 @@ def _below(nodes: Iterable[ast.AST], fields: Mapping[type[ast.AST], Sequence[str
     return [node for node in below if isinstance(node, ast.AST)]
 
 
-# The fields of each node that may hold others; operators, contexts and the values of constants tell nothing.
+# The fields of each node that may hold others; operators, contexts and the values of constants are irrelevant.
 _PLAIN = {"ctx", "op", "ops", "id", "attr", "kind", "module", "level", "asname", "type_comment"}
 CHILDREN = {
     node: tuple(field for field in node._fields if field not in _PLAIN)

@@ -205,7 +205,7 @@ class Answer:
         return f"`{self.question.text}` {yes if self.given else no}"
 
     def __hash__(self) -> int:
-        """The same in every run, and of a question's two answers the lower where it is no."""
+        """The same in every run; of a question's two answers, "no" has the lower hash."""
         return 2 * self.question.number + self.given
 
 

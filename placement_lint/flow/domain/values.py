@@ -566,7 +566,7 @@ Value: TypeAlias = (
     " | StateKey | Casting"
 )
 
-# What a cell holds on a path where it was never written, once paths are joined.
+# The value of a cell, once paths are joined, on a path where it was never written.
 ABSENT = External("<absent>")
 # The value of a slice such as ``1:`` in ``items[1:]``.
 SLICE = External("builtins.slice")

@@ -548,7 +548,7 @@ def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, nod
 
 
 def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """A bare module may be in a wrapper that it does not refer to."""
+    """The forward without hooks; a bare module may be inside a wrapper that the call bypasses."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
     machine.signals.modules.called(machine, module, node)

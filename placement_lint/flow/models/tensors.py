@@ -283,7 +283,7 @@ def operate(
     result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
     leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
     result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
-    # The result of a tensor whose move was discarded is not itself misplaced.
+    # If the move of an operand was discarded, that operand is to blame for the place of the result.
     blamed = [
         operand.tensor.created for operand in tensors if operand.tensor.created in machine.notes[Tensors].discarded
     ]

@@ -71,7 +71,7 @@ def _use(machine: Machine, identity: int) -> None:
 
 
 def note_module_use(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
-    """A module made here is called; what it contains is used as a part of it."""
+    """A module made here is called; its contents are used as parts of it."""
     if isinstance(module, Object) and module.id in machine.now[InForward].made and _learns_of_its_own(machine, module):
         _use(machine, module.id)
         for part in modules.reachable(machine, module):
