@@ -1,1 +1,1 @@
-"""What the analysis knows while it runs: the heap, modules, containers, frames, options and budgets."""
+"""The state of the analysis while it runs: the heap, modules, containers, frames, options and budgets."""

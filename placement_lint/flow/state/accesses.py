@@ -1,4 +1,4 @@
-"""How attributes are read and written."""
+"""Reads and writes of attributes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Accesses(Notes):
-    """How attributes are read and written."""
+    """Reads and writes of attributes."""
 
-    # by class (or object) and attribute: where a value written earlier is read, and the module that it belongs to (0 if
-    # it may be any of the class); True where it is only updated
+    # by class (or object) and attribute: the reads of a value written earlier, with the module that it belongs to (0 if
+    # it may be any of the class); True for a read that is only part of an update
     reads: dict[tuple[int, str], dict[tuple[cst.CSTNode, int], bool]] = noted(dict, Use.AT_END | Use.INCIDENTAL)
-    # attributes and items that were read or assigned, at least once, of something else than a wrapper
+    # attributes and items that were read or assigned at least once on an object that is not a wrapper
     read_of_others: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
     # each with the class (or object) and the module, as above
     rebinds: list[tuple[AttributeRebound, int, int]] = noted(list, Use.AT_END)

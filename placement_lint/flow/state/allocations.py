@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class InForward(Moment):
-    """What the running forward makes."""
+    """Modules and Parameters that the running forward makes."""
 
-    # by the id of a module or Parameter: what is known of it, until that forward ends
+    # by the id of a module or Parameter: the facts about it, until that forward ends
     made: dict[int, Made] = noted(dict, Use.PASSING)
     rehearsing: bool = noted(bool, Use.PASSING)
 
 
 @dataclass
 class Allocations(Notes):
-    """What forwards make."""
+    """Modules and Parameters that all forwards make."""
 
     # all modules and Parameters that some forward made, whether it has ended or not
     ids: set[int] = noted(set)

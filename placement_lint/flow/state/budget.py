@@ -1,4 +1,4 @@
-"""What the analysis may still spend, and what it spent."""
+"""The budget of the analysis: the remaining steps, and those spent."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ KEPT_BY_BUILDING = 0.5
 @dataclass
 class Budget:
     fuel: int = FUEL
-    # what may still be spent in code of other files, and what was spent in the program's own
+    # the remaining amount for code of other files, and the amount spent in the program's own
     abroad: int = ABROAD
     spent: int = 0
     # the remaining amount at which the running call has spent its part of it
     floor: int = 0
-    # how often there was a function of another file to look into, and no time to look into one
+    # the number of calls of functions of other files, and of calls refused for lack of budget
     ventures: int = 0
     refused: int = 0
 
     @property
     def left_abroad(self) -> int:
-        """What may still be spent in code of other files."""
+        """The remaining amount for code of other files."""
         return self.abroad + self.spent // 3
 
     def affords(self, abroad: bool) -> bool:
-        """Whether there is time to look into a function, of another file if that is ``abroad``."""
+        """Whether the budget allows analysing a function, of another file if ``abroad``."""
         self.ventures += abroad
         affords = self.fuel > 0 and (not abroad or self.left_abroad > self.floor)
         self.refused += not affords
@@ -42,7 +42,7 @@ class Budget:
 
     @contextmanager
     def leaving(self, part: float) -> Iterator[None]:
-        """What runs here leaves a part of what may be spent in other files to what comes after it."""
+        """The code that runs here leaves a part of the budget for other files to later code."""
         floor = self.floor
         self.floor += int(max(self.left_abroad - floor, 0) * part)
         try:

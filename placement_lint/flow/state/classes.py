@@ -9,7 +9,7 @@ from placement_lint.flow.domain.values import Choice, Class, External, Function,
 from placement_lint.flow.state.heap import Key, Slot
 from placement_lint.flow.state.machine import Machine
 
-# Of an attribute of a class that is a property: the method that runs where it is assigned.
+# For a class attribute that is a property: the method that runs on assignment.
 SETTER = Slot("setter")
 
 
@@ -60,14 +60,14 @@ def foreign_bases(cls: Class) -> list[Value]:
 
 
 def has_base(cls: Value, names: frozenset[str]) -> bool:
-    """Whether a class of this program derives from one of these of a library."""
+    """Whether a class of this program derives from one of these library classes."""
     return isinstance(cls, Class) and any(
         isinstance(base, External) and base.name in names for base in foreign_bases(cls)
     )
 
 
 def is_subclass(cls: Class | External, other: Value) -> bool | None:
-    """Whether one class derives from another; None where that cannot be told."""
+    """Whether one class derives from another; None if that is unknown."""
     if other in (cls, External("builtins.object")):
         return True
     if isinstance(cls, External):
@@ -95,12 +95,12 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
 
 
 def class_id(owner: Object) -> int:
-    """The id of an object's class, its own where the class is not the program's: by that its attributes are known."""
+    """The id that an object's attributes are known by: its class's, or its own if the class is not the program's."""
     return owner.cls.id if isinstance(owner.cls, Class) else owner.id
 
 
 def methods(machine: Machine, cls: Class) -> Iterator[Function]:
-    """Those of a class and of the classes that it derives from."""
+    """The methods of a class and of its ancestors."""
     for one in resolution_order(cls):
         values = (machine.read(one.id, name) for name in machine.store.names(one.id))
         yield from (value for value in values if isinstance(value, Function))

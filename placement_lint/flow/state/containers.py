@@ -23,7 +23,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 
-# What a defaultdict makes of a missing key.
+# The value that a defaultdict makes for a missing key.
 FACTORY = Slot("factory")
 
 
@@ -48,7 +48,7 @@ def _content_of_choice(machine: Machine, lists: Choice) -> Sequence | None:
 
 
 def entries(machine: Machine, value: Value) -> Mapping:
-    """What ``dict(value)`` holds: the entries of a mapping, or of pairs of a key and a value."""
+    """The content of ``dict(value)``: the entries of a mapping, or of pairs of a key and a value."""
     if isinstance(value, Object) and value.kind is Kind.DICT:
         value = machine.read(value.id, MAPPING) or value
     if isinstance(value, Mapping):
@@ -64,9 +64,10 @@ def entries(machine: Machine, value: Value) -> Mapping:
 
 
 def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) -> Value:
-    """An item that ``value``, or something unknown, may have been put in the place of.
+    """An item that ``value``, or something unknown, may have replaced.
 
-    The place of a tensor is unknown then, unless both are in one place. A constant or a container is unknown itself.
+    The place of a tensor is then unknown, unless both are in one place. A constant or a container becomes unknown
+    itself.
     """
     if isinstance(item, Tensor):
         same = isinstance(value, Tensor) and (value.place, value.role) == (item.place, item.role)
@@ -79,7 +80,7 @@ def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) 
 
 
 def perhaps_filled(machine: Machine, item: Value, value: Value) -> Value:
-    """The same of a list, whose empty places, None or an empty list, are read only after they have been filled."""
+    """The same for a list whose empty entries, None or an empty list, are read only after they have been filled."""
     return value if _is_empty_place(machine, item) else perhaps_replaced(machine, item, value)
 
 
@@ -99,7 +100,7 @@ def length(machine: Machine, value: Value, node: cst.CSTNode) -> Const | Symbol 
 
 
 def depends(machine: Machine, *values: Value) -> bool:
-    """Whether one of some values depends on the rows that a replica has."""
+    """Whether one of some values depends on the rows of the batch that a replica has."""
     return any(_depends(machine, option) for value in values for _, option in alternatives(value))
 
 

@@ -1,4 +1,4 @@
-"""Places: from the values that programs name devices with, to devices."""
+"""Places: the devices that the values in a program name."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from placement_lint.rule import Note
 class Context(Moment):
     """The device facts that hold at this point."""
 
-    # something was seen to be on a GPU; how many branches are running whose test saw that
+    # something was found to be on a GPU; the number of running branches whose test found that
     saw_gpu: bool = noted(bool, Use.PASSING)
     sure_of_gpu: int = noted(int)
     in_default_context: int = noted(int)
-    # the DataLoader one of whose worker processes is running
+    # the DataLoader whose worker process is running
     worker: Note | None = noted(lambda: None)
 
 
 @dataclass
 class Devices(Notes):
-    """What the program says of devices as a whole."""
+    """The program's settings of devices as a whole."""
 
     default_was_set: bool = noted(bool, Use.LASTING)
 
 
 _DEVICE_TEXT = re.compile(r"(cpu|cuda|meta|mps|xpu|hpu|xla|npu)(?::(\d+))?")
 
-# Cells of the module frame: what torch keeps a process (or thread) wide.
+# Cells of the module frame: settings that torch keeps per process (or thread).
 _CURRENT = Slot("current device")
 _DEFAULT = Slot("default device")
 _DEFAULT_TYPE = Slot("place of the default tensor type")
@@ -69,7 +69,7 @@ def device_from_text(text: str) -> Device | None:
 
 
 def as_place(value: Value) -> Place | None:
-    """The place that a ``device`` argument names; None where it names none (``None``, a dtype)."""
+    """The place that a ``device`` argument names; None if it names none (``None``, a dtype)."""
     if isinstance(value, (Device, Symbol)):
         return None if isinstance(value, Symbol) and value.type == "torch.dtype" else value
     if isinstance(value, Tensor):
@@ -90,18 +90,18 @@ def target_place(machine: Machine, value: Value) -> Place | None:
 
 
 def used_as_device(machine: Machine, value: Symbol) -> None:
-    """The program reads ``device.type`` of it, which texts and numbers that name a device do not have."""
+    """The program reads its ``device.type``, which strings and numbers that name a device do not have."""
     machine.write(value.id, _USED_AS_DEVICE, TRUE)
 
 
 def is_device(machine: Machine, value: Value) -> bool:
-    """Whether a value is surely a ``torch.device``, not something that names one."""
+    """Whether a value is surely a ``torch.device``, not a value that names one."""
     known = isinstance(value, Symbol) and machine.read(value.id, _USED_AS_DEVICE) == TRUE
     return known or isinstance(value, Device)
 
 
 def resolve(machine: Machine, place: Place) -> Place:
-    """Where a device without index is at this moment: on the current device."""
+    """The place of a device without index at this moment: the current device."""
     if isinstance(place, Symbol) or place.kind != "cuda" or place.index is not None:
         return place
     if machine.now[Replica].notes:
@@ -122,7 +122,7 @@ def require(machine: Machine, place: Place) -> None:
 
 
 def current(machine: Machine) -> Value | None:
-    """The current device, where the program set one."""
+    """The current device, if the program set one."""
     return machine.read(machine.module_frame, _CURRENT)
 
 
@@ -133,7 +133,7 @@ def current_is_chosen(machine: Machine) -> bool:
 
 
 def set_current(machine: Machine, value: Value) -> None:
-    """``torch.cuda.set_device(k)``: what ``"cuda"`` means from now on."""
+    """``torch.cuda.set_device(k)``: sets the meaning of ``"cuda"``."""
     place = as_place(value)
     if isinstance(place, Symbol):
         place = Device("cuda", place)
@@ -143,25 +143,25 @@ def set_current(machine: Machine, value: Value) -> None:
 
 
 def make_current(machine: Machine, place: Place) -> None:
-    """A framework has set the current device, where there are GPUs."""
+    """A framework has set the current device, if there are GPUs."""
     machine.write(machine.module_frame, _CURRENT, place)
 
 
 def set_default(machine: Machine, value: Value) -> None:
-    """``torch.set_default_device(d)``: where factories build from now on."""
+    """``torch.set_default_device(d)``: sets the place where factories build."""
     machine.notes[Devices].default_was_set = True
     machine.write(machine.module_frame, _DEFAULT, machine.lift(lambda option: as_place(option) or CPU, value))
 
 
 def set_default_type(machine: Machine, place: Place) -> None:
-    """``torch.set_default_tensor_type(t)``: where factories and ``torch.Tensor(...)`` build from now on."""
+    """``torch.set_default_tensor_type(t)``: sets the place where factories and ``torch.Tensor(...)`` build."""
     machine.notes[Devices].default_was_set = True
     require(machine, place)
     machine.write(machine.module_frame, _DEFAULT_TYPE, place)
 
 
 def default_place(machine: Machine) -> Value:
-    """Where a factory without ``device=`` builds: a place or a choice of places."""
+    """The place where a factory without ``device=`` builds: a place or a choice of places."""
     # The default device is thread-local: replicas run in threads that do not have it.
     is_set = machine.now[Context].in_default_context or not (
         machine.now[Replica].notes or machine.now[Calls].standalone
@@ -171,7 +171,7 @@ def default_place(machine: Machine) -> Value:
 
 
 def place_of_default_type(machine: Machine) -> Value:
-    """Where tensors of the default type are, in all threads: ``torch.Tensor(...)`` knows no default device."""
+    """The place of tensors of the default type, in all threads: ``torch.Tensor(...)`` ignores the default device."""
     if machine.now[Calls].standalone and machine.notes[Devices].default_was_set:
         return machine.fresh()
     return _setting(machine, _DEFAULT_TYPE, CPU)
@@ -218,7 +218,7 @@ def default_device(machine: Machine, value: Value) -> Iterator[None]:
 
 
 def branch_condition(machine: Machine, test: Callable[[], Condition]) -> tuple[Condition, bool]:
-    """The condition of a branch, and whether something was found to be on a GPU to answer it."""
+    """The condition of a branch, and whether its test found something on a GPU."""
     context = machine.now[Context]
     before, context.saw_gpu = context.saw_gpu, False
     holds = test()

@@ -1,4 +1,4 @@
-"""What models ask of the interpreter: to call something, or what a value comes to where the program asks."""
+"""Interface of the interpreter for models: calls, and the values of expressions on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a value extends: what lists, tuples and dicts hold is given up where a walk over it would not end soon."""
+"""Limits on the size of values: the contents of lists, tuples and dicts become unknown if a walk would not end soon."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from placement_lint.flow.state.heap import ITEMS, MAPPING
 if TYPE_CHECKING:
     from placement_lint.flow.state.machine import Machine
 
-# The cells that hold what a list, a dict or a container of modules contains.
+# The cells of the contents of a list, a dict or a container of modules.
 CONTENT_CELLS = (ITEMS, MAPPING)
 
 
 def within_reach(machine: Machine, owner: int, value: Value) -> Value:
-    """What a container is to hold: an item that holds the container itself, or too much, becomes unknown."""
+    """The contents to store for a container: an item that holds the container itself, or too much, becomes unknown."""
     if isinstance(value, Sequence):
         items = tuple([reached(machine, item, owner) for item in value.items])
         return value if all(map(is_, items, value.items)) else replace(value, items=items)
@@ -49,7 +49,7 @@ _HOLDING = frozenset({Sequence, Mapping, Choice, Object})
 
 
 def _is_endless(machine: Machine, value: Value, owner: int | None) -> bool:
-    """Whether a value holds ``owner``, or is nested too deeply, or leads too often to what it led to before."""
+    """Whether a value holds ``owner``, is nested too deeply, or leads too often to values that it led to before."""
     seen: set[int] = set()
     repeated = 0
     level: list[Value] = [value]
@@ -75,7 +75,7 @@ def _is_endless(machine: Machine, value: Value, owner: int | None) -> bool:
 
 
 def _inside(machine: Machine, value: Value) -> Many[Value] | None:
-    """What a list, tuple or dict holds, or what a choice may be; None of what is none of them."""
+    """The contents of a list, tuple or dict, or the alternatives of a choice; None for any other value."""
     if isinstance(value, Choice):
         return [option for _, option in value.alternatives]
     if isinstance(value, Object):

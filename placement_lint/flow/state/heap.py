@@ -1,7 +1,7 @@
-"""The store: every changeable fact of the analysed program, with branches that can be taken back.
+"""The store: every mutable fact of the analysed program, with branches that can be rolled back.
 
-A cell is named by its owner (the id of a frame, an object or a class) and a name. Forking copies nothing:
-a branch notes what it overwrites, so that its effect can be read off, undone, and joined with another's.
+A cell is named by its owner (the id of a frame, an object or a class) and a name. Forking copies nothing: a branch
+records the values that it overwrites, so that its effect can be read off, undone, and joined with another's.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Slot:
 
 @dataclass(frozen=True)
 class SlotOf(Slot):
-    """What the analysis notes beside an attribute or variable."""
+    """A note of the analysis about an attribute or variable."""
 
     attribute: str
 
 
-# What a list or tuple contains, and a dict.
+# The contents of a list or tuple, and of a dict.
 ITEMS = Slot("items")
 MAPPING = Slot("mapping")
 
@@ -69,11 +69,11 @@ class Watch:
     noted: dict[tuple[Registry, Hashable], object] = field(default_factory=dict)
     definitions: dict[int, cst.ClassDef] = field(default_factory=dict)
     changed: bool = False
-    # a variable was seen of a function that was running already
+    # a variable of a function that was already running was read
     enclosed: bool = False
-    # blocks and loops around a statement that ran, which it asked for
+    # blocks and loops around a statement that ran, which it read
     around: list[object] = field(default_factory=list)
-    # what was written that no branch takes back
+    # the cells written that no branch rolls back
     lasting: dict[Cell, None] = field(default_factory=dict)
 
     @property
@@ -88,7 +88,7 @@ class Store:
     def __init__(self) -> None:
         self._cells: dict[Cell, Value | None] = {}
         self._names: dict[int, dict[Key, None]] = {}
-        # what may be parts of owners, as far as it was asked for and did not change since
+        # the values that may be parts of owners, cached until one of them changes
         self._held: dict[int, list[tuple[Key, Value]]] = {}
         self._journals: list[Delta] = []
         # the frames of functions: their cells are dropped when they return
@@ -121,7 +121,7 @@ class Store:
                 self._note_change(owner, before, value)
 
     def write_lasting(self, owner: int, name: Key, value: Value) -> None:
-        """Write what no branch takes back."""
+        """Write a value that no branch rolls back."""
         journals, self._journals = self._journals, []
         self.write(owner, name, value)
         self._journals = journals
@@ -141,13 +141,13 @@ class Store:
             self.watch.lasting.update(dict.fromkeys(cells))
 
     def _name(self, cell: Cell) -> None:
-        """A cell has a value for the first time: what an owner holds comes in that order."""
+        """A cell gets a value for the first time: the cells of an owner are listed in that order."""
         self._names.setdefault(cell[0], {})[cell[1]] = None
         if self.watch is not None:
             self.watch.named.append(cell)
 
     def name_again(self, cells: Iterable[Cell]) -> None:
-        """These had values for the first time, in this order, whether they still have or not."""
+        """These cells had values for the first time, in this order, even if they have none now."""
         for cell in cells:
             if cell not in self._cells:
                 self._cells[cell] = None
@@ -166,11 +166,11 @@ class Store:
         return iter(names)
 
     def variables(self, owner: int) -> Iterator[str]:
-        """Those of the program's own variables and attributes."""
+        """The names of the program's own variables and attributes."""
         return (name for name in self.names(owner) if isinstance(name, str))
 
     def held(self, owner: int) -> list[tuple[Key, Value]]:
-        """Those of them whose values may be parts of ``owner``: the same list until one of them changes."""
+        """The named values that may be parts of ``owner``: the same list until one of them changes."""
         held = self._held.get(owner)
         if held is None:
             cells, names = self._cells, self._names.get(owner, ())
@@ -209,7 +209,7 @@ class Store:
         return {cell: self._cells.get(cell) for journal in self._journals[depth:] for cell in journal}
 
     def changed(self, newest: int) -> list[Value]:
-        """The values now of what the innermost branch changed of owners with an id up to ``newest``."""
+        """The current values of the cells that the innermost branch changed, of owners with an id up to ``newest``."""
         cells = ((cell, before) for cell, before in self._journals[-1].items() if cell[0] <= newest)
         changed = (self._cells.get(cell) for cell, before in cells if self._cells.get(cell) != before)
         return [value if value is not None else ABSENT for value in changed]
@@ -225,7 +225,7 @@ class Store:
                     self._note_change(cell[0], undone, value)
 
     def commit(self) -> None:
-        """End the innermost branch and keep what it wrote."""
+        """End the innermost branch and keep its writes."""
         journal = self._journals.pop()
         if self._journals:
             outer = self._journals[-1]
@@ -245,7 +245,7 @@ class Store:
 
     @contextmanager
     def watched(self, newest: int) -> Iterator[Watch]:
-        """Note what is read and changed meanwhile of all that is there already."""
+        """Record the reads and changes of cells that exist already, while the body runs."""
         outer, self.watch = self.watch, Watch(newest, self.watch)
         try:
             yield self.watch
@@ -262,7 +262,7 @@ class Store:
         )
 
     def _tell(self, watch: Watch, outer: Watch) -> None:
-        """What was seen meanwhile, the watch around it has seen as well."""
+        """Copy the records of the inner watch to the outer one."""
         for cell, value in watch.seen.items():
             if cell[0] <= outer.newest:
                 outer.seen.setdefault(cell, value)

@@ -49,17 +49,17 @@ from placement_lint.project.unit import Unit
 
 @dataclass
 class Imports(Notes):
-    """What the frames of modules import."""
+    """The imports of the frames of modules."""
 
-    # by the frame of a module: what it imports everything from
+    # by the frame of a module: its star imports
     stars: dict[int, list[Import]] = noted(dict, Use.LASTING)
 
 
 Execute = Callable[[Machine, Sequence[cst.CSTNode]], None]
 
-# Calls that running the statements of other files may cost, all together.
+# The number of calls that running statements of other files may cost in total.
 _FUEL = 60_000
-# A package may gather hundreds of modules by ``import *``, and a name that it lacks is in none of them.
+# A package may have hundreds of modules with ``import *``, and a name that it lacks is in none of them.
 _SEARCHES = 400
 
 
@@ -69,7 +69,7 @@ _IMPORTED = ("modules", "places", "units", "loaded", "executed", "gathered", "se
 
 @dataclass
 class Project:
-    """The modules that a program was seen to import, by the paths of their files."""
+    """The modules that a program was found to import, by the paths of their files."""
 
     around: Surroundings
     execute: Execute
@@ -77,16 +77,16 @@ class Project:
     # by frame
     places: dict[int, Place] = field(default_factory=dict)
     units: dict[int, Unit | None] = field(default_factory=dict)
-    # names that were run for, and what was run
+    # names that were loaded, and the statements that ran
     loaded: set[tuple[int, str]] = field(default_factory=set)
     executed: set[tuple[int, Lines]] = field(default_factory=set)
     resolving: list[tuple[int, str]] = field(default_factory=list)
-    # in how many modules names may still be looked for that ``import *`` may bring, and the modules that had some
+    # the number of modules that may still be searched for names of ``import *``, and the modules that had some
     searches: int = _SEARCHES
     gathered: dict[tuple[int, str], Imported] = field(default_factory=dict)
     running: int = 0
     fuel: int = _FUEL
-    # how often something was asked of what is around the program's file
+    # the number of queries about the files around the program's file
     asked: int = 0
 
     @property
@@ -107,12 +107,12 @@ class Project:
 
     @property
     def imported(self) -> dict[str, Any]:
-        """What has run of other modules, and what was looked for there, by name."""
+        """The state of other modules: the statements that ran, and the names looked up there."""
         around = {"statements": self.around.statements, "folders": self.around.folders}
         return around | {name: vars(self)[name] for name in _IMPORTED}
 
     def imports_again(self, imported: Table[str, Any]) -> None:
-        """Take that to have been imported as well."""
+        """Add this state of other modules."""
         for name, entries in self.imported.items():
             if name in imported:
                 with_entries(entries, imported[name])
@@ -134,7 +134,7 @@ def running_file(machine: Machine) -> str:
 
 
 def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
-    """Remember for a plain function of another file that it is called, and from where."""
+    """Record that a plain function of another file is called, and where."""
     function = callee.function if isinstance(callee, Bound) else callee
     if machine.project is None or not isinstance(function, Function):
         return
@@ -144,7 +144,7 @@ def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
         machine.notes[Program].uses.setdefault(name, set()).add(machine.site or call)
 
 
-# --- what an import binds ----------------------------------------------------------------------------------
+# --- values of imports -------------------------------------------------------------------------------------
 
 
 # Names of libraries whose values are constants.
@@ -171,14 +171,14 @@ def _bound(machine: Machine, wanted: Import, frame: int) -> Value:
 
 
 def star(machine: Machine, wanted: Import, frame: int) -> None:
-    """``from module import *``: its names are looked up there when they are asked for."""
+    """``from module import *``: its names are looked up there when they are read."""
     machine.notes[Imports].stars.setdefault(frame, []).append(wanted)
     if machine.project is not None:
         machine.project.gathered.clear()
 
 
 def is_missing(machine: Machine, wanted: Import) -> bool | None:
-    """Whether an import surely fails: True for a file that should be in the project, None for what may be installed."""
+    """Whether an import surely fails: True for a file that should be in the project, None for a possible library."""
     if machine.project is None:
         return None
     module = _find(machine, wanted, machine.root(machine.frame.id))
@@ -222,7 +222,7 @@ def _module(machine: Machine, project: Project, place: Place, name: str) -> Impo
 
 
 def resolved(machine: Machine, value: Value) -> Value:
-    """A value as it is used: a name that was only imported so far is looked up now."""
+    """The value of a use: a name that was only imported so far is looked up now."""
     if isinstance(value, Pending):
         found = attribute(machine, value.module, value.name)
         return found if found is not None else library(value.library)
@@ -232,13 +232,13 @@ def resolved(machine: Machine, value: Value) -> Value:
 
 
 def attribute(machine: Machine, module: Imported, name: str) -> Value | None:
-    """``module.name``: what its file binds, or a module below it."""
+    """``module.name``: the value that its file binds, or a submodule."""
     value = member(machine, module.frame, name)
     return value if value is not None else _submodule(machine, module, name)
 
 
 def member(machine: Machine, frame: int, name: str) -> Value | None:
-    """What the file of a module's frame binds to a name, by itself or by ``import *``; None where it does not."""
+    """The value that the file of a module's frame binds to a name, itself or by ``import *``; None if it has none."""
     project = machine.project
     if project is None:
         return _starred(machine, frame, name)
@@ -277,7 +277,7 @@ def _starred(machine: Machine, frame: int, name: str) -> Value | None:
 
 
 def _exported(machine: Machine, module: Imported, name: str) -> Value | None:
-    """What ``import *`` brings under a name: a submodule only where ``__all__`` names it."""
+    """The value that ``import *`` binds to a name: a submodule only if ``__all__`` names it."""
     exports = _exports(machine, module)
     if exports is None:
         return member(machine, module.frame, name) if not name.startswith("_") else None
@@ -312,10 +312,10 @@ def assign(machine: Machine, module: Imported, name: str, value: Value) -> None:
 
 
 def chosen(machine: Machine, module: Imported, key: Value) -> Value:
-    """``getattr(module, key)``: one of what the module offers, each under the condition that the key is its name.
+    """``getattr(module, key)``: one of the module's members, each under the condition that the key is its name.
 
-    Only its functions and classes are meant, those of modules if there are any. What the module itself takes from a
-    library, as ``from torch.nn import Parameter``, it has for its own use.
+    Only its functions and classes count, or only its module classes if there are any. Names that it imports from a
+    library, as ``from torch.nn import Parameter``, are for its own use.
     """
     if isinstance(key, Const):
         found = attribute(machine, module, key.value) if isinstance(key.value, str) else None
@@ -340,12 +340,12 @@ _MOST_OFFERED = 64
 
 
 def _is_module(value: Value | None) -> bool | None:
-    """Whether it is the class of a module; None of a function, which may return one."""
+    """Whether it is the class of a module; None for a function, which may return one."""
     return value.module if isinstance(value, Class) else None
 
 
 def _offered(machine: Machine, module: Imported, seen: set[int]) -> dict[str, None]:
-    """The names that others may ask a module for, those that it takes from others by ``import *`` included."""
+    """The names that other files may read from a module, including those of its star imports."""
     project = machine.project
     unit = project.units[module.frame] if project is not None else None
     if project is None or unit is None or module.frame in seen:
@@ -363,7 +363,7 @@ def _offered(machine: Machine, module: Imported, seen: set[int]) -> dict[str, No
 
 
 def load(machine: Machine, frame: int, name: str) -> None:
-    """Run what binds a name at the top level of a module, once."""
+    """Run the statements that bind a name at the top level of a module, once."""
     project = machine.project
     unit = project.units.get(frame) if project is not None else None
     if project is None or unit is None or (frame, name) in project.loaded:
@@ -388,12 +388,12 @@ def _run(machine: Machine, project: Project, unit: Unit, frame: int, lines: Line
 
 
 def matters(machine: Machine, function: Function) -> bool:
-    """Whether a function may have to do with tensors by itself; one of this file, or inside another, is taken to."""
+    """Whether a function may involve tensors; assumed of one in this file, or in another function."""
     return _may(machine, function, Relevance.matters)
 
 
 def may_move(machine: Machine, function: Function) -> bool:
-    """Whether a function may move what it is handed; one of this file, or inside another, is taken to."""
+    """Whether a function may move its arguments; assumed of one in this file, or in another function."""
     return _may(machine, function, Relevance.may_move)
 
 
@@ -409,9 +409,9 @@ def _may(machine: Machine, function: Function, may: Callable[[Relevance, Unit, L
 
 
 def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wanted: Wanted) -> bool:
-    """Whether one of the statements of other files is wanted, by its text, that an imported name leads to.
+    """Whether an imported name leads to a statement of another file that is wanted, by its text.
 
-    ``words`` are those of who uses it; see :meth:`Relevance.leads_to`.
+    ``words`` are those of the code that uses the name; see :meth:`Relevance.leads_to`.
     """
     project = machine.project
     module, name = (value.module, value.name) if isinstance(value, Pending) else (value, None)
@@ -421,7 +421,7 @@ def leads_to(machine: Machine, value: Imported | Pending, words: Set[str], wante
 
 
 def stars_lead_to(machine: Machine, words: Set[str], wanted: Wanted) -> bool:
-    """The same of those words that are names which ``from module import *`` brings."""
+    """The same for the names among these words that ``from module import *`` brings."""
     project, frame = machine.project, machine.module_frame
     modules = [_find(machine, line, frame) for line in machine.notes[Imports].stars.get(frame, [])]
     places = [project.places[module.frame] for module in modules if project is not None and module is not None]
@@ -443,7 +443,7 @@ def _fuel(machine: Machine, project: Project) -> Iterator[None]:
 
 
 def _forget_what_functions_change(machine: Machine, project: Project, unit: Unit, frame: int, name: str) -> None:
-    """Who calls the functions of another file, and when, is not seen as a whole: what they assign may be anything."""
+    """Make names unknown that functions of another file assign: not all of its callers are analysed."""
     if project.surroundings.is_rebound(unit, name):
         with machine.apart(frame):
             machine.write(frame, name, machine.part(frame, name, name))
