@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Log(Protocol):
-    """Told of every assignment, parameter and move while the program is analysed."""
+    """Receives every assignment, parameter and move while the program is analysed."""
 
     def reached(self, machine: Machine, statement: cst.CSTNode) -> None:
         """A statement is about to be executed."""
@@ -26,14 +26,14 @@ class Log(Protocol):
         """A function is called: its parameters have their values."""
 
     def moved(self, identity: int, note: Note) -> None:
-        """A module, by its id, comes to another place."""
+        """A module, by its id, moves to another place."""
 
 
 class Recollection(Protocol):
-    """Runs of a document's last text, put in the place of those that would do the same again."""
+    """Results from an editor's previous text, reused instead of runs that would give the same again."""
 
     def execute(self, machine: Machine, statement: cst.CSTNode, run: Callable[[], None]) -> None:
         """Execute a statement of the program's own file."""
 
     def run(self, machine: Machine, what: Hashable, run: Callable[[], Value]) -> Value:
-        """The value of what runs."""
+        """The value of the run, reused or new."""

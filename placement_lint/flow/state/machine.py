@@ -1,7 +1,7 @@
-"""The abstract machine: the store, the path, and how paths part and join.
+"""The abstract machine: the store, the path condition, and how paths fork and join.
 
-It does not depend on syntax or torch. :mod:`statements` and :mod:`expressions` drive it through a program, and
-the rooms for modules, tensors and optimizers keep their facts in its store.
+It does not depend on syntax or torch. :mod:`statements` and :mod:`expressions` drive it through a program, and the
+models of modules, tensors and optimizers keep their facts in its store.
 """
 
 from __future__ import annotations
@@ -81,20 +81,20 @@ MAX_CALL_DEPTH = 12
 MAX_COMBINATIONS = 24
 MAX_PATH_CUBES = 4
 
-# Forwards in an editor's text have numbers from multiples of this.
+# Forwards in an editor's text get ids from multiples of this.
 _ROUND = 256
 
 
-# One value that stands for too many guarded ones; None where they have nothing in common.
+# One value that stands for too many guarded ones; None if they have nothing in common.
 Summary = Callable[["Machine", Many[tuple[Condition, Value]]], "Value | None"]
 
-# The conditions of several ways out: worked out where it makes a difference which of them is taken.
+# The conditions of several exits: computed only if it matters which of them is taken.
 Guards = Callable[[], Many[Condition]]
 
 
 @dataclass
 class Exit:
-    """One way out of a scope: the path that led there, what it wrote, and the value it carries."""
+    """One exit from a scope: the path that led there, the cells it wrote, and the value it carries."""
 
     path: Condition
     reach: Condition
@@ -105,7 +105,7 @@ class Exit:
 
 @dataclass
 class Scope:
-    """What ``return``, ``break`` or ``continue`` jumps out of."""
+    """The target of a ``return``, ``break`` or ``continue``."""
 
     kind: str
     depth: int
@@ -119,7 +119,7 @@ class Frame:
     id: int
     function: Function | None = None
     receiver: Value | None = None
-    # how many tests its call stands under
+    # the number of tests around its call
     guards: int = 0
     # the statement that is running
     line: cst.CSTNode | None = None
@@ -148,19 +148,19 @@ class Machine:
         self.project: Project | None = None
         # whether a module that is analysed by itself is on a GPU
         self.own_on_gpu = asked(source="the module is on a GPU")
-        # the forwards of an editor's last text
+        # cached forwards of an editor's previous text
         self.recollection: Recollection | None = None
         # a common summary of too many guarded values
         self.summarise: Summary = lambda machine, options: None
 
     def _begin(self) -> None:
-        """Where the program is: at its beginning."""
+        """Set the current position to the beginning of the program."""
         self.now = beginning()
         self.path: Condition = ALWAYS
         self.reach: Condition = ALWAYS
-        # the part of reach that the program itself tests: without what follows from not having raised
+        # the part of reach that the program itself tests: without conditions that hold because nothing raised
         self.tested: Condition = ALWAYS
-        # the alternatives of values that are being analysed, inside each other
+        # the nested alternatives of values that are being analysed
         self.alternatives: tuple[Condition, ...] = ()
         self.dead = False
         self.scopes: list[Scope] = []
@@ -174,12 +174,12 @@ class Machine:
 
     @property
     def newest(self) -> int:
-        """The last id that was given."""
+        """The last id."""
         return self._last_id
 
     @property
     def visits(self) -> int:
-        """The last visit that was given a number."""
+        """The number of the last visit."""
         return self._visit
 
     def align(self, slot: int = 0, circle: int = _ROUND) -> None:
@@ -193,7 +193,7 @@ class Machine:
         Question.last += (slot - Question.last) % circle
 
     def number(self, ids: int, visits: int) -> None:
-        """Go on after these."""
+        """Continue with the ids and visits after these."""
         self._last_id, self._visit = ids, visits
 
     def new_namespace(self) -> int:
@@ -210,7 +210,7 @@ class Machine:
         return frame
 
     def enclose(self) -> int:
-        """The running frame, over which something closes."""
+        """The id of the running frame, marked as captured by a closure."""
         self.namespaces.enclosing.add(self.frame.id)
         return self.frame.id
 
@@ -225,11 +225,11 @@ class Machine:
 
     @property
     def at_home(self) -> bool:
-        """Whether the code that runs is of the program's own file."""
+        """Whether the running code is in the program's own file."""
         return self.root(self.frame.id) == self.module_frame
 
     def spend(self) -> None:
-        """Something is done that costs time."""
+        """Count one step against the budget."""
         budget = self.budget
         budget.fuel -= 1
         if self.is_abroad:
@@ -239,16 +239,16 @@ class Machine:
 
     @property
     def recollects(self) -> bool:
-        """Whether the statement that runs may be known from an editor's last text.
+        """Whether results for the running statement may be reused from an editor's previous text.
 
-        The forward of a model that the program calls is known as a whole, or not at all.
+        The forward of a model that the program calls is reused as a whole, or not at all.
         """
         calls = self.now[Calls]
         return self.remembers and (calls.standalone or not calls.in_forward) and self.at_home
 
     @property
     def remembers(self) -> bool:
-        """Whether what runs now is compared with an editor's last text."""
+        """Whether the running code is compared with an editor's previous text."""
         if self.recollection is None:
             return False
         forward = self.now[InForward]
@@ -256,7 +256,7 @@ class Machine:
 
     @contextmanager
     def without_recollection(self) -> Iterator[None]:
-        """All that runs here runs indeed."""
+        """Run everything here without reusing results."""
         recollection, self.recollection = self.recollection, None
         try:
             yield
@@ -265,18 +265,18 @@ class Machine:
 
     @property
     def is_abroad(self) -> bool:
-        """Whether what runs was called by code of another file, or belongs to its import."""
+        """Whether the running code was called by code of another file, or belongs to its import."""
         return self.frames[0].id != self.module_frame or self.now[Calls].foreign > 0
 
     def affords(self, function: Function) -> bool:
-        """Whether there is time to look into a function: always into a lambda of another file, a single expression."""
+        """Whether the budget allows analysing a function: always a lambda of another file, a single expression."""
         abroad = self.is_abroad or self.root(function.frame) != self.module_frame
         abroad = abroad and not isinstance(function.node, cst.Lambda)
         return self.budget.affords(abroad)
 
     @contextmanager
     def apart(self, frame: int) -> Iterator[None]:
-        """Run what belongs to the beginning of the program, in the frame of a module: no branch takes it back."""
+        """Run code of the program's initial state in the frame of a module: no branch rolls it back."""
         moment = {name: vars(self)[name] for name in _MOMENT}
         frames, self.frames = self.frames, [Frame(frame)]
         self._begin()
@@ -288,13 +288,13 @@ class Machine:
             vars(self).update(moment)
 
     def moment(self, without: Use) -> dict[type[Any], dict[str, Any]]:
-        """Where the program is, but for fields of such a use."""
+        """The current position, without fields of such a use."""
         now = {kind: vars(held) for kind, held in self.now.items()}
         known = {kind: {name: now[kind][name] for name in names} for kind, names in moments(without).items()}
         return {Machine: {name: vars(self)[name] for name in _PATH}, **known}
 
     def go_to(self, moment: Table[type[Any], Table[str, Any]]) -> None:
-        """Go on where these fields of the moment are so."""
+        """Continue at the position with these values of its fields."""
         for kind, values in moment.items():
             vars(self if kind is Machine else self.now[kind]).update(values)
 
@@ -312,7 +312,7 @@ class Machine:
         return Symbol(self._last_id, text, None, type, scattered)
 
     def override(self, owner: int, name: str, text: str, preferred: Const) -> None:
-        """Somebody may have given a setting another value than the one that it has."""
+        """Mark a setting as possibly overridden with another value than the present one."""
         self._last_id += 1
         self.notes[Program].overridden[owner, name] = setting = Symbol(self._last_id, text, preferred=preferred)
         self.write(owner, name, setting)
@@ -326,7 +326,7 @@ class Machine:
         type: str = "",
         preferred: Const | None = None,
     ) -> Symbol:
-        """The unknown value under ``key`` of an unknown owner: the same at each reading, unless it is too deep."""
+        """The unknown value under ``key`` of an unknown owner: the same at each read, unless it is nested too deep."""
         symbol = self.known_part(owner, key)
         if symbol is None and parent is not None and self._is_deep(owner):
             return self.fresh(text, type)
@@ -336,7 +336,7 @@ class Machine:
         return symbol
 
     def _is_deep(self, owner: int) -> bool:
-        """Whether a value is a part of a part, and so on, further than the analysis goes."""
+        """Whether a value is a part of a part, and so on, nested deeper than the analysis follows."""
         outer = self.notes[Program].outer
         for _ in range(MOST_NESTED):
             if owner not in outer:
@@ -380,10 +380,10 @@ class Machine:
         self.write(result.id, MAPPING, content)
         return result
 
-    # --- what comes up again -----------------------------------------------------------------------------
+    # --- restoring results -------------------------------------------------------------------------------
 
     def know(self, known: Table[str, Any]) -> None:
-        """Know of frames, classes and objects again what there is to know."""
+        """Add cached facts about frames, classes and objects."""
         self.namespaces.know(known)
         self.store.passing.update(frame for frame, parent in known["parents"].items() if parent is not None)
 
@@ -397,7 +397,7 @@ class Machine:
     # --- reading and writing cells -----------------------------------------------------------------------
 
     def restrict(self, value: Value) -> Value:
-        """What remains of a value on this path."""
+        """The alternatives of a value that are possible on this path."""
         if not isinstance(value, Choice):
             return value
         remaining = [
@@ -412,14 +412,14 @@ class Machine:
         return remaining[0][1] if remaining else ABSENT
 
     def read(self, owner: int, name: Key) -> Value | None:
-        """A cell's value on this path; None where it has none."""
+        """A cell's value on this path; None if it has none."""
         value = self.store.read(owner, name)
         if isinstance(value, Choice):
             value = self.restrict(value)
         return None if value is ABSENT else value
 
     def variable(self, frame: int, name: str) -> Value | None:
-        """The value of a variable, which has one from here on: the program raises where no branch bound it."""
+        """The value of a variable; the path then excludes branches that did not bind it, since the program raises."""
         value = self.store.read(frame, name)
         if not isinstance(value, Choice):
             return None if value is ABSENT else value
@@ -432,18 +432,18 @@ class Machine:
         if len(is_bound.cases) == 1 or sum(len(cube.answers) for cube in is_bound.cubes) <= 2:
             self.survive(is_bound)
             return self.read(frame, name)
-        # A path of several cases would entangle all that follows.
+        # A path with several cases would complicate all later code.
         return choose(zip(told_apart([[guard] for guard in guards]), (option for _, option in bound), strict=True))
 
     def may_lack(self, owner: int, name: Key) -> bool:
-        """Whether a cell has a value on some of the ways that lead here, and none on others."""
+        """Whether a cell has a value on some of the paths that lead here, and none on others."""
         value = self.store.read(owner, name)
         return isinstance(value, Choice) and any(
             option is ABSENT and not self.path.excludes(guard) for guard, option in value.alternatives
         )
 
     def filled(self, owner: int, name: Key, missing: Value, there: Value | None = None) -> Value:
-        """A cell's value, or ``there`` in its place, and another one where it has none."""
+        """A cell's value, or ``there`` instead of it, and ``missing`` on paths where it has none."""
         stored = alternatives(self.store.read(owner, name) or ABSENT)
         return self.either([(guard, missing if option is ABSENT else there or option) for guard, option in stored])
 
@@ -461,14 +461,14 @@ class Machine:
         return calls.standalone and bool(calls.in_forward)
 
     def known_question(self, subject: Hashable) -> Question | None:
-        """The question about ``subject``, if it was asked."""
+        """The question about ``subject``, if there is one."""
         known = self._questions.get(subject)
         if self.store.watch is not None:
             self.store.watch.questions.setdefault(subject, known)
         return known
 
     def question(self, subject: Hashable, rivals: Hashable = None, text: str | cst.CSTNode = "") -> Question:
-        """The question about ``subject``: the same object each time it is asked."""
+        """The question about ``subject``: the same object each time."""
         known = self.known_question(subject)
         if known is not None:
             return known
@@ -478,31 +478,31 @@ class Machine:
         return known
 
     def opaque(self, text: str | cst.CSTNode = "", usual: bool | None = None) -> Question:
-        """A question that nothing else can be the same as; ``usual`` is the answer that goes without saying."""
+        """A question equal to no other; ``usual`` is the answer that is assumed by default."""
         return blurred(self.store.depth) if are_too_many(self.is_abroad) else asked(source=text, usual=usual)
 
     def hangs_on_later(self, question: Question) -> bool:
-        """Whether something that the running branch wrote hangs on what was asked after this question."""
+        """Whether something that the running branch wrote depends on a later question."""
         changes = self.store.changes(self.store.depth - 1)
         return any(_hangs_on_later(value, question) for value in changes.values() if value is not None)
 
     def ask(self, question: Question) -> Value:
-        """A question's answer as a boolean: a choice that later tests of the same question agree with."""
+        """A question's answer as a boolean: a choice that is consistent with later tests of the same question."""
         yes, no = answered(question, True), answered(question, False)
         return self.either(((yes, TRUE), (no, FALSE)))
 
     def either(self, options: Many[tuple[Condition, Value]]) -> Value:
-        """The value among guarded ones; where there are too many, what they have in common."""
+        """The value among guarded ones; if there are too many, their common summary."""
         feasible = [(guard, value) for guard, value in options if not self.path.excludes(guard)]
         return choose(feasible) or self.summarise(self, feasible) or self.fresh()
 
     def fork(
         self, branches: Many[tuple[Condition, Callable[[], Value]]], asks: bool = False, decides: bool = False
     ) -> Value:
-        """Run each branch that is possible here, from the same state, and join what they leave behind.
+        """Run each branch that is possible here, from the same state, and join their effects.
 
-        ``asks`` where the program itself tests the condition: then it is part of what reaches the branch.
-        ``decides`` where a value does that the program chose earlier.
+        ``asks`` if the program itself tests the condition: then it is part of ``reach`` in the branch. ``decides`` if
+        the condition belongs to a value that the program chose earlier.
         """
         path, reach, tested = self.path, self.reach, self.tested
         outer, newest = self.alternatives, self.newest
@@ -540,12 +540,12 @@ class Machine:
 
     @property
     def _ways_out(self) -> int:
-        """How often the program has jumped out of what is running."""
+        """The number of jumps out of the running scopes."""
         return sum(len(scope.exits) for scope in self.scopes)
 
     @staticmethod
     def _require(condition: Condition, path: Condition) -> None:
-        """The program goes on only where the condition holds: it raises elsewhere, or ends."""
+        """The program continues only if the condition holds: otherwise it raises or ends."""
         common = reduce(and_, (cube.answers for cube in condition.cubes)) if condition.possible else frozenset[Answer]()
         for answer in common:
             answer.question.require(answer.given, path)
@@ -561,7 +561,7 @@ class Machine:
         return reduce(and_, self.alternatives, ALWAYS)
 
     def survive(self, condition: Condition) -> None:
-        """Past a statement that raises unless the condition holds."""
+        """Continue past a statement that raises unless the condition holds."""
         if self.path.excludes(condition):
             self.dead = True
             return
@@ -570,9 +570,9 @@ class Machine:
         self.reach = self.reach & condition
 
     def _join(self, exits: list[Exit], whole: bool, newest: int | None = None) -> Value:
-        """What several ways out leave behind; ``whole`` where all that came in gets out by one of them.
+        """Join the effects of several exits; ``whole`` if every path that enters leaves by one of them.
 
-        What has an id after ``newest`` came up on one of the ways.
+        Objects with an id after ``newest`` were made on one of the paths.
         """
         base_path = self.path
         if not exits:
@@ -605,14 +605,14 @@ class Machine:
         return self._joined(guards, values) or NONE
 
     def _overridden(self, cell: Cell, before: Value, after: Many[Value | None]) -> Value | None:
-        """The setting in a cell that some ways override: any value, on the others as well, but that by default."""
+        """The setting in a cell that some paths override: it may have any value, its present one by default."""
         setting = self.notes[Program].overridden.get(cell)
         if setting is None or setting.preferred != before or any(value not in (setting, before) for value in after):
             return None
         return setting
 
     def joined_content(self, guards: Guards, values: Many[Value | None]) -> Value | None:
-        """What a list or dict holds after a branch: item by item, so that the rest of it stays known."""
+        """The joined contents of a list or dict: item by item, so that the other items stay known."""
         known = [(guard, value) for guard, value in zip(guards(), values, strict=True) if value is not None]
         if all(isinstance(value, Sequence) for _, value in known):
             rows = [(guard, value.items) for guard, value in known if isinstance(value, Sequence)]
@@ -666,7 +666,7 @@ class Machine:
 
     @contextmanager
     def assuming(self, guard: Condition) -> Iterator[None]:
-        """Look at one alternative without running anything in it."""
+        """Consider one alternative without running code in it."""
         before, self.path = self.path, self.path & guard
         try:
             with self._one_visit():
@@ -676,7 +676,7 @@ class Machine:
 
     @contextmanager
     def aside(self, guard: Condition) -> Iterator[None]:
-        """Run something, under a condition, that leaves nothing behind but what it says."""
+        """Run something under a condition and undo its effects, except for its events."""
         before = self.path, self.reach, self.tested, self.dead
         self.path, self.reach, self.tested = self.path & guard, self.reach & guard, self.tested & guard
         self.store.begin()
@@ -687,7 +687,7 @@ class Machine:
             self.path, self.reach, self.tested, self.dead = before
 
     def scope(self, kind: str, run: Callable[[], None]) -> Value:
-        """Run something that can be jumped out of; the value is the one that the jumps carry."""
+        """Run code that jumps can leave; the value is the one that the jumps carry."""
         path, reach, tested = self.path, self.reach, self.tested
         scope = Scope(kind, self.store.depth)
         self.scopes.append(scope)
@@ -705,7 +705,7 @@ class Machine:
         return self._join(scope.exits, whole=False)
 
     def jump(self, kind: str, value: Value = NONE) -> None:
-        """Leave the innermost scope of that kind; code outside any such scope just ends."""
+        """Leave the innermost scope of that kind; code outside any such scope ends."""
         for scope in reversed(self.scopes):
             if scope.kind == kind:
                 scope.exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(scope.depth), value))
@@ -734,7 +734,7 @@ class Machine:
             return self.fork(branches, decides=True)
 
     def _combinations(self, values: list[Value]) -> list[tuple[Condition, tuple[Value, ...]]] | None:
-        """The combinations of alternatives that can occur together; None where they are too many."""
+        """The combinations of alternatives that can occur together; None if there are too many."""
         found: list[tuple[Condition, tuple[Value, ...]]] = [(ALWAYS, ())]
         for value in values:
             found = [
@@ -749,7 +749,7 @@ class Machine:
 
     @contextmanager
     def _one_visit(self) -> Iterator[None]:
-        """Events of nested alternatives belong to the same execution of the outermost one."""
+        """Give the events of nested alternatives the visit of the outermost execution."""
         if not self._lifting:
             self._visit += 1
         self._lifting += 1
@@ -777,7 +777,7 @@ class Machine:
         )
 
     def circumstances(self) -> Hashable:
-        """All that events and values may depend on here, besides the store and the values at hand."""
+        """All that events and values may depend on here, besides the store and the operands."""
         now = [
             tuple(value) if isinstance(value := getattr(self.now[kind], name), list) else value
             for kind, names in moments(Use.PASSING).items()
@@ -809,9 +809,11 @@ class Machine:
 
     @property
     def site(self) -> cst.CSTNode | None:
-        """Where a plain function of another file was called that is running now, from a place that answers for it.
+        """The call of the plain function of another file that is running, from code that finding locations may refer
+        to.
 
-        The program's own file does, and a module class of any file: how it is wrapped and where it is, its users say.
+        That is the program's own file, or a module class of any file: its users decide how it is wrapped and where it
+        is.
         """
         if self._answers(self.frame):
             return None
@@ -826,13 +828,13 @@ class Machine:
 
     @property
     def chooses(self) -> bool:
-        """Whether the running function has chosen to do what it does: it stands under a test of its own."""
+        """Whether the running function runs this under a test of its own."""
         own = self.now[Around].guards[self.frame.guards :]
         return bool(own) and (self.frame.function is not None or not self.is_script)
 
     @property
     def is_script(self) -> bool:
-        """Whether what runs does so only where the file is the program: under ``if __name__ == "__main__"``."""
+        """Whether the code only runs if the file is the program: under ``if __name__ == "__main__"``."""
         return any("__name__" in names_in(guard) for guard in self.now[Around].guards)
 
     @property
@@ -841,12 +843,12 @@ class Machine:
         return any(answer.given and answer.question.by_name for cube in self.path.cubes for answer in cube.answers)
 
     def note_site(self, node: cst.CSTNode) -> None:
-        """Remember for a call in a plain function of another file what led to it."""
+        """Record, for a call in a plain function of another file, the call that led to it."""
         if self.project is not None and (site := self.site) is not None:
             self.notes[Program].sites.setdefault(node, {})[site] = None
 
     def definition(self, cls: Class) -> cst.ClassDef:
-        """Where a class is defined, and all that stands in it."""
+        """The definition of a class, with its body."""
         definition = self.namespaces.definitions[cls.id]
         if self.store.watch is not None:
             self.store.watch.definitions.setdefault(cls.id, definition)
@@ -859,13 +861,13 @@ class Machine:
         return self.frames[-1]
 
     def label(self, value: Value, default: str = "") -> str:
-        """How the program names a thing."""
+        """The program's name for a value."""
         if isinstance(value, (Object, Symbol)):
             return source_text(self.noted(Program, "labels", value.id) or "") or value.text or default
         return default
 
     def call_it(self, identity: int, name: str | cst.CSTNode) -> None:
-        """The program names a thing; the first of its names stays."""
+        """Record the program's name for a value; the first name stays."""
         if self.noted(Program, "labels", identity) is None:
             self.notes[Program].labels[identity] = name
 
@@ -877,7 +879,7 @@ class Machine:
         return block
 
     def loops_around(self) -> Many[cst.For | cst.While]:
-        """The loops that are running, inside each other."""
+        """The running loops, outermost first."""
         loops = self.now[Around].loops
         if self.store.watch is not None:
             self.store.watch.around.extend(loops)
@@ -902,13 +904,13 @@ class Machine:
         )
 
     def expects(self, *errors: str) -> bool:
-        """Whether a handler deals with one of these exceptions, by its name; or with all, in the function that runs."""
+        """Whether a handler catches one of these exceptions, by name; or all exceptions, in the running function."""
         return any(tried.deals_with(errors, len(self.frames)) for tried in self.now[Around].tried)
 
     def does_without(self, *errors: str) -> bool:
-        """Whether the program has something else for where what runs raises one of these, which is all that it tries.
+        """Whether the program has a fallback for the case that this code, all that it tries, raises one of these.
 
-        A handler around a function that does more is there for whatever may go wrong.
+        A handler around a function that does more is for any kind of error.
         """
         around, here = self.now[Around], len(self.frames)
         lines, place = around.block
@@ -920,7 +922,7 @@ class Machine:
 
     @contextmanager
     def round_by_round(self) -> Iterator[None]:
-        """While a loop runs."""
+        """Mark a loop as running."""
         rounds = self.now[Around].rounds
         rounds.append(self._last_id)
         try:
@@ -929,7 +931,7 @@ class Machine:
             rounds.pop()
 
     def same_each_round(self) -> bool:
-        """Whether what decides that this statement is reached was known before the innermost loop began."""
+        """Whether the tests that lead to this statement have values from before the innermost loop began."""
         asked = {answer.question.subject for cube in self.reach.cubes for answer in cube.answers}
         rounds = self.now[Around].rounds
         return not rounds or all(_older(subject, rounds[-1]) for subject in asked)
@@ -951,7 +953,7 @@ class Machine:
 
 
 def _older(subject: Hashable, limit: int) -> bool:
-    """Whether all that a question is about has an id up to ``limit``."""
+    """Whether all values in the subject of a question have an id up to ``limit``."""
     if isinstance(subject, tuple):
         return all(_older(part, limit) for part in subject)
     if isinstance(subject, Symbol):
@@ -972,15 +974,15 @@ def _hangs_on_later(value: Value, question: Question) -> bool:
     return False
 
 
-# The attributes that say where the program is: the moment, and the path that led there.
+# The attributes of the current position: the moment, and the path that led there.
 _PATH = ("path", "reach", "tested", "alternatives", "dead", "_lifting")
 _MOMENT = ("now", "scopes", *_PATH)
 
 
 def _narrowed(condition: Condition, guard: Condition, denied: Condition) -> Condition:
-    """The condition inside a branch: that of the guard, or of where another one is denied.
+    """The condition inside a branch: with the guard, or without the denied condition.
 
-    The denied condition may have been made of too many cases, and leave nothing over. Then it is ignored.
+    The denied condition may be widened from too many cases, and exclude everything. Then it is ignored.
     """
     if guard is not denied.negation:
         return condition & guard

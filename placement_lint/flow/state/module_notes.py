@@ -1,4 +1,4 @@
-"""What several models and observers ask of modules, Parameters and what holds them."""
+"""Notes about modules, Parameters and their containers that several models and observers share."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class ModuleNotes(Notes):
 
     # attributes of modules, by the files and names of their classes, that code outside the class handles
     tended: set[tuple[str, str, str]] = noted(set, Use.AT_END)
-    # unknown values that are used as only modules can be
+    # unknown values that are used in ways that only modules support
     modules_by_use: set[int] = noted(set, Use.REPEATED)
     # parts of a library's model that are modules by how they are accessed, and arguments by their annotation
     modules_by_name: set[int] = noted(set, Use.REPEATED)
-    # unknown values that the program asks whether they are of a class, or one of several, of modules
+    # unknown values that the program tests for a class, or one of several, of modules
     modules_by_test: dict[int, set[Value]] = noted(dict)
     # by the id of a module or class: where one was first moved to CUDA or wrapped
     moved: dict[int, Note] = noted(dict, Use.SHARED | Use.REPEATED)
     wraps: dict[int, list[Note]] = noted(dict)
     # by the id of a module: the frames that were running when it was wrapped
     wrapped_in: dict[int, set[int]] = noted(dict)
-    # modules and Parameters that some optimizer held at some time, and whose parameters were asked for otherwise
+    # modules and Parameters that some optimizer held at some time, and those whose parameters were read otherwise
     ever_held: set[int] = noted(set)
     asked_for: set[int] = noted(set)
     given_away: set[int] = noted(set)

@@ -24,11 +24,11 @@ class Calls(Moment):
     # for each running function: the node that called it
     nodes: list[cst.CSTNode] = noted(list)
     running: list[cst.CSTNode] = noted(list, Use.PASSING | Use.LOCAL)
-    # the modules and other objects that are being called, inside each other
+    # the running modules and other objects, outermost first
     objects: list[Object] = noted(list, Use.PASSING)
     # the kinds of machine on which the innermost was called
     entered: int = noted(lambda: ANY_MACHINE)
-    # how many of them are of other files
+    # the number of these functions from other files
     foreign: int = noted(int, Use.PASSING)
     # the running code is an entry point analysed by itself
     standalone: bool = noted(bool)
@@ -39,17 +39,17 @@ class Calls(Moment):
 
 @dataclass
 class Around(Moment):
-    """The syntax around what runs."""
+    """The syntax around the running code."""
 
-    # the block of the simple statement that is running, and its place there
+    # the block of the simple statement that is running, and its index there
     block: tuple[Many[cst.CSTNode], int] = noted(lambda: ((), 0), Use.PASSING | Use.LOCAL)
-    # the tests of the branches that are running, inside each other
+    # the tests of the running branches, outermost first
     guards: list[cst.BaseExpression] = noted(list)
-    # the loops that are running, inside each other
+    # the running loops, outermost first
     loops: list[cst.For | cst.While] = noted(list, Use.PASSING | Use.LOCAL)
-    # for each of them the last id given before it began: what has a later one may change each round
+    # for each of them the last id before it began: values with a later one may change in each iteration
     rounds: list[int] = noted(list, Use.PASSING)
-    # one of them is in a later round
+    # one of them is in a later iteration
     again: bool = noted(bool, Use.PASSING)
     tried: list[Tried] = noted(list)
     # inside a try whose handler is for a missing attribute
@@ -66,21 +66,22 @@ class Replica(Moment):
     """The replica that is running."""
 
     notes: tuple[Note, ...] = noted(tuple)
-    # the same where DataParallel has a single GPU, and runs the module itself
+    # the same if DataParallel has a single GPU, and runs the module itself
     on_only_gpu: tuple[Note, ...] = noted(tuple)
     ids: tuple[object, ...] = noted(tuple)
     # the frames that were running when it began
     depth: int = noted(int, Use.PASSING)
-    # the dimension along which its inputs were split, and whether a layer wanted another one
+    # the dimension along which its inputs were split, and whether a layer expected another one
     dim: int | None = noted(lambda: None)
     batch_misplaced: bool = noted(bool, Use.PASSING)
     modules: frozenset[int] = noted(frozenset, Use.PASSING)
 
 
 class Tried(NamedTuple):
-    """A try that is running: how many functions were when it began, and the exceptions that its handlers deal with.
+    """A running try: the number of functions that were running when it began, and the exceptions that its handlers
+    catch.
 
-    It ``resumes`` after them: no handler that deals with one leaves the loop or function, nor raises any other.
+    It ``resumes`` if no handler for one of them leaves the loop or function, or raises another exception.
     """
 
     depth: int
@@ -88,5 +89,5 @@ class Tried(NamedTuple):
     resumes: bool
 
     def deals_with(self, errors: Collection[str], here: int) -> bool:
-        """Whether a handler is for one of these, by its name; or for all, in the function that runs."""
+        """Whether a handler catches one of these, by name; or all exceptions, in the running function."""
         return not self.names.isdisjoint((*errors, *(("Exception", "BaseException") if self.depth == here else ())))

@@ -17,9 +17,9 @@ from placement_lint.project.index import Import
 
 @dataclass
 class Names(Notes):
-    """Names whose values are of other files."""
+    """Names whose values come from other files."""
 
-    # by the id of a flag of another file, which any file may have turned: what is written there
+    # by the id of the value of a flag of another file, which any file may have changed: its value in the source
     flags: dict[int, object] = noted(dict)
     homes: dict[tuple[int, str], int] = noted(dict, Use.LASTING)
 
@@ -34,7 +34,7 @@ def bind(machine: Machine, name: str, value: Value) -> None:
 
 
 def christen(machine: Machine, value: Value, name: str | cst.CSTNode) -> None:
-    """Remember under which name the program first knew an object: messages call it that."""
+    """Record the name under which the program first binds an object: messages use it."""
     if isinstance(value, Object):
         machine.call_it(value.id, name)
 
@@ -56,7 +56,7 @@ def _home(machine: Machine, name: str) -> int:
 def lookup(machine: Machine, name: str, runs: bool = False) -> Value:
     """A name's value: local, enclosing, module level, star imports, builtins; else unknown but equal to itself.
 
-    Where the program ``runs`` the name, it raises if no branch bound it.
+    If the program ``runs`` the name, it raises if no branch bound it.
     """
     frame: int | None = _home(machine, name)
     module = machine.module_frame
@@ -74,7 +74,7 @@ def lookup(machine: Machine, name: str, runs: bool = False) -> Value:
 
 
 def _turned(machine: Machine, frame: int, name: str, value: Value) -> Value:
-    """What a function of another file reads there: any file may have turned a flag, as in ``cuda.ENABLED = True``."""
+    """The value that a function of another file reads: any file may have changed a flag, as ``cuda.ENABLED = True``."""
     if not isinstance(value, Const) or not isinstance(value.value, bool) or frame == machine.module_frame:
         return value
     if frame != machine.root(machine.frame.id) or frame == machine.frame.id:
@@ -85,12 +85,12 @@ def _turned(machine: Machine, frame: int, name: str, value: Value) -> Value:
 
 
 def is_bound_here(machine: Machine, name: str) -> bool:
-    """Whether an assignment to the name, here, changes a variable that there is already."""
+    """Whether an assignment to the name, here, changes an existing variable."""
     return machine.read(_home(machine, name), name) is not None
 
 
 def value_of(machine: Machine, source: cst.BaseExpression) -> Value | None:
-    """What a name, or an attribute reached from one, stands for here; nothing is run to find out."""
+    """The value of a name, or of an attribute reached from one, found without running anything."""
     if isinstance(source, cst.Name):
         return lookup(machine, source.value)
     if isinstance(source, cst.Attribute):
@@ -100,7 +100,7 @@ def value_of(machine: Machine, source: cst.BaseExpression) -> Value | None:
 
 
 def name_of(machine: Machine, value: Value) -> str:
-    """A variable that holds this very value here; empty where there is none."""
+    """A variable that holds this value here; empty if there is none."""
     frame: int | None = machine.frame.id
     while frame is not None:
         for name in machine.store.variables(frame):
@@ -111,7 +111,7 @@ def name_of(machine: Machine, value: Value) -> str:
 
 
 def names_of(machine: Machine, frame: int, value: Value) -> Iterator[str]:
-    """The variables of a frame that have a value, on some path."""
+    """The variables of a frame that have this value on some path."""
     for name in machine.store.variables(frame):
         known = machine.read(frame, name)
         if known is not None and any(option == value for _, option in alternatives(known)):
@@ -130,7 +130,7 @@ def visible(machine: Machine) -> frozenset[str]:
 
 
 def spelled(machine: Machine, name: str) -> str:
-    """How this file writes a library's name, by what it imports on its top level; empty where it cannot."""
+    """This file's spelling of a library's name, by its imports at the top level; empty if it has none."""
     frame = machine.root(machine.frame.id)
     variables = [(variable, machine.read(frame, variable)) for variable in machine.store.variables(frame)]
     spellings = [
@@ -142,7 +142,7 @@ def spelled(machine: Machine, name: str) -> str:
 
 
 def import_name(machine: Machine, alias: cst.ImportAlias) -> None:
-    """``import a.b`` binds ``a``; ``import a.b as c`` binds ``c`` to all of it."""
+    """``import a.b`` binds ``a``; ``import a.b as c`` binds ``c`` to ``a.b``."""
     dotted = _dotted(alias.name)
     if alias.asname is None:
         bind(machine, dotted.partition(".")[0], imports.bound(machine, Import(0, dotted, root=True)))
@@ -163,7 +163,7 @@ def import_from(machine: Machine, node: cst.ImportFrom) -> None:
 
 
 def wanted(node: cst.Import | cst.ImportFrom) -> Iterator[Import]:
-    """What an import asks for."""
+    """The imported names of an import statement."""
     if isinstance(node, cst.Import):
         yield from (Import(0, _dotted(alias.name)) for alias in node.names)
         return

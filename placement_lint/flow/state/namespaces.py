@@ -1,4 +1,4 @@
-"""The frames and classes of a program, and the objects that come up while it runs."""
+"""The frames and classes of a program, and the objects that are made while it runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import libcst as cst
 class Namespaces:
     def __init__(self) -> None:
         self.parents: dict[int, int | None] = {}
-        # the frames and classes: through the names there, and only so, code gets hold of what there is already
+        # the frames and classes: code reaches existing values only through the names there
         self.ids: set[int] = set()
-        # by frame: the one of the module whose code runs there
+        # by frame: the frame of the module whose code runs there
         self.roots: dict[int, int] = {}
-        # frames whose variables functions inside them, classes and lambdas may still ask for when they have returned
+        # frames whose variables inner functions, classes and lambdas may still read after they have returned
         self.enclosing: set[int] = set()
-        # frames and objects that came up while the program ran: of the branches of a fork, one at most has each
+        # frames and objects that were made while the program ran: at most one branch of a fork has each
         self.own: set[int] = set()
-        # by the id of a class, those of other files included
+        # by the id of a class, including those of other files
         self.definitions: dict[int, cst.ClassDef] = {}
 
     def add_frame(self, frame: int, parent: int | None) -> None:
@@ -30,7 +30,7 @@ class Namespaces:
             self.own.add(frame)
 
     def known_of(self, identities: set[int]) -> dict[str, Any]:
-        """What there is to know of some frames, classes and objects."""
+        """The facts about some frames, classes and objects."""
         known = vars(self).items()
         return {
             name: entries & identities
@@ -40,6 +40,6 @@ class Namespaces:
         }
 
     def know(self, known: Table[str, Any]) -> None:
-        """Know that again."""
+        """Add these facts."""
         for name, entries in known.items():
             vars(self)[name].update(entries)

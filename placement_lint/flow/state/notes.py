@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 
 class Use(Flag):
-    """How a field is read; of a list, set or dict its entries count one by one."""
+    """How a field is read; the entries of a list, set or dict count one by one."""
 
     # While the program runs.
     ASKED = 0
-    # By the node that noted it, or not before the end of the program.
+    # By the node that noted it, or only at the end of the program.
     AT_END = auto()
-    # Of each thing by itself, with ``Machine.noted``.
+    # For each thing by itself, with ``Machine.noted``.
     WATCHED = auto()
-    # An entry means something only beside those of others, or only if it is the first.
+    # An entry matters only beside those of others, or only if it is the first.
     WEIGHED = auto()
     # The analysis of an entry point reads the notes of others only through this.
     SHARED = auto()
-    # A second call of a forward sees what was noted before it.
+    # A second call of a forward reads the notes made before it.
     REPEATED = auto()
     # Of nodes, or of all that occurs: an entry has no effect.
     INCIDENTAL = auto()
@@ -38,9 +38,9 @@ class Use(Flag):
     LASTING = auto()
     # Computed from the heap, and the same when computed again.
     DERIVED = auto()
-    # Of a moment: what happens there does not hang on it.
+    # Of a moment: the analysis there does not depend on it.
     PASSING = auto()
-    # Of a moment: told otherwise, or asked only by the statement that set it.
+    # Of a moment: restored otherwise, or read only by the statement that set it.
     LOCAL = auto()
 
 
@@ -51,11 +51,11 @@ def noted(kind: Callable[[], T], use: Use = Use.ASKED) -> T:
 
 
 class Notes:
-    """Base of the dataclasses that note something of the whole program."""
+    """Base of the dataclasses with notes about the whole program."""
 
 
 class Moment:
-    """Base of the dataclasses that say where the program is."""
+    """Base of the dataclasses about the current position."""
 
 
 class Registry(NamedTuple):
@@ -80,7 +80,7 @@ class ByClass(dict[type[Any], Any]):
 
     @contextmanager
     def replaced(self, registries: dict[Registry, Any]) -> Iterator[None]:
-        """Note in these registries meanwhile, in the place of the own ones."""
+        """Use these values of the registries while the body runs, instead of its own."""
         before = {registry: self.get_registry(registry) for registry in registries}
         self.update_registries(registries)
         try:
@@ -95,12 +95,12 @@ class ByClass(dict[type[Any], Any]):
 
 
 def all_notes() -> ByClass:
-    """Notes in which there is nothing yet."""
+    """Empty notes."""
     return ByClass((kind, kind()) for kind in Notes.__subclasses__())
 
 
 def beginning() -> ByClass:
-    """The moment at which a program begins."""
+    """The position at which a program begins."""
     return ByClass((kind, kind()) for kind in Moment.__subclasses__())
 
 
@@ -110,7 +110,7 @@ def _uses(kind: type[Any]) -> Mapping[str, Use]:
 
 
 def moments(without: Use) -> Mapping[type[Any], tuple[str, ...]]:
-    """The fields that say where the program is, but those of such a use."""
+    """The fields of the current position, without those of such a use."""
     return _chosen(tuple(Moment.__subclasses__()), without)
 
 
@@ -123,17 +123,17 @@ def _chosen(kinds: tuple[type[Moment], ...], without: Use) -> Mapping[type[Any],
 
 
 class Registries(NamedTuple):
-    """The fields of all notes, sorted by their use; lists, and what else is read at the end, apart."""
+    """The fields of all notes, sorted by their use; lists, and other fields that are read at the end, apart."""
 
     asked: tuple[Registry, ...]
     listed: tuple[Registry, ...]
     collected: tuple[Registry, ...]
-    # what a look at a definition notes, and what of that it sees; what a second call of a forward sees
+    # the notes made by the analysis of an entry point, and those it reads; those that a second call of a forward reads
     own: tuple[Registry, ...]
     shared: tuple[Registry, ...]
     repeated: tuple[Registry, ...]
     weighed: frozenset[Registry]
-    # what tells whether a method did anything
+    # the notes that show whether a method had an effect
     effects: tuple[Registry, ...]
 
 
@@ -163,13 +163,13 @@ def _sorted(kinds: tuple[type[Notes], ...]) -> Registries:
 
 
 def empty(kept: tuple[Registry, ...]) -> dict[Registry, Any]:
-    """Registries in which nothing is noted yet."""
+    """Empty registries."""
     made = {each.notes: each.notes() for each in kept}
     return {each: getattr(made[each.notes], each.name) for each in kept}
 
 
 def copied(registry: Any) -> Any:
-    """What a registry has now."""
+    """A copy of the current entries of a registry."""
     return registry.copy() if isinstance(registry, (dict, list, set)) else registry
 
 
@@ -185,7 +185,7 @@ def added(before: Any, after: Any) -> Any:
 
 
 def with_entries(registry: Any, entries: Any) -> Any:
-    """The same registry, with what is to be noted in it as well."""
+    """The same registry, with these entries added."""
     if isinstance(registry, list):
         registry.extend(entries)
     elif isinstance(registry, set):

@@ -1,7 +1,7 @@
 """Options: the parsers of argparse, configurations, and questions that the user of a program answers.
 
-An option is unknown, as any value may be given, but its default is what most runs have. So is a setting of a
-configuration once a file or the command line may override it.
+An option is unknown, as any value may be given, but its default is the value in most runs. The same holds for a setting
+of a configuration once a file or the command line may override it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.source.querying import dotted, last_name
 from placement_lint.source.walking import children
 
-# The type of what ``parse_args`` returns.
+# The type of the result of ``parse_args``.
 NAMESPACE = "argparse.Namespace"
 _PARSES = {"parse_args", "parse_intermixed_args"}
 _PARSES_SOME = {"parse_known_args", "parse_known_intermixed_args"}
 _GROUPS = {"add_argument_group", "add_mutually_exclusive_group"}
-# Without a default, options with these actions have one of their own.
+# Options with these actions have implicit defaults.
 _DEFAULTS_OF_ACTIONS = {"store_true": FALSE, "store_false": TRUE, "count": NONE}
 
-# The cell of a parser, or of what it returned, with the defaults of its options; that of a group with its parser.
+# The cell of a parser, or of its result, with the defaults of its options; that of a group with its parser.
 _DEFAULTS = Slot("defaults")
 _PARSER = Slot("parser")
 
@@ -94,7 +94,7 @@ def _declare(machine: Machine, parser: Symbol | Object, arguments: Arguments) ->
 
 
 def default(machine: Machine, namespace: Symbol, name: str) -> Const | None:
-    """The value of an option unless the user gives another one, where that is a literal."""
+    """The value of an option unless the user gives another one, if that is a literal."""
     if namespace.type != NAMESPACE:
         return None
     known = machine.read(namespace.id, _DEFAULTS)
@@ -102,7 +102,7 @@ def default(machine: Machine, namespace: Symbol, name: str) -> Const | None:
     return value if isinstance(value, Const) else None
 
 
-# Methods by which the configurations of dict, yacs, EasyDict and OmegaConf take in other values.
+# Methods by which the configurations of dict, yacs, EasyDict and OmegaConf take over other values.
 OVERRIDING = frozenset(
     {"update", "merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "merge_with_dotlist"}
 )
@@ -160,9 +160,10 @@ def is_option(symbol: Symbol) -> bool:
 
 
 def switches(question: Question) -> frozenset[Symbol]:
-    """The options by which the user answers it: tested as a flag, or compared with literals; empty if there are others.
+    """The options that decide a question: tested as a flag, or compared with literals; empty if other values are
+    involved.
 
-    A value computed from an option, or a part of it, is excluded: it may ask the same as another question about it.
+    A value computed from an option, or a part of it, is excluded: two questions about it may mean the same.
     """
     parts = _compared(question)
     options = frozenset(part for part in parts if _is_read_outright(part))
@@ -170,7 +171,7 @@ def switches(question: Question) -> frozenset[Symbol]:
 
 
 def asks_for_kind_of_data(question: Question) -> bool:
-    """Whether it asks if something is a tensor, an array, or one of Python's own types."""
+    """Whether it tests if something is a tensor, an array, or of a builtin type."""
     subject = question.subject
     if not isinstance(subject, tuple) or subject[0] != "isinstance":
         return False
@@ -185,7 +186,7 @@ def is_flag(question: Question) -> bool:
 
 
 def preferred_answer(question: Question) -> bool | None:
-    """The answer of those who leave the options as they are; None where that is not known."""
+    """The answer with all options at their defaults; None if it is unknown."""
     parts = _compared(question)
     known = [part.preferred if isinstance(part, Symbol) else part for part in parts]
     values = [part.value for part in known if isinstance(part, Const)]

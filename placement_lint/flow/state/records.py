@@ -1,4 +1,4 @@
-"""What the analysis notes of a program while it runs, to come back to it at its end."""
+"""Records that the analysis makes while a program runs, and evaluates at its end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from placement_lint.flow.domain.values import Symbol
 from placement_lint.flow.events.schema import Scene
 from placement_lint.rule import Note
 
-# What a forward is given: a parameter of its function, or an unknown value.
+# An input of a forward: a parameter of its function, or an unknown value.
 Input = cst.Param | Symbol
 
 
 @dataclass(frozen=True)
 class Tie:
-    """A statement that gives a module, under some name, a Parameter of another one; the ids of both."""
+    """A statement that assigns a Parameter of one module to another, under some name; the ids of both."""
 
     node: cst.CSTNode
     owner: int
@@ -28,18 +28,18 @@ class Tie:
 
 @dataclass(frozen=True)
 class Chosen:
-    """``on_cpu`` is the condition under which the choice falls on the CPU, ``surely_not`` the one under which every
-    single flag that it depends on speaks against CUDA."""
+    """A choice of a device: ``on_cpu`` is its condition for the CPU, ``surely_not`` the condition under which every
+    single flag that it depends on excludes CUDA."""
 
     on_cpu: Condition
     surely_not: Condition
     note: Note
     text: str
-    # the command-line option that names the device, where there is one
+    # the command-line option that names the device, if there is one
     option: Symbol | None = None
-    # another file's code made it, from the machine alone: it would do on any, which says nothing of the program
+    # another file's code makes it, from the machine alone: it would work on any, so it shows nothing about the program
     helpful: bool = False
-    # it is made for a module, by which all that it computes is there as well
+    # it is made for a module, and so applies to all that the module computes
     of_module: bool = False
 
 
@@ -48,21 +48,21 @@ class Request:
     node: cst.CSTNode
     scene: Scene
     how: str | cst.CSTNode
-    # where the literal stands that names CUDA, if that is not at the request itself
+    # the position of the literal that names CUDA, if it is not at the request itself
     written: cst.BaseExpression | None
-    # the current device was set to one that is itself chosen: index-less CUDA follows it
+    # the current device was set to a chosen one: CUDA without an index follows it
     follows: bool
-    # what the program could name its device by, there
+    # the names that the program could use for its device there
     names: frozenset[str]
-    # the program's own file asks
+    # the request is in the program's own file
     at_home: bool
 
 
 @dataclass(frozen=True)
 class Unmapped:
-    """A load without ``map_location``; ``written`` where this very run wrote a file of that ``name`` before.
+    """A load without ``map_location``; ``written`` if the same run wrote a file of that ``name`` before.
 
-    ``at_home`` where the program's own file loads it; ``joined`` where each rank of a process group does.
+    ``at_home`` if the program's own file loads it; ``joined`` if each rank of a process group does.
     """
 
     node: cst.Call
@@ -88,7 +88,7 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Group:
-    """A process group of several processes, and which of them set it up."""
+    """A process group of several processes, and the process that sets it up."""
 
     scene: Scene
     note: Note
@@ -97,7 +97,7 @@ class Group:
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """The current device is used, without anybody having said which one that is."""
+    """A use of the current device, without any code having set it."""
 
     scene: Scene
     note: Note

@@ -41,10 +41,10 @@ class Signal(Generic[P]):
 class ModuleSignals:
     def __init__(self) -> None:
         self.built: Signal[Machine, Object] = Signal()
-        # one is called, from wherever; one that is in no DistributedDataParallel while there is one
+        # a module is called, from anywhere; one without DistributedDataParallel is called while another has it
         self.called: Signal[Machine, Object | Symbol, cst.Call] = Signal()
         self.called_beside_ddp: Signal[Machine, Object | Symbol, cst.Call] = Signal()
-        # one is about to be moved, is copied, or gets new Parameters under its names, by the way that is told
+        # a module is about to be moved, is copied, or gets new Parameters under its names, in the given way
         self.moving: Signal[Machine, Object | Symbol, Place, Note] = Signal()
         self.copied: Signal[Machine, Object, Object, str, cst.CSTNode] = Signal()
         self.parameters_replaced: Signal[Machine, Object | Symbol, str, cst.CSTNode] = Signal()
@@ -58,7 +58,7 @@ class ModuleSignals:
         self.state_loaded: Signal[Machine, Object | Symbol] = Signal()
         # ``requires_grad`` of modules and Parameters, by their ids, is set to a value
         self.requires_grad_set: Signal[Machine, frozenset[int], Value, cst.CSTNode] = Signal()
-        # one is wrapped, by a wrapper of this name; a DataParallel over several GPUs is built; one is called
+        # a module is wrapped, by a wrapper of this name; a DataParallel over several GPUs is built; a wrapper is called
         self.wrapped: Signal[Machine, Object | Symbol, str, cst.Call] = Signal()
         self.data_parallel_built: Signal[Machine, Object | Symbol, cst.Call] = Signal()
         self.wrapper_called: Signal[Machine, Arguments, cst.Call] = Signal()
@@ -70,21 +70,21 @@ class TensorSignals:
         self.parameter_made: Signal[Machine, Tensor, Value, cst.CSTNode] = Signal()
         self.data_read: Signal[Machine, Tensor, cst.CSTNode] = Signal()
         self.data_assigned: Signal[Machine, Tensor] = Signal()
-        # a tensor takes part in an operation; one is changed in place, by these values
+        # a tensor is an operand of an operation; a tensor is changed in place, with these values
         self.used: Signal[Machine, Tensor, cst.CSTNode] = Signal()
         self.changed: Signal[Machine, Tensor, Sequence[Value]] = Signal()
         # … by ``target += value``; by a function of this name, as ``torch.nn.init.zeros_``
         self.updated: Signal[Machine, Value, Value, cst.AugAssign] = Signal()
         self.changed_by_function: Signal[Machine, Tensor, str, Arguments, cst.Call] = Signal()
-        # values take part in something unknown
+        # values are used in an unknown operation
         self.lost: Signal[Machine, Sequence[Value]] = Signal()
-        # ``receiver.name(…)`` of a tensor
+        # ``receiver.name(…)`` for a tensor
         self.method_called: Signal[Machine, Tensor, str, cst.BaseExpression, Arguments, cst.Call] = Signal()
 
 
 class TrainingSignals:
     def __init__(self) -> None:
-        # a backward from a loss; one from what came through a wrapper of DistributedDataParallel, with where it is
+        # a backward from a loss; one from an output of a DistributedDataParallel wrapper, with its position
         self.backward: Signal[Machine, Value, cst.CSTNode] = Signal()
         self.backward_through_ddp: Signal[Machine, Tensor, Object, Note] = Signal()
         self.gradients_clipped: Signal[Machine, Value, str, cst.CSTNode] = Signal()
@@ -100,18 +100,18 @@ class TrainingSignals:
 
 class ProgramSignals:
     def __init__(self) -> None:
-        # ``owner.name = value`` of a module; a value that a forward leaves there
+        # ``owner.name = value`` for a module; a value that a forward leaves there
         self.attribute_bound: Signal[Machine, Object, str, Value, cst.CSTNode] = Signal()
         self.attribute_left: Signal[Machine, Object, str, Value, cst.CSTNode] = Signal()
-        # ``owner[key] = value``, with how the program names the owner if it does; a list gets others in the place of
-        # these items; a list or dict is changed by a method
+        # ``owner[key] = value``, with the program's name for the owner if there is one; these items of a list are
+        # replaced; a list or dict is changed by a method
         self.item_assigned: Signal[Machine, Value, Value, Value, cst.BaseExpression | None, cst.CSTNode] = Signal()
         self.items_replaced: Signal[Machine, Items] = Signal()
         self.container_changed: Signal[Machine, Object, str, Value | None, Sequence[Value], cst.CSTNode] = Signal()
         # a container of torch.nn gets a part; ``[item] * times``, with the last id before either was evaluated
         self.container_filled: Signal[Machine, Value] = Signal()
         self.sequence_repeated: Signal[Machine, cst.BinaryOperation, Value, Value, int] = Signal()
-        # values get into a list or dict; a value is stored in something that may outlive what runs
+        # values are put into a list or dict; a value is stored in something that may outlive the running code
         self.values_collected: Signal[Machine, Sequence[Value]] = Signal()
         self.value_kept: Signal[Machine, Value] = Signal()
         # values go where they are not tracked any more; one is given to a call that cannot be analysed
