@@ -1,1 +1,1 @@
-"""Which files and definitions can have a finding at all, told before they are analysed."""
+"""Triage checks: which files and definitions can have a finding at all, decided before they are analysed."""

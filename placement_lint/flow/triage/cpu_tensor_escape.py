@@ -53,7 +53,7 @@ _RESHAPING = {
 _COMPUTING = {
     *("to", "type", "max", "min", "pow", "clamp", "fill_", "masked_fill", "masked_fill_", "eq", "repeat_interleave"),
 }
-# weight.copy_(…), len(…): what may be given a tensor of anywhere; and what moves with the module from then on
+# weight.copy_(…), len(…): calls that accept a tensor on any device; and calls whose argument then moves with the module
 _TAKING = {"copy_", "len", "int", "float", "isinstance", "print", "type", "autocast"}
 _REGISTERING = {"register_buffer", "Parameter", "Buffer"}
 
@@ -113,7 +113,7 @@ class _Method:
         return any(isinstance(node, ast.Call) and _named(node.func)[1] in ("stack", "cat") for node in self.nodes)
 
     def _meets(self, node: ast.AST) -> bool:
-        """Whether a value may meet others, where it stands."""
+        """Whether a value may meet others, given the expressions and the statement around it."""
         while True:
             parent = self.parents[node]
             outer = self._outer(node, parent)
@@ -122,7 +122,7 @@ class _Method:
             node = outer
 
     def _outer(self, node: ast.AST, parent: ast.AST) -> ast.AST | bool:
-        """The expression around one, that is the same tensor or made of it; or else whether it meets another there."""
+        """The enclosing expression, if it is the same tensor or made from it; else whether the tensor meets another."""
         if isinstance(parent, ast.Attribute):
             return self._of_attribute(parent)
         if isinstance(parent, ast.Subscript):
@@ -202,7 +202,7 @@ class _Method:
         return functions > 1
 
     def _is_met_at(self, target: ast.expr) -> bool:
-        """Whether what is assigned there may meet others later on."""
+        """Whether the value that is assigned there may meet others later on."""
         if isinstance(target, (ast.Tuple, ast.List)):
             return any(map(self._is_met_at, target.elts))
         if isinstance(target, ast.Subscript):
@@ -218,7 +218,7 @@ class _Method:
         return any(map(self._is_met_as, self.mentions[name]))
 
     def _is_met_as(self, node: ast.Name) -> bool:
-        """Whether what a variable holds may meet others where it is mentioned: x += y, and wherever x is read."""
+        """Whether the value of a variable may meet others where it is mentioned: at x += y, and at each read of x."""
         if isinstance(node.ctx, ast.Load):
             return self._meets(node)
         changed = self.parents[node]
@@ -226,7 +226,7 @@ class _Method:
 
 
 def _is_text(node: ast.AST) -> bool:
-    """``"cpu"``, or a text that begins so."""
+    """``"cpu"``, or a string that begins with it."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cpu")
 
 
@@ -241,7 +241,7 @@ def _is_number(made: ast.Call) -> bool:
 
 
 def _named(function: ast.expr) -> tuple[str, str]:
-    """The last two names of what is called."""
+    """The last two names of the called expression."""
     if isinstance(function, ast.Name):
         return "", function.id
     if isinstance(function, ast.Attribute):
@@ -264,7 +264,7 @@ def _tells_device(call: ast.Call) -> bool:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """Whether it is surely no tensor: numbers, texts, sizes, and what is computed of them."""
+    """Whether it is surely not a tensor: numbers, strings, sizes, and results computed from them."""
     if isinstance(node, ast.Slice):
         return all(_is_plain(each) for each in (node.lower, node.upper, node.step) if each is not None)
     if isinstance(node, (ast.Tuple, ast.List)):

@@ -1,7 +1,7 @@
-"""What a finding begins with, told by the text of a definition.
+"""Facts about the text of a definition: whether a finding can begin in it.
 
-It moves a tensor, wraps a model, builds an optimizer, changes a module while that runs. Texts are read coarsely: what
-only seems to be said costs time, and no finding.
+One can if the definition moves a tensor, wraps a model, builds an optimizer or changes a module while that runs. Texts
+are read coarsely: a false match costs time, but adds no finding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _last_parts(names: Iterable[str]) -> set[str]:
     return {name.rpartition(".")[2] for name in names}
 
 
-# Words that begin a finding wherever they are said, in small letters: by how they begin, or by what is in them.
+# Words that begin a finding wherever they occur, in lower case: by their beginning, or by a part of them.
 _BEGINS = re.compile(
     r"parallel(?:_apply|_model|i[sz]e\w*)$|spawn|fork(?:server|_rng)?$|mp$|pack_(?:padded_)?sequence$|autocast"
     r"|reveal_placement$"
@@ -79,7 +79,7 @@ _BEGINS_WHERE = {
         "optim": rf"{at_word('optim')}\b(?!\.(?:Optimizer|optimizer|lr_scheduler)\b)",
         "load": rf"{at_word('torch')}\.load\b",
         "save": rf"{at_word('torch')}\.save\b",
-        # Kept, or given to a function: what may iterate over it twice.
+        # Stored, or passed to a function: the receiver may iterate over it twice.
         "parameters": r"""(?<!list)(?<!tuple)(?<!next)(?<!iter)(?<!zip)(?<!chain)(?<!enumerate)(?<!clip_grad_norm_)
             \(\s*[\w.]+\.parameters\(\)\s*[,)] | =\s*[\w.]+\.parameters\(\)\s*?$""",
         "load_state_dict": r"\.load_state_dict(?<!super\(\)\.load_state_dict)\(",
@@ -95,16 +95,16 @@ _KEEPS_DEVICE = re.compile(rf"{at_word('self')}\.\w+\s*=.{{0,120}}\.device\b")
 _READ_AS_DATA = re.compile(
     rf"{at_word('self')}\.\w+\.data\b(?!\s*=(?!=)|\.\w+_\(|(?:\[[^\[\]\n]*\])+\s*(?:[-+*/@]?=(?!=)|\.\w+_\())"
 )
-# The kind of a device, which names none: device_type = x.device.type if … else "cpu", autocast("cuda")
+# The kind of a device, which is not a move target: device_type = x.device.type if … else "cpu", autocast("cuda")
 _KIND = re.compile(rf"\n[ \t]*device_type\s*=(?!=)[^\n]*|\bdevice_type={TEXT}|\bautocast\(\s*{TEXT}")
 _KIND_ASKED = re.compile(
     r"autocast\w*\(\s*device_type\b|\bdevice_type=device_type\b|(?<!\.)\bdevice_type\s*(?:[=!]?=|(?:not\s+)?in\b)"
 )
-# Something is asked for that is on a GPU: x.is_cuda, x.device.type == "cuda"
+# A test whether something is on a GPU: x.is_cuda, x.device.type == "cuda"
 _DEVICE_ASKED = re.compile(r"\.device\.type\s*(?:[=!]=|(?:not\s+)?in\b)\s*(?:[\[({][^\])}]{0,80}[\])}]|['\"]\w+['\"])")
 _KNOWS_OF_GPU = re.compile(rf"\.is_cuda\b|{at_word('class')} \w+\([^)]*Trainer\b")
 
-# ``range`` is Python's own, where it is not ``torch.range``; other libraries have names of the same kind.
+# ``range`` is the builtin unless it is ``torch.range``; other libraries have functions of the same names.
 _FACTORIES = _last_parts((*FACTORIES, *CUDA_CONSTRUCTORS))
 _FACTORY = re.compile(
     r"(?<!\b[nt][pf]\.)(?<!\bjnp\.)(?<!numpy\.)(?<!random\.)\b"
@@ -123,7 +123,7 @@ _PARAMETER = re.compile(rf"{at_word('Parameter')}\(")
 # self.scale = nn.Parameter, and each attribute that is assigned
 _TARGET = re.compile(rf"{at_word('self')}\.(\w+)\s*=\s*[\w.]*$")
 _ATTRIBUTE_SET = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)")
-# nn.Parameter(torch.log(x)): it shares no memory with what it is made of
+# nn.Parameter(torch.log(x)): it shares no memory with the data it is made from
 _NEW_DATA = re.compile(r"\s*torch\.(?:log|exp|sqrt|cat|stack|normal|\w+_like)\(")
 # A tensor that is made here is registered at once ...
 _REGISTERED = re.compile(r"(?:\bParameter\(|register_buffer\([^(),]+,)[^()]*$")
@@ -133,7 +133,7 @@ _NUMBERS = re.compile(r"\b(\w+)\.(?:item|tolist)\(\) for \1 in torch\.\w+\(")
 _KEPT_TENSOR = re.compile(rf"{at_word('self')}\.(\w+)\s*=(?!=)[^\n]{{0,80}}?{_FACTORY.pattern}")
 _ANY = "*"
 _OPERATORS = (".", "*", "/", "+", "-", "@", "[")
-# Sizes of caches: in letters of the texts, in words that begin a finding, in methods and what they leave, and in
+# Cache sizes: in characters of the texts, in words that begin a finding, in methods and the lines they leave, and in
 # definitions analysed without a caller.
 _LETTERS = 1_200_000
 _WORDS_REMEMBERED = 32_768
@@ -141,15 +141,15 @@ _METHODS_REMEMBERED = 2_048
 _DEFINITIONS_REMEMBERED = 256
 # How far back a list that is multiplied is read.
 _LONGEST_LIST = 1_000
-# How far before a call the text is searched for what it is an argument of.
+# How far before a call the text is searched for the call that it is an argument of.
 _NEAR = 80
 
-# Containers that register what a list has, and lists that have one thing many times.
+# Containers that register the items of a list, and lists that repeat one item.
 _REGISTERING = {"Sequential", "ModuleList", "ParameterList"}
 _REPEATED = re.compile(r"\]\s*\*(?!\*)|\*\s*\[")
 _ENDS_VALUE = re.compile(r"[\w)\]]\s*\Z")
 _CALLED = re.compile(r"\b(\w+)\s*\(")
-# Functions that give numbers, and those that give what they were given.
+# Functions that return numbers, and those that return their arguments.
 _NUMBERING = {
     *("int", "float", "bool", "str", "len", "round", "max", "min", "sum", "abs", "sqrt", "ceil", "floor", "range"),
     *("numel", "size", "to_2tuple", "to_3tuple", "to_ntuple", "_single", "_pair", "_triple", "make_divisible"),
@@ -171,7 +171,7 @@ _CHANGES = re.compile(
     | {at_word("self")}(?:\.\w+(?:\[\])?)+\.(?:append|add|extend|insert|update|setdefault|\w+_)\(""",
     re.MULTILINE | re.VERBOSE,
 )
-# And with it: nn.Linear(…), Block(…)
+# The same with these calls: nn.Linear(…), Block(…)
 _WITH_PARAMETERS = _last_parts((*PARAMETRIC_LAYERS, *CONTAINERS, *PARAMETER_CONTAINERS)) | {"Parameter"}
 _MAKES = re.compile(
     rf"""{at_word("setattr")}\( | \.(?:{_any_of(PARAMETER_READS)})\(
@@ -181,7 +181,7 @@ _MAKES = re.compile(
 _INSTANTIATED = re.compile(
     r"[A-Z](?<=(?<![\w.])(?!\w*(?:Error|Exception|Warning|Outputs?\w*|Cache|Dict|Loss)\()[A-Z])\w*(?=\()"
 )
-# Lists and dicts: self.blocks = [ …, or of a name that stands for one: self.blocks = blocks
+# Lists and dicts: self.blocks = [ …, or a name bound to one: self.blocks = blocks
 _OPENED = r"(?:\[|\{|(?P<tuple>\()|(?:list|dict|tuple|\w*[dD]ict)\()"
 _CONTAINER = rf"\s*(?::[^=\n]{{0,80}})?=\s*{_OPENED}"
 _KEPT_CONTAINER = re.compile(rf"{at_word('self')}\.(\w+){_CONTAINER}")
@@ -197,7 +197,7 @@ _FILLED = re.compile(
 )
 _INIT = re.compile(rf"{at_word('def')} __init__\(")
 _SUPER = re.compile(rf"{at_word('super')}\(.*?\)\.(\w+)")
-# A line that leaves or gives something.
+# A line that assigns an attribute or returns something.
 _ASSIGNED = re.compile(r"\bself(?:\.\w+)+(?:\[.*\])?\s*=(?!=)")
 _LEAVING = re.compile(rf"{_ASSIGNED.pattern}|\bself\.(?:{_any_of(MODULE_MOVES)})\(|\breturn\b")
 _LEAVING_TENSORS = re.compile(rf"{_LEAVING.pattern}|{_FACTORY.pattern}")
@@ -213,7 +213,7 @@ _texts = Shelf[str, "Said"](_LETTERS, lambda said: len(said.code))
 
 
 def read(text: str) -> Said:
-    """What a text says. Most of an editor's text is what it was a keystroke ago."""
+    """The facts about a text, cached: an editor re-reads mostly the same definitions after each keystroke."""
     return _texts.get(text, lambda: _read(text))
 
 
@@ -225,7 +225,7 @@ def _read(text: str) -> Said:
 
 
 class Said(Text):
-    """What a definition says that has to do with findings."""
+    """The text of a definition, with its facts that matter for findings."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -233,7 +233,7 @@ class Said(Text):
 
     @cached_property
     def begins(self) -> bool:
-        """Whether a finding can begin with it, wherever it is."""
+        """Whether a finding can begin with it, whatever uses it."""
         return (
             bool(self.beginning_words)
             or any(_BEGINS_WHERE[word].search(self.code) for word in self.words & _BEGINS_WHERE.keys())
@@ -257,16 +257,16 @@ class Said(Text):
         return said
 
     def part(self, code: str) -> Said:
-        """What a part of it says."""
+        """The facts about a part of its text."""
         return Said(code)
 
     @cached_property
     def beginning_words(self) -> set[str]:
-        """The words with which a finding begins wherever they are said."""
+        """The words that begin a finding wherever they occur."""
         return set(filter(_always_begins, self.words))
 
     def begins_where(self, word: str) -> Iterator[re.Match[str]]:
-        """Where a finding begins with a word that is said in a certain way."""
+        """The matches of a word that begins a finding only in a certain context."""
         return _BEGINS_WHERE[word].finditer(self.code) if word in self.words else iter(())
 
     @property
@@ -275,7 +275,7 @@ class Said(Text):
 
     @cached_property
     def reads_parameters_as_data(self) -> bool:
-        """Whether it reads what may be a Parameter of its own through ``.data``."""
+        """Whether it reads a possible Parameter of its own through ``.data``."""
         return self.has("Parameter") and self.has("data") and _READ_AS_DATA.search(self.code) is not None
 
     @property
@@ -284,7 +284,7 @@ class Said(Text):
 
     @cached_property
     def taken(self) -> str:
-        """The code without the texts that name no device that something is moved to."""
+        """The code without the strings that cannot be the device of a move."""
         code = self.code
         if self.has("device_type", "autocast") and "device_type" not in _KIND_ASKED.sub("", code):
             code = _KIND.sub("", code)
@@ -297,24 +297,24 @@ class Said(Text):
 
     @property
     def knows_of_gpu(self) -> bool:
-        """Whether it is told that there is a GPU: it asks, or derives from a trainer that takes care of it."""
+        """Whether it knows of a GPU: it tests for one, or derives from a trainer that handles devices."""
         return (self.has("is_cuda") or "Trainer" in self.code) and _KNOWS_OF_GPU.search(self.code) is not None
 
     @cached_property
     def makes_tensors(self) -> bool:
-        """Whether it makes a tensor that is neither told its device nor registered at once."""
+        """Whether it makes a tensor that neither gets a ``device`` argument nor is registered at once."""
         return any(map(self._is_kept_elsewhere, self.each(_FACTORY, _FACTORIES)))
 
     @cached_property
     def gives_tensors(self) -> bool:
-        """Whether others may get tensors of a class that it made so: from its methods, or as an attribute."""
+        """Whether other code may get tensors that a class made so: from its methods, or as an attribute."""
         return any(
             name not in INITIALISERS or _KEPT_TENSOR.search(method) is not None for name, method in self._makers.items()
         )
 
     @cached_property
     def tended(self) -> tuple[str, ...]:
-        """The attributes of other objects after which it may look, sorted; ``*`` where they can be any."""
+        """The attributes of other objects that it may set, sorted; ``*`` if they can be any."""
         if self.has("setattr") and _SETS.search(self.code) is not None:
             return (_ANY,)
         lines = {self.code.rfind("\n", 0, found.start()) for found in _OF_OTHERS.finditer(self.code)}
@@ -326,7 +326,7 @@ class Said(Text):
 
     @cached_property
     def givers(self) -> set[str]:
-        """The methods and attributes by which others may get tensors that a class made; its forward is none of them."""
+        """The methods and attributes through which other code may get tensors that a class made, except its forward."""
         kept = {name for method in self._makers.values() for name in _KEPT_TENSOR.findall(method)}
         return (self._makers.keys() - INITIALISERS - {*FORWARDS}) | kept
 
@@ -347,22 +347,22 @@ class Said(Text):
 
     @property
     def packs(self) -> bool:
-        """Whether it tells that something is the lengths of sequences."""
+        """Whether it passes the lengths of sequences to ``pack_padded_sequence``."""
         return self.has("pack_padded_sequence")
 
     @cached_property
     def places(self) -> bool:
-        """Whether it tells something new which device to be on."""
+        """Whether it passes a ``device`` argument other than the device of another tensor."""
         return self.has("device") and _PLACES.search(self.code) is not None
 
     @cached_property
     def goes_to_cuda(self) -> bool:
-        """Whether a forward brings something to CUDA, wherever its module is."""
+        """Whether a forward moves something to CUDA, whatever the device of its module."""
         return self.has("cuda") and any(map(_BEGINS_WHERE["cuda"].search, self.reached_from(FORWARDS)))
 
     @cached_property
     def hides(self) -> bool:
-        """Whether a forward may use modules that an instance was given, from a plain list or dict."""
+        """Whether a forward may use modules that its instance received as arguments, from a plain list or dict."""
         if not self.runs:
             return False
         given = {word for each in _INIT.finditer(self.code) for word in words_of(self.inside(each))} - {"self"}
@@ -381,7 +381,7 @@ class Said(Text):
         return not (told or registered or self._stays_number(made))
 
     def _stays_number(self, made: re.Match[str]) -> bool:
-        """Whether it is a tensor without dimensions, and nothing is made of it at once."""
+        """Whether it is a tensor without dimensions, and nothing is derived from it at once."""
         if _NUMBER_MADE.match(self.code, made.start()) is None:
             return False
         before = self.code[max(0, made.start() - _NEAR) : made.start()]
@@ -390,19 +390,19 @@ class Said(Text):
         return not goes_on and "stack(" not in before
 
     def _is_derived(self, parameter: re.Match[str]) -> bool:
-        """Whether a Parameter is made of something that is there already, something is made of it, or replaces it."""
+        """Whether a Parameter is made from existing data, another value is derived from it, or it is replaced."""
         after = self.code[end_of(self.code, parameter) :].lstrip(" ")
         data = self.inside(parameter)
         is_new = _FACTORY.search(data) is not None or _NEW_DATA.match(data) is not None
         return not is_new or after.startswith(_OPERATORS) or self._is_replaced(parameter)
 
     def _is_replaced(self, made: re.Match[str]) -> bool:
-        """Whether the attribute that something is assigned to as it is made is assigned more than once."""
+        """Whether the attribute that the new value is assigned to is assigned more than once."""
         target = _TARGET.search(self.code, self.code.rfind("\n", 0, made.start()) + 1, made.start())
         return target is not None and sum(name == target[1] for name in _ATTRIBUTE_SET.findall(self.code)) > 1
 
     def _may_repeat_layers(self, times: re.Match[str]) -> bool:
-        """Whether what a list has many times is a call, or was made by one."""
+        """Whether the repeated item of a list is a call, or was returned by one."""
         if times[0].startswith("]"):
             items = self._before(times.start())
             return items is None or self._holds_made(items)
@@ -416,12 +416,12 @@ class Said(Text):
         return is_container and self._holds_made(items)
 
     def _holds_made(self, items: str) -> bool:
-        """Whether there is something among these that is more than a number."""
+        """Whether one of these items is more than a number."""
         return not _OF_NUMBERS.issuperset(_CALLED.findall(items)) or not self._made.isdisjoint(words_of(items))
 
     @cached_property
     def _made(self) -> set[str]:
-        """The variables to which it assigns what a call made."""
+        """The variables to which it assigns the result of a call."""
         return set(_ASSIGNED_CALL.findall(self.code))
 
     def _before(self, end: int) -> str | None:
@@ -441,7 +441,7 @@ class Said(Text):
 
     @cached_property
     def changes_in_forward(self) -> bool:
-        """Whether a forward changes its module, makes a layer, or may use what only a plain list or dict has."""
+        """Whether a forward changes its module, makes a layer, or may use modules that only a list or dict holds."""
         return self.runs and (any(map(_changes, self.reached_from(FORWARDS))) or self.asks_plain_container)
 
     @cached_property
@@ -457,7 +457,7 @@ class Said(Text):
 
     @cached_property
     def asks_plain_container(self) -> bool:
-        """Whether a forward makes use of a list or dict of more than numbers, be it that it is filled later."""
+        """Whether a forward uses a list or dict of more than numbers, even one that is filled later."""
         asked = [each for each in _KEPT.finditer(self.code) if each[1] in self._asked_in_forward]
         kept = [(f"self.{each[1]}", each) for each in asked if each["name"] is None]
         names = {each["name"] for each in asked} - {None}
@@ -465,7 +465,7 @@ class Said(Text):
         return any(self._keeps_made(each) or name in self._filled for name, each in kept)
 
     def _containers_of(self, name: str) -> Iterator[re.Match[str]]:
-        """Where a line makes a list or dict for a name: few have it, and it is found faster than all such lines."""
+        """The lines that bind a list or dict to a name: few contain the name, so this beats matching all lines."""
         done = begin = 0
         while (begin := self.code.find(name, begin)) >= 0:
             line = self.code.rfind("\n", done, begin)
@@ -481,22 +481,22 @@ class Said(Text):
 
     @cached_property
     def _inherits(self) -> set[str]:
-        """What a class may ask of those that it derives from."""
+        """The names that a class may read from its base classes."""
         return {"__init__", *attributes_of_self(self.code), *_SUPER.findall(self.code)}
 
     @cached_property
     def requests(self) -> frozenset[str]:
-        """The attributes that it, or what it calls of its own, asks of a class that it derives from."""
+        """The attributes that it, or methods of its own that it calls, read from a base class."""
         return frozenset(self._inherits - {"__init__"})
 
     def requests_by(self, *methods: str) -> frozenset[str]:
-        """The same of those of these methods that it has."""
+        """The same for those of these methods that it has."""
         return frozenset[str]().union(*(_requests(self.methods[name]) for name in methods if name in self.methods))
 
     def leaves_of(self, requested: frozenset[str], later: frozenset[str]) -> str:
-        """The lines in which the methods of a class leave or give what a class that derives from it asks for.
+        """The lines in which the methods of a class set or return the attributes that a subclass requests.
 
-        ``later`` is what not only its ``__init__`` asks for.
+        ``later`` are the attributes requested not only by the ``__init__`` of the subclass.
         """
         given = [
             (_left_by if name in later else _left_by_building)(self.methods[name])
@@ -506,18 +506,18 @@ class Said(Text):
         return "\n".join(filter(None, (*built, *given)))
 
     def leaves_less_to_builders(self, requested: frozenset[str]) -> bool:
-        """Whether its methods leave less of this where only ``__init__`` runs them."""
+        """Whether its methods leave less of these attributes if only ``__init__`` runs them."""
         methods = [self.methods[name] for name in requested & self.methods.keys()]
         return any(_left_by_building(method) != _left_by(method) for method in methods)
 
     @cached_property
     def _built(self) -> Sequence[tuple[str, Sequence[str] | None]]:
-        """The lines in which its ``__init__`` leaves something, with the attributes; None if these are unknown."""
+        """The lines in which its ``__init__`` sets or returns something, with the attributes; None if unknown."""
         lines = (line for method in self.reached_from(("__init__",)) for line in _left_by_building(method).split("\n"))
         return [(line, _assigned_in(line)) for line in lines if line]
 
     def leaves_to(self, user: Said) -> str:
-        """The lines in which methods of a class leave or give something to a class that derives from it."""
+        """The lines in which methods of a class set or return something for a subclass."""
         known = frozenset(user._inherits & self.methods.keys())
         if known not in self._leaves:
             self._leaves[known] = "\n".join(filter(None, map(_left_by, self.reached_from(known))))
@@ -525,7 +525,7 @@ class Said(Text):
 
 
 def _assigned_in(line: str) -> Sequence[str] | None:
-    """The attributes to which a line assigns something; None if it only gives something."""
+    """The attributes to which a line assigns something; None if it only returns something."""
     assigned = _ASSIGNED.search(line)
     return attributes_of_self(line[: assigned.end()]) if assigned is not None else None
 
@@ -543,14 +543,14 @@ def _requests(method: str) -> frozenset[str]:
 
 @lru_cache(_METHODS_REMEMBERED)
 def _left_by(method: str) -> str:
-    """The lines of a method that leave or give something."""
+    """The lines of a method that set or return something."""
     leaving = _LEAVING_TENSORS if any(name in method for name in _FACTORIES) else _LEAVING
     return "\n".join(line for line in method.split("\n") if leaving.search(line) is not None)
 
 
 @lru_cache(_METHODS_REMEMBERED)
 def _left_by_building(method: str) -> str:
-    """The same of one that only ``__init__`` runs: where that lets no tensor out, those that make one do not count."""
+    """The same for a method that only ``__init__`` runs: lines that make a tensor do not count if none escapes."""
     if not Said(method).is_of_cpu or may_meet(method, in_init=True, is_given=True):
         return _left_by(method)
     return "\n".join(line for line in method.split("\n") if _LEAVING.search(line) is not None)

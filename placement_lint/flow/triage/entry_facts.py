@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from placement_lint.flow.triage.definition_facts import Said
 
 FORWARDS = ("forward", "training_step", "validation_step", "test_step", "predict_step")
-# The methods that only they run who make an instance.
+# The methods that run only while an instance is constructed.
 INITIALISERS = {"__init__", "reset_parameters", "_reset_parameters", "init_weights", "_init_weights"}
 
 # --- words ---------------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ _ASKED_OR_IMPORTED = re.compile(
     rf"{at_word('isinstance')}\([^()]*\)|{at_word('torch')}\.distributed\.is_\w+"
     r"|\n[ \t]*(?:import|from)[ \t](?![^\n]* as )[^\n;]*"
 )
-# Words that begin something as they do in what is called, and those that do so where they are said in another way.
+# Words with the same patterns as in called definitions, and words with patterns of their own.
 _AS_ELSEWHERE = (
     "parameters",
     "to_empty",
@@ -66,11 +66,11 @@ _WHERE_TAKEN = {
     ),
     "meta": re.compile(r"['\"]meta['\"]"),
 }
-# partial(f, table=self.table) keeps what a move may replace
+# partial(f, table=self.table) keeps a reference to an attribute that a move may replace
 _BOUND = re.compile(r"\bpartial\([^()]*[,=]\s*self\.")
 # self.shift = torch.zeros(3, device=x.device)
 _KEEPS_TENSOR_THERE = re.compile(rf"{at_word('self')}\.\w+\s*=(?!=).{{0,120}}?\bdevice=\w+\.device\b")
-# Without what is in brackets: self.device = get(), self.place = x.device, and not self.device = device
+# With the text in brackets removed: self.device = get(), self.place = x.device, and not self.device = device
 _KEEPS_DEVICE = re.compile(
     rf"{at_word('self')}\.(?:device\s*=(?!=)(?![ \t]*\w+[ \t]*$)|\w+\s*=(?!=).{{0,120}}?\.device\b)", re.MULTILINE
 )
@@ -81,7 +81,7 @@ _NUMBERED = re.compile(
     r"(?<![.\w])(?!(?:range|max|min|int|float|round|slice|enumerate|pow|isinstance|len|sum|tuple|list|super|getattr)\b)"
     r"[A-Za-z_][\w.]*$"
 )
-# Each begins with letters: of one pattern for all of them, a search would take five times as long.
+# Each pattern begins with letters: a single pattern for all of them would make the search five times slower.
 _GPU_NUMBERED = (
     re.compile(rf"{at_word('self')}\.\w+{_NUMBER_GIVEN}"),
     *(re.compile(rf"{name}\w*\s*=\s*\d") for name in ("device", "gpu", "rank")),
@@ -93,12 +93,12 @@ _ASSIGNED = re.compile(r"^[ \t]*(\w+)[ \t]*=(?!=)", re.MULTILINE)
 # x.device == "cuda", x.device is not torch.device("cuda"), x.device != device, and not x.device != y.device
 _DEVICE_COMPARED = re.compile(r"\.device\b(?:\.index\b)?\s*(?:[!=]=|\bis\b|\bin\b)(?!\s*[\w.\[\]]+\.device\b)")
 _DEVICE_NAMED = re.compile(r"['\"](?:cpu|cuda|mps|[xnh]pu|xla|meta)\b")
-# "cuda:1", and DEVICE, as modules name what is such a text
+# "cuda:1", and DEVICE, a usual name for such a string
 _GPU_NAMED = re.compile(r"['\"](?:cuda|mps|[xnh]pu|xla)\b|(?:GPU|DEVICE)(?![a-z])")
 _GPU_NAMES = ("cuda", "mps", "xpu", "npu", "hpu", "xla")
 
-# Texts with which something is only compared: kind == "cuda", kind in ("cpu", "mps"), "cuda" in kind,
-# x.device != torch.device("meta"); not those that a loop goes through
+# Strings in comparisons only: kind == "cuda", kind in ("cpu", "mps"), "cuda" in kind,
+# x.device != torch.device("meta"); not those that a loop iterates over
 TEXT = r"['\"][\w:]*['\"]"
 _COMPARED = re.compile(
     rf"""(?P<loop>{at_word("for")}\b[^\n:=]{{1,80}}?\bin\b)
@@ -108,16 +108,16 @@ _COMPARED = re.compile(
     re.VERBOSE,
 )
 
-# --- what is frozen ------------------------------------------------------------------------------------------------
+# --- frozen weights ------------------------------------------------------------------------------------------------
 
-# weight.requires_grad = False, and where this is said of anything
+# weight.requires_grad = False, and the same assignment for any expression
 _FREEZES = re.compile(r"\b(\w+)\b(?:\[[^\[\]\n]*\])?\.requires_grad\s*=(?!=)")
 _FREEZES_ANY = re.compile(r"\.requires_grad\s*=(?!=)")
 # for name, weight in net.named_parameters(): …
 _PARAMETERS_IN_TURN = re.compile(r"\bfor\s+([\w\s,()]{1,80}?)\s+in\b(?:(?!\bin\b)[^\n]){0,200}?parameters\(")
 _PARTS_OF_LAYERS = {"weight", "bias", "data"}
 
-# --- what is moved -------------------------------------------------------------------------------------------------
+# --- moves ---------------------------------------------------------------------------------------------------------
 
 # x.to(0), x.to(f"mps:{n}"), and not x.to("cpu")
 _TOLD = re.compile(r"(?<!\w)(?:\d|f?['\"](?!cpu['\"]))")
@@ -127,7 +127,7 @@ _TOLD_BY_FUNCTION = re.compile(r"(?<![.\w])(?!(?:getattr|next|str|int)\b)[a-z_]\
 _SET_TO_TEXT = re.compile(r"\b(\w+)\s*(?::[^=\n]{0,80})?=\s*(?:f?['\"](?!cpu['\"])|\d)")
 # Keywords that name no place but a type, or only name an argument: x.to(device=d, dtype=next(y).dtype)
 _NO_PLACE = re.compile(r"\bdtype=[^,]*|\b(?:device|copy|non_blocking|memory_format)=")
-# Values without .to(): x = [...], x = dict(...), x = np.zeros(3), x = net.state_dict(); it may have come of a function
+# Values without .to(): x = [...], x = dict(...), x = np.zeros(3), x = net.state_dict(); possibly a function's result
 _SET_TO_OTHER = re.compile(
     r"""\b((?:\w+\s*,\s*){0,8}\w+)\s*(?::[^=\n]{0,80})?=(?!=)\s*
         (?:[\[{]|\([^()\n]*,|(?P<cpu>['"]cpu['"])|f?['"]|(?:list|dict|tuple|set|\w*[dD]ict|sorted|zip|filter|map)\(
@@ -183,7 +183,7 @@ def without_compared(code: str) -> str:
 
 
 class Alone:
-    """The facts of a definition that matter for findings if nothing calls it."""
+    """The facts of a definition that matter for findings if nothing calls it: an entry point."""
 
     def __init__(self, said: Said) -> None:
         self.said = said
@@ -212,7 +212,7 @@ class Alone:
         )
 
     def _begins_by(self, word: str) -> bool:
-        """Whether a finding begins with a word: not where it is only asked whether something is of that class."""
+        """Whether a finding begins with a word: not if it is only used in type tests."""
         return _NEEDS_MORE.search(word) is None and word in self._words_used
 
     @cached_property
@@ -229,7 +229,7 @@ class Alone:
 
     @property
     def loads(self) -> bool:
-        """Whether it loads a checkpoint: wrongly, where the program around it chooses a device."""
+        """Whether it loads a checkpoint: an error if the program around it chooses a device."""
         return any(self.said.begins_where("load"))
 
     @property
@@ -245,17 +245,17 @@ class Alone:
 
     @cached_property
     def moves(self) -> list[re.Match[str]]:
-        """The calls that move a tensor to where nothing else of the call is: x.to(device), x.type(kind)."""
+        """The calls that move a tensor to a device in the arguments: x.to(device), x.type(kind)."""
         return [*self.said.begins_where("to"), *self.said.begins_where("type")]
 
     @property
     def tells_places(self) -> bool:
-        """Whether it moves something, or makes it, where it is told."""
+        """Whether it moves or makes something on a given device."""
         return self.said.places or bool(self.moves)
 
     @cached_property
     def names_gpu(self) -> bool:
-        """Whether it may say, by a name or number, where something is to be."""
+        """Whether it may name a device by a string or number."""
         named = self.said.has(*_GPU_NAMES) or "GPU" in self.code or "DEVICE" in self.code
         if named and _GPU_NAMED.search(self.code) is not None:
             return True
@@ -263,7 +263,7 @@ class Alone:
 
     @property
     def tells_own_places(self) -> bool:
-        """Whether it moves something, or makes it, where not only who calls it says."""
+        """Whether it moves or makes something on a device that is not only given by its caller."""
         if self.names_gpu:
             return True
         given = {word for header in self.said.headers for word in words_of(header)} - set(_ASSIGNED.findall(self.code))
@@ -272,7 +272,7 @@ class Alone:
 
     @property
     def given_numbers(self) -> set[str]:
-        """The words of what it hands a number, which may be that of a GPU."""
+        """The words of the functions that it passes a number, which may be that of a GPU."""
         given = (_NUMBERED.search(self._line_before(found)) for found in _GIVEN_NUMBER.finditer(self.code))
         return {word for function in given if function is not None for word in words_of(function[0])}
 
@@ -281,14 +281,14 @@ class Alone:
 
     @cached_property
     def targets(self) -> set[str]:
-        """The names by which it says where to move something."""
+        """The names in the device arguments of its moves."""
         return {word for move in self.moves for word in words_of(self._target(move))}
 
     def _target(self, move: re.Match[str]) -> str:
         return _NO_PLACE.sub("", without_compared(outline(self.said.inside(move))))
 
     def _may_be_in_vain(self, move: re.Match[str]) -> bool:
-        """Whether a move may lead to a finding although it is unknown where the values that are given are."""
+        """Whether a move may lead to a finding although the devices of the arguments are unknown."""
         target = self._target(move)
         return (
             _TOLD.search(target) is not None
@@ -302,12 +302,12 @@ class Alone:
 
     @cached_property
     def _set_otherwise(self) -> set[str]:
-        """The names that may stand for a device: of a text or number, or of what a function gave."""
+        """The names that may stand for a device: bound to a string or number, or to the result of a function."""
         return {*_SET_TO_TEXT.findall(self.code), *_names(each for each in self._set_to_other if not each["cpu"])}
 
     @cached_property
     def _others(self) -> set[str]:
-        """The names of what may be something else than a tensor."""
+        """The names that may stand for something other than a tensor."""
         return _names(self._set_to_other)
 
     @cached_property
@@ -319,12 +319,12 @@ class Alone:
         ]
 
     def _may_give_other(self, function: str) -> bool:
-        """Whether a function, by its name, may be one that is defined here, and give a list or dict."""
+        """Whether a function, by its name, may be one that is defined here, and return a list or dict."""
         owner, _, name = function.rpartition(".")
         return not owner or _GIVES_OTHER.search(self.said.methods.get(name, "")) is not None
 
     def _may_move_other(self, move: re.Match[str]) -> bool:
-        """Whether what is moved may be a list, a dict, or something else that cannot be."""
+        """Whether the moved object may be a list, a dict, or another object without ``.to()``."""
         before = self._before(move)
         opened = _opening(before)
         if opened is not None:
@@ -335,7 +335,7 @@ class Alone:
         return name[0].rpartition(".")[2] in self._others and _IS_TENSOR.search(before) is None
 
     def _may_be_other(self, before: str, closing: str) -> bool:
-        """The same of what ends with a bracket: a literal, or a call of what is named ``before``."""
+        """The same for an expression that ends with a bracket: a literal, or a call of the function in ``before``."""
         function = _ENDS_IN_NAME.search(before)
         if closing != ")":
             return closing == "}" or (function is None and not before.endswith((")", "]")))
@@ -356,7 +356,7 @@ class Alone:
 
     @cached_property
     def adds_in_forward(self) -> bool:
-        """Whether a forward makes a layer, or uses what only a plain list has."""
+        """Whether a forward makes a layer, or uses modules that only a plain list holds."""
         return self.said.runs and (
             any(_MAKES_LAYER.search(method) is not None for method in self.said.reached_from(FORWARDS))
             or self.said.asks_plain_container
@@ -369,7 +369,7 @@ class Alone:
 
     @cached_property
     def runs_parts_aside(self) -> bool:
-        """Whether a method that no forward calls, and no ``__init__``, runs what may be a module of its own."""
+        """Whether a method that neither a forward nor ``__init__`` calls may run a submodule."""
         known = {*self.said.reached_from((*FORWARDS, *INITIALISERS))}
         aside = [method for method in self.said.methods.values() if method not in known]
         return any(not self.said.methods.keys() >= {*_RUNS_OWN.findall(method)} for method in aside)
@@ -382,9 +382,9 @@ class Alone:
         return self.said.is_of_cpu and self._lets_meet(self._making, is_given=False)
 
     def meets_on_gpu(self, is_module: bool) -> bool:
-        """Whether it may meet one on a GPU: where it knows of any, or in a module, which may be there.
+        """Whether it may meet a tensor on a GPU: if it knows of a GPU, or in a module, which may be on one.
 
-        A module may as well be on the CPU. So nothing is found of it but in its forward, which is to work anywhere.
+        A module may as well be on the CPU. So only its forward, which should work on any device, leads to findings.
         """
         if not self.said.is_of_cpu:
             return False
@@ -399,18 +399,18 @@ class Alone:
 
     @property
     def _knows_of_gpu(self) -> bool:
-        """Whether it is told that there is a GPU, or says so."""
+        """Whether it tests for a GPU or names one."""
         return self.said.knows_of_gpu or self.said.has("cuda")
 
     @cached_property
     def _meets_in_forward(self) -> bool:
-        """The same of what a forward runs, or leaves ``__init__`` to it."""
+        """The same for the methods that a forward runs, or whose results ``__init__`` leaves to it."""
         making = [name for name in self._making if name in self.in_forward or name not in self.said.run_later]
         return self.said.is_of_cpu and self._lets_meet(making, is_given=False)
 
     @cached_property
     def in_forward(self) -> Set[str]:
-        """The methods that a forward may run: all that it names, and what the class says of its own or inherited."""
+        """The methods that a forward may run: all that it names, and those named in the text before all methods."""
         methods = self.said.run_later
         found, new = set[str](), {*FORWARDS, *words_of(self.said.head)} & methods.keys()
         while new:
@@ -420,7 +420,7 @@ class Alone:
 
     @cached_property
     def words_in_forward(self) -> Set[str]:
-        """The words of what a forward may run, and of what has run before it."""
+        """The words of the methods that a forward may run, and of those that run before it."""
         aside = self.said.run_later.keys() - self.in_forward
         texts = (self.said.head, *(method for name, method in self.said.methods.items() if name not in aside))
         return {word for text in texts for word in words_of(text)}
@@ -452,7 +452,7 @@ class Alone:
 
 
 def _names(assignments: Iterable[re.Match[str]]) -> set[str]:
-    """The names to which something is assigned: not the first parameter, where it is the default of one."""
+    """The names to which something is assigned, except ``self``, which may match as a parameter before a default."""
     return {name.strip() for found in assignments for name in found[1].split(",")} - {"self"}
 
 
@@ -463,7 +463,7 @@ def _left_and_read(code: str) -> Set[str]:
 
 
 def _opening(code: str) -> int | None:
-    """Where the brackets were opened that the code ends with; None if it ends with none, or they are long."""
+    """The position of the bracket that the code's last bracket closes; None if it ends with none, or is far away."""
     depth = 0
     for position in range(len(code) - 1, -1, -1):
         depth += (code[position] in ")]}") - (code[position] in "([{")

@@ -1,4 +1,4 @@
-"""Whether a look at a definition by itself can come to anything: most definitions have nothing to begin with."""
+"""Triage check of entry points: whether analysing a definition by itself can lead to a finding; most cannot."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from placement_lint.flow.triage.predicates import Sought, in_statement
 from placement_lint.flow.triage.reachability import PARSING, Known, Meaning, Outlook
 from placement_lint.source.wording import lines_of
 
-# How deep in lists and dicts of the module something is looked for.
+# The depth to which lists and dicts of the module are searched.
 _DEEPEST = 3
 
 
 class Prospects(Outlook[Value]):
-    """What there is to expect of the definitions of one program, once its own statements have run."""
+    """The possible findings of the definitions of one program, once its own statements have run."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Prospects(Outlook[Value]):
         return [option for _, option in alternatives(value)] if value is not None else []
 
     def promising(self, values: Many[Class | Function]) -> Many[Class | Function]:
-        """What there is to look at of a definition: of a function, or of a class with its methods."""
+        """The parts of a definition to analyse: a function, or a class with methods; empty if nothing can be found."""
         first, *methods = values
         if self._is_inside_another(values) or self._hands_lengths_on(first):
             return values
@@ -72,16 +72,16 @@ class Prospects(Outlook[Value]):
         return (first, *self._promising_methods(said, known, methods)) if methods else values
 
     def _is_inside_another(self, values: Many[Class | Function]) -> bool:
-        """Whether it is in a function, which may have begun something already."""
+        """Whether it is nested in a function, which may have begun something already."""
         frames = {value.frame for value in values if isinstance(value, Function)}
         return frames != {self.machine.module_frame}
 
     def _hands_lengths_on(self, value: Class | Function) -> bool:
-        """Whether it may tell which inputs of modules are lengths, and so on the CPU."""
+        """Whether it may pass lengths, which are on the CPU, as inputs of modules."""
         return self._has_lengths and isinstance(value, Class) and value.module
 
     def _promising_methods(self, said: Said, cls: Known, methods: Many[Class | Function]) -> Many[Function]:
-        """All, unless nothing is begun before they run: what others do of them makes no difference then."""
+        """All methods, unless nothing begins before they run: then only those that may lead to a finding themselves."""
         known = [method for method in methods if isinstance(method, Function)]
         later = [method for method in known if method.name != "__init__"]
         if (
@@ -91,7 +91,7 @@ class Prospects(Outlook[Value]):
             or self._begins_before_methods(said, cls)
         ):
             return known
-        # What a forward inherits may run any of them; of what one leaves it counts who reads it.
+        # An inherited forward may run any of them; the readers of what a forward leaves matter, too.
         left = said.alone.left_in_forward
         forwards = FORWARDS if left or self._meets(said, cls) else ()
         return [
@@ -103,7 +103,7 @@ class Prospects(Outlook[Value]):
         ] or known
 
     def _begins_before_methods(self, said: Said, cls: Known) -> bool:
-        """Whether something is begun before any of its methods runs that not only a forward finishes."""
+        """Whether something begins before any of its methods runs that not only a forward finishes."""
         before = Said(said.before_methods)
         in_forward_only = cls.is_module and said.alone.meets_in_forward_only
         return self._begins(before, cls) or (not in_forward_only and self._meets(before, cls))
@@ -148,7 +148,7 @@ class Prospects(Outlook[Value]):
         if isinstance(other, (External, Imported, Pending)):
             return False
         if isinstance(other, Const):
-            # A sentence names no device.
+            # A text with spaces does not name a device.
             return " " not in str(other.value) and inline_policy.decides(self.machine, other)
         held = inline_policy.inside(self.machine, other) if depth < _DEEPEST else []
         if held is None:

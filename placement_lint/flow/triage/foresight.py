@@ -1,4 +1,4 @@
-"""What there is to expect of a file's definitions before any of it runs, where its own statements use none of them."""
+"""Triage check of a file before it runs: its definitions' possible findings, if its own statements use none of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from placement_lint.source.outline import bases_of, defines_class
 
 
 class Foresight(Outlook[Said | str]):
-    """The outlook of a file as it is written; what else than definitions has a name, a statement may have made, or a
-    library has it.
+    """The outlook of a file by its text; names that are not definitions come from statements or libraries.
 
-    It is not for those that say themselves that they choose a device, nor where it is not clear what classes are.
+    It is not for files that choose a device themselves, nor for those with classes of unknown bases.
     """
 
     chooses = False
@@ -36,15 +35,15 @@ class Foresight(Outlook[Said | str]):
 
     @property
     def promises(self) -> bool:
-        """Whether a look at one of the definitions may come to anything."""
+        """Whether analysing one of the definitions may lead to a finding."""
         known = [*chain.from_iterable(self._meaning(name).known for name in self.written.definitions)]
-        # What begins by itself is told fastest.
+        # The facts of a single definition are the cheapest to check.
         return any(each.said.alone.begins for each in known) or any(
             self._promises(self._with_inherited(each), each) for each in known
         )
 
     def _may_be(self, name: str, text: str) -> Many[Known]:
-        """What a definition may be: of a class it may not be clear whether it is a module."""
+        """The possible meanings of a definition: it may be unclear whether a class is a module."""
         said = read(text)
         if not defines_class(text):
             return [Known(said, {name})]

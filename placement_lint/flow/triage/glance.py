@@ -1,7 +1,7 @@
-"""A glance at a file: whether anything can come of it, by its text and those of what it uses, before it is parsed.
+"""First triage check of a file, before it is parsed: whether it can have a finding, by its text and its imports' texts.
 
-Most files of a project only define what begins nothing, as configurations, tokenizers and layers do: they need not run.
-A first glance is coarser than the outlook of each definition, and cheaper, and never more hopeless.
+Most files of a project only define code that begins no finding, such as configurations, tokenizers and layers: they
+need not run. This first check is coarser and cheaper than the outlook of each definition, and never rejects more files.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _SHORT_STRING = re.compile(r"""['"]([^'"\s]*)['"]""")
 # A class in a block, which may be one of modules.
 _INNER_CLASS = re.compile(r"\n[ \t]+class[ \t]+\w+[ \t]*[\[(:]")
 _INNER_DEFINITION = re.compile(r"\n[ \t]+(?:async[ \t]+def|def|class)[ \t]")
-# A name that is given a value, and so not asked for.
+# A name that is assigned, and so not read.
 _GIVEN_VALUE = re.compile(r"^[ \t]*\w+[ \t]*=(?!=)", re.MULTILINE)
-# Functions that give modules whose names are texts, and what gives something of a module so.
+# Functions that look up modules by strings, and names that look up attributes of a module by strings.
 _ASKING_BY_NAME = ("import_module", "__import__")
 _ASKING_A_MODULE_BY_NAME = ("getattr", "__dict__")
 
 
 def may_tell(text: str, surroundings: Surroundings) -> bool:
-    """Whether there may be a finding in a file, or something that refutes one in another file."""
+    """Whether there may be a finding in a file, or a fact that refutes a finding in another file."""
     return _Glance(Written(text, surroundings)).may_tell
 
 
@@ -60,7 +60,7 @@ class _Glance:
 
     @property
     def _definitions_may_tell(self) -> bool:
-        """Whether its definitions may, at a first glance."""
+        """Whether its definitions may, by the coarse check."""
         return (
             any(map(_may_begin, self._all_said))
             or (self._makes_tensors and (self._tells_device or self._has_inner_classes))
@@ -69,7 +69,7 @@ class _Glance:
 
     @property
     def _is_told_by_text(self) -> bool:
-        """Whether nothing but its definitions' own texts counts for what is to be expected of them."""
+        """Whether the texts of its definitions alone decide which findings they can have."""
         return (
             self._runs_no_definition
             and _INNER_DEFINITION.search(self.rest.code) is None
@@ -92,7 +92,7 @@ class _Glance:
         return asked.isdisjoint(definitions | kept) and kept.isdisjoint(chain(*map(bases_of, self._definitions)))
 
     def _running(self, statements: Sequence[str]) -> Said:
-        """What these statements say, and the decorators of functions."""
+        """The facts about the text of these statements, and about the decorators of functions."""
         return read("\n".join((*self.written.outline.decorators, *statements)))
 
     @cached_property
@@ -105,12 +105,12 @@ class _Glance:
 
     @cached_property
     def _makes_tensors(self) -> bool:
-        """Whether there are tensors on the CPU: something is found of them in a module, or beside what is elsewhere."""
+        """Whether it makes tensors on the CPU: these lead to findings in a module, or beside tensors elsewhere."""
         return any(said.is_of_cpu for said in self._all_said)
 
     @property
     def _tells_device(self) -> bool:
-        """Whether something is told where to be, or that there is a GPU."""
+        """Whether something gets a ``device`` argument, or the code knows of a GPU."""
         return any(said.places or said.knows_of_gpu for said in self._all_said)
 
     @cached_property
@@ -119,18 +119,18 @@ class _Glance:
 
     @property
     def _may_tell_as_it_runs(self) -> bool:
-        """Whether its own statements may."""
+        """Whether its own statements may lead to a finding."""
         return self.written.leads_to(self._asked_for, while_it_runs) or self._looks_after_others(
             self.rest, self.rest.words
         )
 
     @cached_property
     def _asked_for(self) -> Set[str]:
-        """The words of what runs that may lead elsewhere."""
+        """The words of the running statements that may lead to other files."""
         return _asked_in(self.rest)
 
     def _may_tell(self, text: str) -> bool:
-        """Whether a definition may, with what it inherits and uses."""
+        """Whether a definition may lead to a finding, with the parts that it inherits and uses."""
         own, bases = read(text), bases_of(text)
         ancestors = self.written.ancestors(bases)
         if ancestors is None:
@@ -154,7 +154,7 @@ class _Glance:
 
 
 def _asked_in(said: Said) -> Set[str]:
-    """The words that stand for used names: not those that are only imported, or given a value."""
+    """The words that stand for used names: not those that are only imported or assigned."""
     code = said.code
     if not said.has(*_ASKING_A_MODULE_BY_NAME):
         code = without_strings(code)
@@ -162,5 +162,5 @@ def _asked_in(said: Said) -> Set[str]:
 
 
 def _may_begin(said: Said) -> bool:
-    """Whether something may begin with it by itself, wherever it is used."""
+    """Whether a finding may begin with it by itself, whatever uses it."""
     return said.begins or said.hides or bool(said.made_in_forward) or said.has(*_ASKING_BY_NAME)

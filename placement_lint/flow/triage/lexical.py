@@ -15,24 +15,24 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 _CLASS = re.compile(r"\s*(?:@.*\s+)*class\b")
 _DECORATOR = re.compile(r"[ \t]+@")
 _DEF = re.compile(r"def[ \t]+(?=\w)")
-# With its decorators, as far as each of them stands in one line.
+# With its decorators, if each of them is on one line.
 _METHOD = re.compile(r"\n(?:[ \t]+@.*\n(?:[ \t]*\n)*)*(?P<indent>[ \t]+)(?:async[ \t]+)?def[ \t]+(?P<name>\w+)")
 _PREFIX = re.compile(r"\b[a-zA-Z]{1,2}$")
-# Names of classes that only ask, or say, of what class something is: isinstance(x, (A, B)), -> A:, x: A[B, C] | None
+# Names of classes in type tests and annotations only: isinstance(x, (A, B)), -> A:, x: A[B, C] | None
 _CLASS_ASKED = re.compile(r"\bisinstance\(\s*[\w.\[\]]+\s*,(?:[^()]|\([^()]*\))*\)")
 _CLASS_RETURNED = re.compile(r"->[^:\n]*:")
 _HEADER = re.compile(r"\bdef[ \t]+\w+\(")
 _SUBSCRIPT = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\])*\]"
 _CLASS_ANNOTATED = re.compile(rf"(?<![^(,])(\s*\*{{0,2}}\w+\s*):(?:[\w.|\s\"']|{_SUBSCRIPT})+")
 
-# Of how many methods it is remembered what they ask for.
+# Size of the cache of the attributes that methods read.
 _METHODS_REMEMBERED = 1_024
 
 Kind = TypeVar("Kind", bound="Text")
 
 
 def at_word(name: str) -> str:
-    """The pattern of a name that begins there."""
+    """The pattern of a name at the beginning of a word."""
     return rf"{name}(?<!\w{name})"
 
 
@@ -63,7 +63,7 @@ def _without(text: str, is_prose: Callable[[str], bool]) -> str:
 
 @lru_cache(_METHODS_REMEMBERED)
 def attributes_of_self(code: str) -> tuple[str, ...]:
-    """What it asks of ``self``."""
+    """The attributes of ``self`` that it uses."""
     return tuple(_OWN.findall(code))
 
 
@@ -78,7 +78,7 @@ def end_of(code: str, opened: re.Match[str]) -> int:
 
 
 def _methods_in(code: str) -> Iterator[re.Match[str]]:
-    """The first lines of the functions that are in something, from their decorators on."""
+    """The first lines of the functions in the code, from their decorators on."""
     for found in _DEF.finditer(code):
         method = _METHOD.match(code, _before_decorators(code, code.rfind("\n", 0, found.start())))
         if method is not None and method.start("name") == found.end():
@@ -100,7 +100,7 @@ def _before_decorators(code: str, line: int) -> int:
 
 
 def outline(code: str) -> str:
-    """The code without what is between brackets."""
+    """The code without the text between brackets."""
     kept, depth, start = [], 0, 0
     for bracket in _BRACKET.finditer(code):
         if bracket[0] in "([{":
@@ -129,12 +129,12 @@ def without_classes_asked(code: str) -> str:
 
 
 def _without_annotations(parameters: str) -> str:
-    """A lambda or a dict has other colons."""
+    """The parameters without annotations; unchanged if a lambda or a dict has other colons."""
     return parameters if "lambda" in parameters or "{" in parameters else _CLASS_ANNOTATED.sub(r"\1", parameters)
 
 
 class Text:
-    """A definition, by its ``code``: each of its lines begins after a newline."""
+    """The text of a definition, its ``code``: each line begins after a newline."""
 
     def __init__(self, code: str) -> None:
         self.code = f"\n{code}"
@@ -149,11 +149,11 @@ class Text:
 
     @cached_property
     def used(self) -> set[str]:
-        """Its words, without those that only ask, or say, of what class something is."""
+        """Its words, without those in type tests and annotations only."""
         return set(words_of(without_classes_asked(self.code)))
 
     def has(self, *words: str) -> bool:
-        """Whether one of these words is said."""
+        """Whether one of these words occurs."""
         return not self.words.isdisjoint(words)
 
     def each(self, pattern: re.Pattern[str], words: Iterable[str]) -> Iterator[re.Match[str]]:
@@ -173,7 +173,7 @@ class Text:
 
     @cached_property
     def head(self) -> str:
-        """What stands before all methods."""
+        """The text before all methods."""
         first = next(_methods_in(self.code), None)
         return self.code[: first.start()] if first is not None else self.code
 
@@ -202,7 +202,7 @@ class Text:
 
     @cached_property
     def run_later(self) -> dict[str, str]:
-        """The methods that not only ``__init__`` runs, with their texts."""
+        """The methods that ``__init__`` is not alone to run, with their texts."""
         built = self.reached_from(("__init__",))
         later = self.reached_from([name for name, method in self.methods.items() if method not in built])
         return {name: method for name, method in self.methods.items() if method in later or method not in built}
@@ -213,5 +213,5 @@ class Text:
 
     @property
     def before_methods(self) -> str:
-        """What has run before any other method does: what stands before all of them, and ``__init__``."""
+        """The code that runs before any other method: the text before all methods, and ``__init__``."""
         return "\n".join((self.head, *self.reached_from(("__init__",))))

@@ -16,28 +16,28 @@ Statements are queried thousands of times with the same predicates, and queries 
 are one object, and can be pickled.
 """
 
-# For how many sets of attributes, and the like, it is remembered what is looked for.
+# Size of the caches of predicates, in sets of attributes and the like.
 _REMEMBERED = 256
 
 
 def begins(said: Said, is_module: bool) -> bool:
-    """Whether a finding may begin where it is used: a module itself is analysed with all its possible arguments."""
+    """Whether its use may begin a finding: a module itself is analysed with all its possible arguments."""
     return said.packs or said.hides or said.goes_to_cuda if is_module else said.begins
 
 
 def begins_beside_tensors(said: Said, is_module: bool) -> bool:
-    """The same where there are tensors on the CPU: it may meet them with others."""
+    """The same with tensors on the CPU: it may combine them with others."""
     return begins(said, is_module) or (said.places and not is_module)
 
 
 def begins_in_module(said: Said, is_module: bool) -> bool:
-    """The same in a module, which may be on a GPU: it may give tensors that are on the CPU."""
+    """The same in a module, which may be on a GPU: it may return tensors that are on the CPU."""
     return begins(said, is_module) or (said.gives_tensors if is_module else said.is_of_cpu)
 
 
 @lru_cache(_REMEMBERED)
 def may_be_tended(names: tuple[str, ...]) -> Sought:
-    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+    """Whether it may have a finding that other code refutes by setting these attributes."""
     return partial(_may_be_tended, names)
 
 
@@ -54,17 +54,17 @@ def uncalled(said: Said, is_module: bool) -> bool:
 
 
 def beside_tensors(said: Said, is_module: bool) -> bool:
-    """The same where there are tensors on the CPU: it may give others that are on a GPU."""
+    """The same with tensors on the CPU: it may return others that are on a GPU."""
     return uncalled(said, is_module) or (not is_module and said.alone.tells_own_places)
 
 
 def told_device(said: Said, is_module: bool) -> bool:
-    """The same where it may be told a GPU by a name or number."""
+    """The same if it may get a GPU by a name or number."""
     return uncalled(said, is_module) or (not is_module and said.is_of_cpu and said.alone.tells_places)
 
 
 def told_device_beside_tensors(said: Said, is_module: bool) -> bool:
-    """The same where both is so."""
+    """The same with both: tensors on the CPU, and a device by a name or number."""
     return uncalled(said, is_module) or (not is_module and said.alone.tells_places)
 
 
@@ -80,7 +80,7 @@ def in_module(said: Said, is_module: bool) -> bool:
 
 @lru_cache(_REMEMBERED)
 def tended(names: tuple[str, ...]) -> Sought:
-    """Whether there may be something to be found about it that others refute by what they do with these attributes."""
+    """Whether it may have a finding that other code refutes by setting these attributes."""
     return partial(_tended, names)
 
 
@@ -108,6 +108,6 @@ def _in_statement(sought: Sought, statement: str) -> bool | None:
 
 
 def while_it_runs(statement: str) -> bool | None:
-    """Whether something may begin with a statement of another file where that runs, or with what it uses."""
+    """Whether a running statement of another file may begin a finding; None if only definitions that it uses may."""
     said = read(statement)
     return begins_in_module(said, said.is_class) or said.is_of_cpu or None

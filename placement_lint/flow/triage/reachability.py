@@ -1,7 +1,7 @@
-"""Which findings are possible in a program's uncalled definitions, by their text and by what they use.
+"""Possible findings in a program's uncalled definitions, by their texts and those of the definitions that they use.
 
-Their arguments are unknown, and what they call is analysed by itself. So a finding begins with the definition's own
-text, or with that of what it uses: a function to which it passes a tensor or a setting, a class that makes tensors, a
+Their arguments are unknown, and their callees are analysed separately. So a finding begins with the definition's own
+text, or with that of a function to which it passes a tensor or a setting, a class that makes tensors, or a
 variable of the module. A model that only combines layers that begin nothing cannot lead to a finding. Tensors on the
 CPU lead to a finding only in a module, which may be on a GPU, or beside tensors on a GPU.
 """
@@ -29,7 +29,7 @@ from placement_lint.flow.triage.predicates import (
     uncalled,
 )
 
-# What gives the options of the command line.
+# Methods that return the options of the command line.
 PARSING = ("parse_args", "parse_known_args")
 
 Other = TypeVar("Other")
@@ -37,9 +37,9 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A function or class of the program, by what it says; of a class, ``bases`` is what those say it derives from.
+    """A function or class of the program, by its text; for a class, ``bases`` are the texts of its base classes.
 
-    ``itself`` are the words by which it may name itself, and what it derives from.
+    ``itself`` are the words by which it may refer to itself and to its base classes.
     """
 
     said: Said
@@ -51,7 +51,7 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Meaning(Generic[Other]):
-    """What a name of the module may stand for: definitions, other things, and such as other files have."""
+    """The possible meanings of a name of the module: definitions, other values, and names of other files."""
 
     known: Many[Known] = ()
     others: Many[Other] = ()
@@ -61,8 +61,8 @@ class Meaning(Generic[Other]):
 class Outlook(ABC, Generic[Other]):
     """Possible findings, as far as the meanings of the module's ``names`` can be known.
 
-    ``options`` are those that know the options of the command line. A program that ``chooses`` its device, or is one of
-    several processes, may load a checkpoint wrongly.
+    ``options`` are the names with access to the options of the command line. A program that ``chooses`` its device, or
+    is one of several processes, may load a checkpoint onto the wrong device.
     """
 
     names: Set[str]
@@ -77,19 +77,19 @@ class Outlook(ABC, Generic[Other]):
 
     @abstractmethod
     def _meant_by(self, name: str) -> Meaning[Other]:
-        """What one of the names stands for."""
+        """The meaning of one of the names."""
 
     @abstractmethod
     def _moves_by(self, other: Other) -> bool:
-        """Whether something else than a definition may tell where to move something."""
+        """Whether a value that is not a definition may be the device of a move."""
 
     @abstractmethod
     def _may_learn(self, other: Other) -> bool:
-        """Whether something else than a definition may be a class of modules: of torch alone weights are known."""
+        """Whether a value that is not a definition may be a class of modules: only torch's have known weights."""
 
     @abstractmethod
     def _leads_to(self, other: Other, sought: Sought) -> bool:
-        """Whether a finding may begin where something else than a definition is used."""
+        """Whether the use of a value that is not a definition may begin a finding."""
 
     @abstractmethod
     def _uses_one_of_elsewhere(self, words: Set[str], sought: Sought) -> bool:
@@ -98,7 +98,7 @@ class Outlook(ABC, Generic[Other]):
     # --- definitions -------------------------------------------------------------------------------------------------
 
     def _with_inherited(self, known: Known) -> Said:
-        """What a definition says, and a class inherits."""
+        """The text of a definition, with the inherited lines of a class."""
         said, bases = known.said, known.bases
         if not bases:
             return said
@@ -108,13 +108,13 @@ class Outlook(ABC, Generic[Other]):
             in_forward_only = known.is_module and said.alone.meets_in_forward_only
             run_later = said.alone.in_forward if in_forward_only else said.run_later
             later, _ = _requested(said.requests_by(*run_later), bases)
-        # What its bases run of its methods, it runs.
+        # Methods of its own that its bases call are run by it.
         run = asked & said.methods.keys()
         inherited = [*(base.leaves_of(requested, later) for base in bases), *(f"self.{name}" for name in sorted(run))]
         return said.after(inherited) if any(inherited) else said
 
     def _promises(self, said: Said, known: Known) -> bool:
-        """Whether it, or a part of it, begins a finding, uses what does, or may refute one."""
+        """Whether it, or a part of it, begins a finding, uses a definition that does, or may refute one."""
         return self._begins(said, known) or self._meets(said, known)
 
     def _begins(self, said: Said, known: Known) -> bool:
@@ -129,7 +129,7 @@ class Outlook(ABC, Generic[Other]):
         return bool(said.tended) and self._uses(others, tended(said.tended))
 
     def _meets(self, said: Said, known: Known) -> bool:
-        """Whether tensors on the CPU, of its own or given by what it uses, may meet those that are elsewhere."""
+        """Whether CPU tensors that it makes, or gets from definitions that it uses, may meet those on other devices."""
         if said.alone.meets_on_gpu(known.is_module):
             return True
         others = said.words - known.itself
@@ -144,17 +144,17 @@ class Outlook(ABC, Generic[Other]):
         return any(self._comes_upon(said, said.alone.words_in_forward & others, sought) for sought in found)
 
     def _has_options(self, said: Said) -> bool:
-        """Whether it knows the options of the command line, which may name devices."""
+        """Whether it has access to the options of the command line, which may name devices."""
         return said.has(*PARSING) or not self.options.isdisjoint(said.words)
 
     def _sought(self, said: Said, is_module: bool) -> Sought:
-        """With what a finding may begin in what it uses."""
+        """The predicate by which a finding may begin in a definition that it uses."""
         if self._has_options(said):
             return begins_in_module if is_module else begins_beside_tensors if said.is_of_cpu else begins
         return beside_tensors if not is_module and said.alone.meets else uncalled
 
     def _sought_beside(self, said: Said, is_module: bool) -> Iterator[tuple[Set[str], Sought]]:
-        """The same of what gives tensors, or is told where to place them, by the words that count for it."""
+        """The same for definitions that return tensors, or receive a device for them, by the words that count."""
         if self._has_options(said):
             return
         if is_module:
@@ -164,7 +164,7 @@ class Outlook(ABC, Generic[Other]):
             yield words, told_device_beside_tensors if said.alone.meets else told_device
 
     def _moves_where_module_says(self, said: Said) -> bool:
-        """Whether it tells where to move something by a name of the module, which may stand for a device."""
+        """Whether the device of a move is a name of the module that may stand for a device."""
         meanings = map(self._meaning, said.alone.targets & self.names)
         return any(meaning.is_imported or any(map(self._moves_by, meaning.others)) for meaning in meanings)
 
@@ -173,7 +173,7 @@ class Outlook(ABC, Generic[Other]):
         return any(map(self._may_be_module, said.made_in_forward))
 
     def _may_be_module(self, name: str) -> bool:
-        """Whether a name may stand for a class of modules that learn: not for one that is known to be none."""
+        """Whether a name may stand for a class of modules with weights: not if it is known to stand for another."""
         meaning = self._meaning(name)
         if meaning.is_imported or not (meaning.known or meaning.others):
             return True
@@ -181,10 +181,10 @@ class Outlook(ABC, Generic[Other]):
             map(self._may_learn, meaning.others)
         )
 
-    # --- what they use -----------------------------------------------------------------------------------------------
+    # --- used definitions --------------------------------------------------------------------------------------------
 
     def _comes_upon(self, said: Said, words: Set[str], sought: Sought) -> bool:
-        """Whether it uses something that is sought, and does not only ask, or say, that something is of that class."""
+        """Whether it references a matching definition, and not only in type tests and annotations."""
         return bool(words) and self._uses(words, sought) and self._uses(words & said.used, sought)
 
     def _uses(self, words: Set[str], sought: Sought) -> bool:
@@ -192,7 +192,7 @@ class Outlook(ABC, Generic[Other]):
         return any(self._reaches(name, sought) for name in used) or self._uses_one_of_elsewhere(words, sought)
 
     def _gives(self, name: str, words: Set[str], sought: Sought) -> bool:
-        """Whether a name stands for more than modules with tensors that none of these words asks for."""
+        """Whether a name stands for more than modules whose tensors none of these words reads."""
         meaning = self._meaning(name)
         if sought is not in_forward or meaning.others or not all(known.is_module for known in meaning.known):
             return True
@@ -200,7 +200,7 @@ class Outlook(ABC, Generic[Other]):
         return any(uncalled(each, True) or not words.isdisjoint(each.givers) for each in said)
 
     def _reaches(self, name: str, sought: Sought) -> bool:
-        """Whether it is wanted, or something that it uses as a function of the module, be it through others."""
+        """Whether it, or a function of the module that it uses directly or indirectly, is wanted."""
         if name not in self._reached:
             self._reached[name] = self._reached_from(name)
         return any(self._is_wanted(each, sought) for each in self._reached[name])
@@ -223,7 +223,7 @@ class Outlook(ABC, Generic[Other]):
         return self._wanted[name, sought]
 
     def _is_sought(self, known: Known, sought: Sought) -> bool:
-        """Whether a finding may begin where a definition is used."""
+        """Whether the use of a definition may begin a finding."""
         if sought(known.said, known.is_module):
             return True
         return not known.is_class and self._uses_one_of_elsewhere(known.said.words, sought)
@@ -235,7 +235,7 @@ class Outlook(ABC, Generic[Other]):
 
 
 def _requested(names: frozenset[str], bases: Many[Said]) -> tuple[frozenset[str], set[str]]:
-    """What a class that asks for these names asks of those that it derives from, and what these ask for then."""
+    """The names that a class with these names requests from its bases, directly or not, and those the bases read."""
     requested, asked = names, set[str]()
     new: Set[str] = names
     while new:

@@ -1,4 +1,4 @@
-"""A file as it is written: its definitions, and where else what it uses is to be found, told without parsing it."""
+"""The text of a file: its definitions, and the files that define the names it uses, found without parsing it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, is_o
 from placement_lint.project.unit import Unit
 from placement_lint.source.outline import bases_of, defines_class, outlined
 
-# What makes modules of the classes that derive from it: nn.Module, nn.Linear, LightningModule
+# Base classes whose subclasses are modules: nn.Module, nn.Linear, LightningModule
 _MODULES = {
     name.rpartition(".")[2] for names in (MODULE_BASES, PARAMETRIC_LAYERS, CONTAINERS, LOSS_MODULES) for name in names
 }
 # KINDS = {"eager": Attention, "flash": FlashAttention}
 _PLAIN = re.compile(r"\n(\w+)[ \t]*(?::[^=\n]*)?=(?!=)[^()@=;]*")
-# Of how many definitions of other files what they say is remembered.
+# Size of the cache of definitions of other files.
 _REMEMBERED = 32
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One of the top level, without the imports in it, and the names to which it may give another value.
+    """A statement at the top level, without its imports, and the names that it may bind.
 
-    A ``plain`` one gives it to one name, and calls nothing for it.
+    A ``plain`` one binds one name, and calls nothing for it.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Ancestors:
 
 
 class Written:
-    """A file, by its text and those of what it imports; ``definitions`` are the texts of those with a name."""
+    """A file, by its text and the texts of its imports; ``definitions`` are the texts of the named definitions."""
 
     def __init__(self, text: str, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
@@ -64,24 +64,24 @@ class Written:
 
     @cached_property
     def statements(self) -> Sequence[Statement]:
-        """Those that are neither definitions nor imports."""
+        """The statements that are neither definitions nor imports."""
         return [*map(_statement, self.outline.statements)]
 
     @cached_property
     def imports(self) -> Mapping[str, Sequence[tuple[Import, Place | None]]]:
-        """Its imports by the names that they bind, with where that is to be found; in no place if a library has it."""
+        """Its imports by the names that they bind, with the place of each; None if a library defines it."""
         imports = defaultdict[str, list[tuple[Import, Place | None]]](list)
         for name, found in read_imports(self.outline.code):
             imports[name].append((found, self.surroundings.find(found, self.surroundings.path)))
         return imports
 
     def _places(self, names: Set[str]) -> Iterator[tuple[Place, str | None]]:
-        """Where those of these names are to be found that other files of the project define."""
+        """The places of those of these names that other files of the project define."""
         for name in names & self.imports.keys():
             yield from ((place, found.name) for found, place in self.imports[name] if place is not None)
 
     def libraries(self, names: Set[str]) -> Iterator[str]:
-        """The libraries that have what these names stand for."""
+        """The libraries that define these names."""
         for name in names & self.imports.keys():
             yield from (found.module or found.name or "" for found, place in self.imports[name] if place is None)
 
@@ -121,7 +121,7 @@ class Written:
         return self._known[bases]
 
     def _above(self, bases: Iterable[str]) -> Sequence[str]:
-        """The texts of those that this file defines."""
+        """The texts of the ancestors that this file defines."""
         waiting, known = list(bases), set[str]()
         found: list[str] = []
         while waiting:
@@ -143,12 +143,12 @@ def _statement(text: str) -> Statement:
 
 
 def words_of_bases(said: Said, bases: frozenset[str]) -> Set[str]:
-    """The words with which a class says what it derives from, unless it asks something of what they stand for."""
+    """The words with which a class names its bases, except those with an attribute access."""
     return {base for base in bases if f"{base}." not in said.code}
 
 
 @lru_cache(_REMEMBERED)
 def _said_elsewhere(unit: Unit, lines: Lines) -> tuple[Said, frozenset[str]]:
-    """What a definition of another file says, and its bases: many classes of a project derive from the same few."""
+    """The text of a definition of another file, and its bases: many classes of a project derive from the same few."""
     text = unit.source(lines)
     return read(text), bases_of(text)
