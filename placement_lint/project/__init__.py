@@ -1,4 +1,4 @@
-"""The files around the one being checked: where an import leads, and what a file defines.
+"""The files around the one being checked: the targets of imports, and the definitions of a file.
 
-Nothing here knows libcst's trees or torch: a file is an index of its top level and the text of its statements.
+Nothing here depends on libcst's trees or torch: a file is an index of its top level and the text of its statements.
 """

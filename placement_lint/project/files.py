@@ -1,4 +1,4 @@
-"""Which files a run is about: arguments, ``.gitignore``, excludes, links, and what cannot be listed."""
+"""The files of a run: arguments, ``.gitignore``, excludes, links, and folders that cannot be listed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Patterns:
     spec: GitIgnoreSpec
 
     def verdict(self, path: Path, is_folder: bool) -> bool | None:
-        """True to leave the path out, False to keep it, None where no pattern speaks of it."""
+        """True to exclude the path, False to keep it, None if no pattern matches it."""
         if not path.is_relative_to(self.base) or path == self.base:
             return None
         relative = path.relative_to(self.base).as_posix()
@@ -54,7 +54,7 @@ def patterns(base: Path, lines: Iterable[str]) -> Patterns:
 
 @dataclass(frozen=True)
 class Excludes:
-    """The exclusions below a folder: the patterns that hold there, and those of ``.gitignore`` if requested.
+    """The exclusions below a folder: the patterns that apply there, and those of ``.gitignore`` if requested.
 
     Arguments are included whatever the patterns say, unless ``forced``.
     """
@@ -72,7 +72,7 @@ class Excludes:
 
 
 def find_files(arguments: Sequence[str], excludes: Excludes) -> Selection:
-    """Every file named, and every script and notebook below a folder that is named; each once."""
+    """Every named file, and every script and notebook below a named folder; each once."""
     selection = Selection()
     seen: set[str] = set()
     for argument in arguments:
@@ -90,7 +90,7 @@ def find_files(arguments: Sequence[str], excludes: Excludes) -> Selection:
 
 
 def walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[tuple[Path, str]]:
-    """Scripts and notebooks below a folder, sorted, and where each is really; no link to a folder is followed, so no
+    """Scripts and notebooks below a folder, sorted, and the real path of each; links to folders are not followed, so no
     loop can arise.
     """
     absolute = Path(os.path.abspath(root))
@@ -127,7 +127,7 @@ def _in_excluded_folder(path: Path, base: Path) -> bool:
 
 
 def _is_source(entry: os.DirEntry[str]) -> bool:
-    """A regular file, or a link that leads nowhere: that one is reported, not passed over."""
+    """A regular file, or a broken link, which is reported instead of skipped."""
     try:
         return stat.S_ISREG(entry.stat().st_mode)
     except OSError:
@@ -135,7 +135,7 @@ def _is_source(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[Patterns]) -> bool:
-    """The innermost patterns that speak of the path decide."""
+    """The innermost patterns that match the path decide."""
     verdicts = (patterns.verdict(path, is_folder) for patterns in reversed(rules))
     return next((verdict for verdict in verdicts if verdict is not None), False)
 

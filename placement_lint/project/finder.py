@@ -1,6 +1,6 @@
-"""Where an import leads among the project's own files, as Python would look, and the files that were read for it.
+"""Resolution of imports to the project's own files, following Python's search order, with the files read for it.
 
-Nothing is ever imported, and nothing outside the project is opened: a name that is not found stays a library's.
+Nothing is ever imported, and no file outside the project is opened: a name that is not found counts as a library's.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from placement_lint.source.outline import code_of
 from placement_lint.source.text import Unreadable
 
 Sources = Callable[[str], "bytes | None"]
-"""The content of a file by its absolute path; None where there is none."""
+"""The content of a file by its absolute path; None if there is none."""
 
 INIT = "__init__.py"
 # Modules that are analysed without their source: the flow of values through torch itself is in its tables.
 _KNOWN = frozenset({"torch", "builtins", "placement_lint"})
 _PATHS = 8192
-# How many answers are kept: each keeps the file that it is about.
+# Size of the cache of answers: each keeps its file in memory.
 _ANSWERS = 2048
 
 
@@ -55,14 +55,14 @@ def read_from_disk(path: str) -> bytes | None:
 
 
 class Place(NamedTuple):
-    """Where a module is: its file, or the folder of a package without one."""
+    """The location of a module: its file, or the folder of a package without one."""
 
     path: str
     is_file: bool = True
 
     @property
     def folder(self) -> str | None:
-        """Where its submodules are; None for a plain module."""
+        """The folder of its submodules; None for a plain module."""
         if not self.is_file:
             return self.path
         folder, name = os.path.split(self.path)
@@ -83,12 +83,12 @@ def _below(folder: str, parts: tuple[str, ...]) -> str:
 
 @lru_cache(_PATHS)
 def _candidates(path: str) -> tuple[Place, Place]:
-    """Where a module of that path may be."""
+    """The possible locations of a module of that path."""
     return Place(os.path.join(path, INIT)), Place(f"{path}.py")
 
 
 Asked: TypeAlias = Mapping[str, Set[Ask]]
-"""What was asked of files, by their paths."""
+"""The queries of files, by their paths."""
 
 Answer = TypeVar("Answer")
 Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"], Asked]]
@@ -97,13 +97,13 @@ Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"], Aske
 
 @dataclass
 class Surroundings:
-    """The files around the one at ``path``, absolute, which says ``program``; ``roots`` are the folders that a project
-    is imported from.
+    """The files around the file at ``path``, absolute, with the text ``program``; ``roots`` are the folders from which
+    a project is imported.
 
-    ``looked_at`` are the files that were read, and with None those that were not found: while all that is the same, the
-    file's imports mean the same. Most files are queried little: the queries ``asked`` of a unit are recorded here, so
-    that a changed file counts as the same as long as the answers are. While no file changes, all files' surroundings
-    may share their ``answers``.
+    ``looked_at`` are the files that were read, with None for those that were not found: while all of that is unchanged,
+    the file's imports have the same meaning. The queries ``asked`` of a unit are recorded, since most files are queried
+    little: a changed file counts as unchanged as long as the answers are. While no file changes, the surroundings of
+    all files may share their ``answers``.
     """
 
     path: str
@@ -120,40 +120,40 @@ class Surroundings:
     _modules: dict[str, Place | None] = field(default_factory=dict)
     _found: dict[tuple[Import, str], Place | None] = field(default_factory=dict)
     _answered: dict[Hashable, Any] = field(default_factory=dict)
-    # the folders that the program adds to those of Python, once they were asked for
+    # the folders that the program adds to ``sys.path``, once they are needed
     _added: Sequence[str] | None = None
 
     def unit(self, path: str) -> Unit | None:
         seen = self._look_at(path)
         return seen.unit if seen is not None else None
 
-    # --- what is asked of a unit ---
+    # --- queries of a unit ---
 
     def text(self, unit: Unit) -> str:
         self.asked[unit.path].add(WHOLE)
         return unit.text
 
     def first_line(self, statement: Statement) -> int:
-        """Where a statement begins, which hangs on all that is before it."""
+        """The line on which a statement begins, which depends on all text before it."""
         self.asked[statement.unit.path].add(WHOLE)
         return statement.lines.first
 
     def tells(self, unit: Unit, lines: Lines, question: Question) -> Any:
-        """What a statement of its top level tells by its text."""
+        """The answer to a question about the text of a top-level statement."""
         self.asked[unit.path].add(unit.about(lines, question))
         return unit.tells(lines, question)
 
     def rely_on(self, unit: Unit, lines: Lines) -> None:
-        """All that a statement of its top level says counts."""
+        """Record that the whole text of a top-level statement matters."""
         self.asked[unit.path].add(unit.about(lines, str))
 
     def bindings(self, unit: Unit, name: str) -> Sequence[Binding]:
-        """What binds a name at its top level, or changes what that holds."""
+        """The statements that bind a name at its top level, or change its value."""
         self.asked[unit.path].add(name)
         return unit.index.bindings.get(name, ())
 
     def sources_of(self, unit: Unit, name: str) -> Sequence[Binding]:
-        """The same, but of a branch that has the name from elsewhere, only the imports."""
+        """The same, but only the imports of a branch that takes the name from elsewhere."""
         return [each for found in self.bindings(unit, name) for each in unit.index.taken.get((name, found), (found,))]
 
     def bound(self, unit: Unit, names: Set[str]) -> Set[str]:
@@ -162,19 +162,19 @@ class Surroundings:
         return names & unit.index.bindings.keys()
 
     def may_bind(self, unit: Unit, name: str) -> bool:
-        """Whether its top level can have that name; without one, it can."""
+        """Whether its top level can have that name; true for an empty name."""
         if not name:
             return True
         self.asked[unit.path].add(f"{MAY_BIND}{name}")
         return unit.may_bind(name)
 
     def is_rebound(self, unit: Unit, name: str) -> bool:
-        """Whether its functions assign to the name of a variable around them."""
+        """Whether its functions assign to that variable of an enclosing scope."""
         self.asked[unit.path].add(name)
         return name in unit.index.rebound
 
     def is_changed(self, unit: Unit, name: str) -> bool:
-        """Whether its functions change in place what that name holds."""
+        """Whether its functions change the value of that name in place."""
         self.asked[unit.path].add(name)
         return name in unit.index.changed
 
@@ -184,17 +184,17 @@ class Surroundings:
         return unit.stars
 
     def exports(self, unit: Unit) -> Set[str] | None:
-        """The names in its ``__all__``; None where it has none, or computes it."""
+        """The names in its ``__all__``; None if it has none, or computes it."""
         self.asked[unit.path].add(EXPORTS)
         return unit.exports
 
     def offers(self, unit: Unit) -> Sequence[str]:
-        """The names that others may ask for."""
+        """The names that other files may import."""
         self.asked[unit.path].add(OFFERS)
         return unit.index.offers
 
     def brings(self, unit: Unit, words: Set[str]) -> Set[str]:
-        """Those of these words that ``import *`` takes from it; nothing is parsed where its ``__all__`` tells."""
+        """The words among these that ``import *`` takes from it; nothing is parsed if its ``__all__`` decides."""
         exports = self.exports(unit)
         taken = {word for word in words if word[0] != "_"} if exports is None else words & exports
         return self.bound(unit, taken) if taken else taken
@@ -209,7 +209,7 @@ class Surroundings:
         return statement
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
-        """Whether the imports of the file itself, whose text is given, lead to one that matters."""
+        """Whether the imports of the file itself, whose text is given, lead to a file that matters."""
         waiting = [(self.path, found) for _, found in read_imports(code_of(text))]
         seen: set[str] = set()
         while waiting:
@@ -223,12 +223,12 @@ class Surroundings:
         return False
 
     def imported_by(self, path: str, text: str) -> Iterator[Unit]:
-        """The files that another one imports itself."""
+        """The files that another file imports directly."""
         for _, wanted in read_imports(code_of(text)):
             yield from self._imported(wanted, path)
 
     def _imported(self, wanted: Import, importer: str) -> Iterator[Unit]:
-        """The files that an import runs: those of the module that it names, and of one that it takes from there."""
+        """The files that an import runs: those of the module that it names, and of the submodule that it takes."""
         place = self.find(wanted, importer)
         below = wanted.module.split(".")[1:] if wanted.root else [wanted.name] if wanted.name else []
         while place is not None:
@@ -255,7 +255,7 @@ class Surroundings:
             self.asked[path] |= asks
 
     def are_as_before(self, looked_at: Mapping[str, Seen | None]) -> bool:
-        """Whether all files that were read then are unchanged; the queries of them are not known any more."""
+        """Whether all files that were read then are unchanged; their single queries are no longer known."""
         self._ask_again(dict.fromkeys(looked_at, frozenset((WHOLE,))))
         return all(self._look_at(path) == seen for path, seen in looked_at.items())
 
@@ -272,7 +272,7 @@ class Surroundings:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """What was looked for and not found."""
+        """The paths that were searched and not found."""
         return tuple(path for path, seen in self.looked_at.items() if seen is None)
 
     def find(self, wanted: Import, importer: str) -> Place | None:
@@ -303,7 +303,7 @@ class Surroundings:
         return self._regular(path) or (Place(path, is_file=False) if path in self.folders else None)
 
     def _root_of(self, root: str, parts: Sequence[str]) -> Place | None:
-        """What ``import a.b.c`` binds: the package ``a``, a folder without a file if there is nothing but ``a.b.c``."""
+        """The binding of ``import a.b.c``: the package ``a``, a folder without a file if only ``a.b.c`` exists."""
         first = os.path.join(root, parts[0])
         if found := self._regular(first):
             return found
@@ -313,7 +313,7 @@ class Surroundings:
         return Place(first, is_file=False)
 
     def _within(self, folder: str, parts: tuple[str, ...], name: str | None) -> Place | None:
-        """The module of that dotted name below a folder; one without a file if that holds the module ``name``."""
+        """The module of that dotted name below a folder; one without a file if it contains the module ``name``."""
         path = _below(folder, parts)
         if found := self._regular(path):
             return found
@@ -326,10 +326,10 @@ class Surroundings:
         return self._modules[path]
 
     def _roots(self, importer: str, first: str) -> Iterator[str]:
-        """Where Python would look for a module whose name begins so, the likeliest first.
+        """The folders that Python would search for a module whose name begins so, the most likely first.
 
         A script's own folder is the first entry of ``sys.path``, even before the standard library. The folder of a
-        package's file is not: it counts last, in case the file runs as a script all the same.
+        package's file is not in it: it comes last, in case the file runs as a script nevertheless.
         """
         folder = os.path.dirname(importer)
         top = self._top_of(folder)
@@ -340,10 +340,10 @@ class Surroundings:
         yield from dict.fromkeys((top, *self.roots, *(os.path.join(root, "src") for root in self.roots), folder))
 
     def _added_roots(self, first: str) -> Sequence[str]:
-        """The folders that the program, or a file that it imports itself, adds to ``sys.path``.
+        """The folders that the program, or a file that it imports directly, adds to ``sys.path``.
 
-        They are searched after all others: in most programs there are none. A relative one depends on where the program
-        is run, which mostly is its own folder or that of the project. Those outside the project are excluded.
+        They are searched after all others: most programs add none. A relative one depends on the working directory,
+        which is usually the program's own folder or that of the project. Folders outside the project are excluded.
         """
         if first in sys.stdlib_module_names:
             return ()
@@ -360,12 +360,12 @@ class Surroundings:
         return self._added
 
     def _is_inside(self, folder: str) -> bool:
-        """Whether a folder is one of the project, and no environment or the like in it."""
+        """Whether a folder is inside the project, and not in an excluded folder such as an environment."""
         parts = [os.path.relpath(folder, root).split(os.sep) for root in self.roots]
         return any(os.pardir not in each and EXCLUDED_FOLDERS.isdisjoint(each) for each in parts)
 
     def _top_of(self, folder: str) -> str:
-        """The folder that contains the package that a folder belongs to; itself, if it is not a package."""
+        """The folder that contains the package of a folder; the folder itself if it is not in a package."""
         if folder not in self._tops:
             above = os.path.dirname(folder)
             is_package = self._look_at(os.path.join(folder, INIT)) is not None and above != folder

@@ -1,4 +1,4 @@
-"""Which files of a project the files outside a run import."""
+"""Imports of a project's files by files outside the run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Importers:
         self._imports: dict[str, frozenset[str]] = {}
 
     def are_outside(self, path: str) -> bool:
-        """Whether a file outside the run imports the file at ``path``, itself or through others."""
+        """Whether a file outside the run imports the file at ``path``, directly or through others."""
         if len(self._texts) > MOST_FILES:
             return True
         waiting = [self._job.absolute(path)]
@@ -49,7 +49,7 @@ class Importers:
         return False
 
     def _importing(self, path: str) -> Iterator[str]:
-        """The files that import a file themselves. Only those that mention its name are parsed."""
+        """The files that import a file directly. Only those that mention its name are parsed."""
         file = Path(path)
         # `from . import x` imports a package without its name.
         name = "" if file.name == INIT else file.stem

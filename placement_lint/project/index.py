@@ -1,7 +1,7 @@
-"""The names that the top level of a file binds, and the lines that do: all that is needed to run a part of it.
+"""Index of a file: the names that its top level binds, and the lines that do, enough to run a part of it.
 
-An index is plain data. Python's own parser reads the code between definitions, and of these only the parts that may
-change something around them.
+An index is plain data. Python's own parser reads the code between definitions, and only those parts of the definitions
+that may change something outside them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from placement_lint.source.scan import words_of
 
 
 class Lines(NamedTuple):
-    """A statement of the top level: its first line and its last, decorators included."""
+    """A statement of the top level: its first and last line, including decorators."""
 
     first: int
     last: int
 
 
 class Import(NamedTuple):
-    """``from ..module import name``, with ``level`` dots; ``import module`` where there is no name.
+    """``from ..module import name``, with ``level`` dots; ``import module`` if there is no name.
 
-    ``root`` where only the first part of a dotted module is bound.
+    ``root`` if only the first part of a dotted module is bound.
     """
 
     level: int
@@ -46,9 +46,9 @@ Binding = Lines | Import
 class Index:
     """The top level of a file, in the order in which it runs.
 
-    ``bindings`` are, for each name, the statements that bind it or change what it holds; ``taken`` says of those that
-    only import it, in a branch, from where. ``exports`` is a literal ``__all__``. ``rebound`` and ``changed`` are the
-    names that functions of the file assign to, or change in place.
+    ``bindings`` are, for each name, the statements that bind it or change its value; ``taken`` are the imports of those
+    statements that only import it, in a branch. ``exports`` is a literal ``__all__``. ``rebound`` and ``changed`` are
+    the names that functions of the file assign to, or change in place.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Index:
 
     @property
     def offers(self) -> tuple[str, ...]:
-        """The names that others may ask for: those of ``__all__``, else all that are defined or imported by name."""
+        """The names that other files may import: those of ``__all__``, else all those defined or imported by name."""
         if self.exports is not None:
             return self.exports
         return tuple(
@@ -71,7 +71,7 @@ class Index:
 
 
 def read_index(text: str) -> Index:
-    """The index of a text; empty where Python cannot parse it, which is reported where the file itself is checked."""
+    """The index of a text; empty if Python cannot parse it, which is reported when the file itself is checked."""
     outline = outlined(text.removeprefix(BOM))
     try:
         return _index(outline, python_tree(outline.text))
@@ -81,7 +81,7 @@ def read_index(text: str) -> Index:
 
 def _index(outline: Outline, tree: ast.Module) -> Index:
     outer = {statement: _Outer(statement) for statement in tree.body}
-    # the part of them that runs
+    # the part of the statements that runs
     running = {
         statement: _Outer(ast.If(statement.test, [], statement.orelse)) if is_for_checkers(statement) else own
         for statement, own in outer.items()
@@ -119,7 +119,7 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
 
 
 def _statements(tree: ast.Module, definitions: Mapping[int, Definition]) -> Iterator[tuple[ast.stmt, Lines]]:
-    """The statements of the top level with their lines; those that share a line have the same."""
+    """The statements of the top level with their lines; statements that share a line have the same."""
     sharing: list[ast.stmt] = []
     lines = Lines(0, 0)
     for statement in tree.body:
@@ -142,7 +142,7 @@ def is_for_scripts(statement: ast.stmt) -> bool:
 
 
 def is_for_checkers(statement: ast.stmt) -> TypeGuard[ast.If]:
-    """``if TYPE_CHECKING``: what no run sees."""
+    """``if TYPE_CHECKING``: code that never runs."""
     test = statement.test if isinstance(statement, ast.If) else None
     name = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
     return name == "TYPE_CHECKING"
@@ -152,7 +152,7 @@ def is_for_checkers(statement: ast.stmt) -> TypeGuard[ast.If]:
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
-    """The names that an import binds, each with where it comes from."""
+    """The names that an import binds, each with its source."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.asname is None:
@@ -164,17 +164,17 @@ def imported(node: ast.AST) -> Iterator[tuple[str, Import]]:
             yield alias.asname or alias.name, Import(node.level, node.module or "", alias.name)
 
 
-# In code without the contents of strings, wherever a statement can begin: after a newline, or one of these signs.
+# In code with empty strings, wherever a statement can begin: after a newline, or one of these signs.
 _SIGNS = "\n;:"
 _IMPORT = re.compile(
     rf"[{_SIGNS}]((?:[ \t]*from\b(?:[.\w \t]|\\\n)+\bimport\b|[ \t]*import\b)[ \t]*(?:\([^()]*\)|(?:[^;\\\n]|\\\n)*))"
 )
-# Found faster than all these places.
+# This is found faster than all these positions.
 _WORD = re.compile(r"import\b")
 
 
 def _imports_in(code: str) -> Iterator[re.Match[str]]:
-    """The imports in a code that begins with a newline, with the sign before each."""
+    """The imports in code that begins with a newline, with the sign before each."""
     done = 0
     for word in _WORD.finditer(code):
         for begin in reversed([*_begins(code, done, word.start())]):
@@ -186,7 +186,7 @@ def _imports_in(code: str) -> Iterator[re.Match[str]]:
 
 
 def _begins(code: str, done: int, end: int) -> Iterator[int]:
-    """Where the statement can begin that goes on there, the last place first: more than one if it is of many lines."""
+    """The positions where the statement at ``end`` may begin, the last first: several if it spans several lines."""
     while (end := max(code.rfind(sign, done, end) for sign in _SIGNS)) >= 0:
         yield end
         if not code.startswith("\\\n", max(0, end - 1)):
@@ -203,7 +203,7 @@ def without_imports(code: str) -> str:
 
 
 def read_imports(code: str) -> tuple[tuple[str, Import], ...]:
-    """All imports of a code, also those inside functions, with the names they bind; none where one is not Python."""
+    """All imports in the code, also those inside functions, with the names they bind; none if one is not Python."""
     try:
         tree = python_tree("\n".join(found[1].lstrip(" \t") for found in _imports_in(f"\n{code}")))
     except (SyntaxError, ValueError):
@@ -212,7 +212,7 @@ def read_imports(code: str) -> tuple[tuple[str, Import], ...]:
 
 
 def _exports(outer: Mapping[ast.stmt, _Outer]) -> tuple[str, ...] | None:
-    """A literal ``__all__``; None where it is computed or there is none."""
+    """A literal ``__all__``; None if it is computed or absent."""
     found: list[str] | None = None
     for statement, own in outer.items():
         if isinstance(statement, (ast.Assign, ast.AugAssign)) and "__all__" in own.bound:
@@ -224,7 +224,7 @@ def _exports(outer: Mapping[ast.stmt, _Outer]) -> tuple[str, ...] | None:
     return tuple(found) if found is not None else None
 
 
-# --- what statements bind and touch ------------------------------------------------------------------------------
+# --- bindings and changes of statements --------------------------------------------------------------------------
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -232,7 +232,7 @@ _WITHOUT_PARTS = (ast.Constant, ast.Name, ast.Import, ast.ImportFrom)
 
 
 def _at_top_level(statement: ast.AST) -> Iterator[ast.AST]:
-    """The statement and what is inside it, without the bodies of functions and classes."""
+    """The statement and the nodes inside it, without the bodies of functions and classes."""
     waiting = [statement]
     while waiting:
         node = waiting.pop()
@@ -244,12 +244,12 @@ def _at_top_level(statement: ast.AST) -> Iterator[ast.AST]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and all inside it that say something, in no order that counts."""
+    """The node and all meaningful nodes inside it, in any order."""
     return chain.from_iterable(levels(node))
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """The nodes that say something, the last one first."""
+    """The meaningful child nodes, the last one first."""
     found: list[ast.AST] = []
     for name in CHILDREN[type(node)]:
         part = getattr(node, name, None)
@@ -267,8 +267,8 @@ _ELSEWHERE = sys.stdlib_module_names | {"torch"}
 class _Outer:
     """The imports, bindings and effects of a top-level statement; an import in a branch is assumed to run.
 
-    ``stored`` are the variables among the names that are ``bound``; ``touching`` is what stores into something that
-    is there, or calls something.
+    ``stored`` are the variables among the ``bound`` names; ``touching`` are the nodes that call something, or store
+    into an existing object.
     """
 
     def __init__(self, statement: ast.stmt) -> None:
@@ -296,7 +296,7 @@ class _Outer:
 
     @property
     def taken(self) -> Iterator[tuple[str, tuple[Import, ...]]]:
-        """The names that it only imports, with where they come from."""
+        """The names that it only imports, with their sources."""
         for name, times in Counter(name for name, _ in self.imports).items():
             if self.bound.count(name) == times:
                 yield name, tuple(found for own, found in self.imports if own == name)
@@ -308,13 +308,13 @@ def _may_be_variable(taken: Import) -> bool:
 
 
 def _variables(statement: ast.stmt, own: _Outer) -> Iterable[str]:
-    """The names that it makes hold something which can change: no definitions, no imports, no literals."""
+    """The names that it binds to values which can change: no definitions, imports or literals."""
     literal = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
     return () if literal else own.stored
 
 
 def _touched(own: _Outer, variables: frozenset[str], changes: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    """The variables whose content a statement may change: it calls something with them, or stores into them."""
+    """The variables whose content a statement may change: it passes them to a call, or stores into them."""
     seen: set[ast.AST] = set()
     for node in own.touching:
         if not isinstance(node, ast.Call):
@@ -334,7 +334,7 @@ def _touched(own: _Outer, variables: frozenset[str], changes: Mapping[str, froze
 
 
 def _root(node: ast.AST) -> str:
-    """The name that a chain of attributes, items and calls begins with."""
+    """The name at the beginning of a chain of attributes, items and calls."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -343,21 +343,21 @@ def _root(node: ast.AST) -> str:
 # Methods that change a list, dict or set in place.
 _MUTATORS = {"append", "extend", "insert", "update", "setdefault", "add", "pop", "remove", "clear", "discard"}
 
-# How code goes on behind a name where it changes what that holds: NAME.append(x), NAME[0].x += 1, NAME.x, y = z ...
+# Code after a name that changes the name's value: NAME.append(x), NAME[0].x += 1, NAME.x, y = z ...
 _PART = r"\.\w+|\[(?:[^\[\]\n]|\[[^\[\]\n]*\])*\]"
 _LINK = rf"(?:{_PART}|\((?:[^()\n]|\([^()\n]*\))*\))"
 _CHANGING = re.compile(
     rf"{_LINK}*\.(?:{'|'.join(sorted(_MUTATORS))})\b"
     rf"|{_LINK}*(?:{_PART})\s*(?:[-+*/%&|^@]|//|\*\*|<<|>>|[,:][^=\n]*)?=(?!=)"
 )
-# ... and what a name has before it that is a part of another one ...
+# ... characters before a name that make it a part of another one ...
 _IN_NAME = re.compile(r"[\w.]")
-# ... and how a line begins that may do so: for NAME.x in y
+# ... and beginnings of lines that may change it: for NAME.x in y
 _TAKING = re.compile(r"\s*(?:for|async|with|del)\b")
 
 
 class _Inner:
-    """What the body of a function or class declares global, and which variables around it it changes."""
+    """The names that the body of a function or class declares global, and the outer variables that it changes."""
 
     def __init__(self, definition: Definition, variables: frozenset[str]) -> None:
         self.rebound: set[str] = set()

@@ -1,7 +1,7 @@
 """Whether a definition of another file can matter: most of a project's code has nothing to do with tensors.
 
-A definition is told by its words, and by those of all that its names lead to in the project. One that never speaks of
-devices, of tensors or of a library for them can neither make nor move any, unless it is handed one.
+The check uses the definition's words, and the words of everything in the project that its names lead to. A definition
+without any word about devices, tensors or a library for them can neither make nor move a tensor, unless it gets one.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ if TYPE_CHECKING:
     from placement_lint.project.finder import Place, Surroundings
     from placement_lint.project.unit import Unit
 
-# Words of devices, of tensors, and of the processes that share them.
+# Words about devices, tensors, and the processes that share them.
 _CONCERNING = re.compile(
     r"cuda|[cg]pu|device|tensor|parallel|distribut|ddp|grad|optim|world|fork|spawn|worker|(^|[_-])rank([_\d-]|$)|^to$",
     re.IGNORECASE,
 )
-# What has such a word in it, but names another library for tensors or a package: ``tf_device``, ``faiss-gpu``.
+# Names with such a word in them that refer to another tensor library or a package: ``tf_device``, ``faiss-gpu``.
 _OTHERS = re.compile(r"tensorflow|(^|[_-])(tf|flax|jax)([_-]|$)|^\w+-[cg]pu$", re.IGNORECASE)
-# Words of what moves a module or its tensors, or puts others in their place.
+# Words for moving or replacing a module or its tensors.
 _MOVING = frozenset({"to", "cuda", "cpu", "xpu", "npu", "hpu", "mps", "type", "device", "to_empty", "_apply"})
 # The libraries for these.
 _LIBRARIES = re.compile(r"torch|lightning|accelerate|deepspeed|diffusers|transformers|timm")
-# Where more names than these have to be followed, or into more files, one of them will matter.
+# With more names or files than these to follow, the definition counts as relevant.
 _MOST_NAMES, _MOST_FILES = 3_000, 60
 
 
 def concerns(word: str) -> bool:
-    """Whether a name or a text speaks of something that decides where tensors are, or what happens to them."""
+    """Whether a name or a string may be about the placement of tensors, or operations on them."""
     return _CONCERNING.search(word) is not None and _OTHERS.search(word) is None
 
 
 def is_of_tensors(library: str) -> bool:
-    """Whether a name of a library, with the dots before it, belongs to one for tensors."""
+    """Whether a name of a library, with its dotted prefix, belongs to a library for tensors."""
     return _LIBRARIES.search(library) is not None
 
 
-# Of how many texts the words are remembered: who asks whether one matters asks what it leads to next.
+# Size of the cache of words, in texts: a check of a text is followed by a check of the names it leads to.
 _MENTIONS = 4
 
-# Names that lead to no module, though they are not bound.
+# Names that lead to no module, although they are not bound.
 NO_MODULES = vars(builtins).keys() | {"metaclass"}
 
 Definition = tuple["Unit", Lines]
 Wanted: TypeAlias = Callable[[str], "bool | None"]
-"""Whether a definition is wanted, by its text; None where that hangs on what it uses."""
+"""Whether a definition is wanted, by its text; None if that depends on the definitions that it uses."""
 
 
 @dataclass(frozen=True)
 class Mentions:
     """The words of a definition.
 
-    ``concerning`` where one of them decides about tensors by itself, ``moving`` where it may move any.
+    ``concerning`` if one of them is about tensors by itself, ``moving`` if one may move a tensor.
     """
 
     concerning: bool
@@ -75,7 +75,7 @@ class Mentions:
 
 @lru_cache(_MENTIONS)
 def read_mentions(text: str) -> Mentions:
-    """The words of the text of a definition; one that Python cannot parse may do anything."""
+    """The words of the text of a definition; if Python cannot parse it, it counts as concerning."""
     names, attributes, words = set(), set(), set()
     imports: list[Import] = []
     try:
@@ -99,23 +99,23 @@ def read_mentions(text: str) -> Mentions:
 
 
 def is_concerning(text: str) -> bool:
-    """Whether a definition speaks by itself of what decides about tensors."""
+    """Whether a definition is about tensors by its own words."""
     return read_mentions(text).concerning
 
 
 def moves(text: str) -> bool | None:
-    """Whether a definition may move a tensor or a module; None where that hangs on what it uses."""
+    """Whether a definition may move a tensor or a module; None if that depends on the definitions that it uses."""
     return read_mentions(text).moving or None
 
 
 def said_bases(text: str) -> frozenset[str] | None:
-    """The names in what a class says that it derives from; None of another statement."""
+    """The names in the bases of a class; None for another statement."""
     return bases_of(text) if defines_class(text) else None
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """The statements that define what a class derives from, and whether that may lead to a library for tensors."""
+    """The statements that define the ancestors of a class, and whether one may come from a library for tensors."""
 
     definitions: Collection[Definition] = ()
     of_tensors: bool = False
@@ -128,7 +128,7 @@ class Relevance:
     surroundings: Surroundings
 
     def matters(self, unit: Unit, lines: Lines) -> bool:
-        """Whether the statement, or something that its names lead to, speaks of devices, tensors or processes."""
+        """Whether the statement, or something that its names lead to, is about devices, tensors or processes."""
         return self.surroundings.answer(
             ("matters", unit, lines), lambda around: _Search(around).meets_concern((unit, lines))
         )
@@ -138,10 +138,10 @@ class Relevance:
         return self._is_wanted((unit, lines), moves)
 
     def leads_to(self, place: Place, name: str | None, words: frozenset[str], wanted: Wanted) -> bool:
-        """Whether a statement is wanted, by its text, that a name of a module leads to, or of the module itself.
+        """Whether a name of a module, or the module itself, leads to a statement that is wanted, by its text.
 
-        ``words`` are those of the user: parts of a module that it may mean. A name that leads to a library for tensors,
-        or to all that is below a package, is assumed to be wanted.
+        ``words`` are those of the code that uses it: they may be members of a module. A name that leads to a library
+        for tensors, or to everything below a package, is assumed to be wanted.
         """
         led = self.surroundings.answer(("leads", place, name), lambda around: _lead(around, place, name, frozenset()))
         if led.by_words:
@@ -149,7 +149,7 @@ class Relevance:
         return led.matters or any(self._is_wanted(definition, wanted) for definition in led.definitions)
 
     def stars_lead_to(self, places: Iterable[Place], words: frozenset[str], wanted: Wanted) -> bool:
-        """The same of those words that are names which ``from module import *`` brings from modules."""
+        """The same for the names among these words that ``from module import *`` brings from the modules."""
         gathered = _gathered(self.surroundings, places)
         return any(
             self.leads_to(place, name, words, wanted)
@@ -160,7 +160,7 @@ class Relevance:
     def lineage(self, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]) -> Lineage | None:
         """The classes that are given as names of modules, and their ancestors; None if they are unclear.
 
-        ``words`` are those that name the classes.
+        ``words`` are the words that name the classes.
         """
         named = frozenset(bases)
         lineage, by_words = self.surroundings.answer(
@@ -169,14 +169,14 @@ class Relevance:
         return _lineage(self.surroundings, named, words)[0] if lineage and by_words else lineage
 
     def _is_wanted(self, definition: Definition, wanted: Wanted) -> bool:
-        """Whether it is, or uses what is, where it is not known by its own text."""
+        """Whether it is wanted, or uses a definition that is, if its own text does not decide."""
         return self.surroundings.answer((wanted, definition), lambda around: _Search(around).meets(wanted, definition))
 
 
 class _Led(NamedTuple):
-    """Whether a name leads to a library that matters, and else to which statements.
+    """Whether a name leads to a library that matters, and if not, to which statements.
 
-    ``by_words`` if that hangs on the words of who uses the name.
+    ``by_words`` if that depends on the words of the code that uses the name.
     """
 
     matters: bool
@@ -193,7 +193,7 @@ def _lead(surroundings: Surroundings, place: Place, name: str | None, words: fro
 def _lineage(
     surroundings: Surroundings, bases: Iterable[tuple[Place, str | None]], words: frozenset[str]
 ) -> tuple[Lineage | None, bool]:
-    """With whether it hangs on the words."""
+    """The lineage, and whether it depends on the words."""
     search = _Ancestors(surroundings)
     said = Mentions(False, attributes=words)
     is_unclear = any(search.leads_from(place, name, said) for place, name in bases)
@@ -204,7 +204,7 @@ def _lineage(
 
 
 def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place, Unit]:
-    """The files of modules, and of all whose names they gather in turn."""
+    """The files of modules, and those of all modules that they import with ``*`` in turn."""
     waiting = list(places)
     gathered: dict[Place, Unit] = {}
     while waiting:
@@ -218,12 +218,12 @@ def _gathered(surroundings: Surroundings, places: Iterable[Place]) -> dict[Place
 
 
 class _Search:
-    """Goes from one definition to all that its names lead to, each once."""
+    """Searches from one definition through everything that its names lead to, each once."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
         self.definitions: set[Definition] = set()
-        # What a name means may depend on what the definition that has it asks for: of a module, say.
+        # The meaning of a name may depend on the attributes that the definition reads, for example of a module.
         self.asked = defaultdict[tuple[str, frozenset[str]], set[str]](set)
         self.followed = 0
         self.files: set[str] = set()
@@ -232,12 +232,12 @@ class _Search:
         self.asks_module = False
 
     def each(self) -> Iterator[Definition]:
-        """The definitions that were found, and those that are while one looks at them."""
+        """The definitions that were found, including those found during the iteration."""
         while self.waiting:
             yield self.waiting.pop()
 
     def meets(self, wanted: Wanted, first: Definition) -> bool:
-        """Whether a definition is wanted, or one that it uses."""
+        """Whether a definition, or one that it uses, is wanted."""
         self._found(first)
         for definition in self.each():
             unit, lines = definition
@@ -249,7 +249,7 @@ class _Search:
         return self._leads_too_far
 
     def _leads(self, definition: Definition) -> Iterator[bool]:
-        """Go on to what a definition's names lead to, one by one: each time, whether to a library that matters."""
+        """Follow a definition's names one by one; yields for each whether it leads to a library that matters."""
         unit, lines = definition
         said: Mentions = self.surroundings.tells(unit, lines, read_mentions)
         for name in self._new(unit, said.names, said):
@@ -258,7 +258,7 @@ class _Search:
             yield self._leads_to_concern(unit, line, said)
 
     def meets_concern(self, first: Definition) -> bool:
-        """Whether a definition, or one that it uses, speaks of what matters."""
+        """Whether a definition, or one that it uses, is about tensors."""
         self._found(first)
         for definition in self.each():
             unit, lines = definition
@@ -276,7 +276,7 @@ class _Search:
             self.waiting.append(definition)
 
     def _is_concern(self, unit: Unit, name: str, said: Mentions) -> bool:
-        """Whether a name at the top level of a file is of a library that matters; else what it means is to be seen."""
+        """Whether a name at the top level of a file is from a library that matters; otherwise its meaning is queued."""
         return any(self._binds_concern(unit, new, said) for new in self._new(unit, {name}, said))
 
     def _new(self, unit: Unit, names: Set[str], said: Mentions) -> Set[str]:
@@ -303,7 +303,7 @@ class _Search:
         return self.leads_from(place, wanted.name, said)
 
     def leads_from(self, place: Place, name: str | None, said: Mentions) -> bool:
-        """The same of a name of a module, or of the module itself."""
+        """The same for a name of a module, or for the module itself."""
         module = self._unit(place, name or "")
         if name is not None and module is not None and self.surroundings.bindings(module, name):
             return self._is_concern(module, name, said)
@@ -312,7 +312,7 @@ class _Search:
             return module is not None and self._is_concern(module, name or "", said)
         self.asks_module = True
         asked = self._unit(inner, "")
-        # Through a package a definition may ask for all that is below it.
+        # Through a package a definition may reach everything below it.
         if asked is None or inner.folder is not None:
             return True
         return any(self._is_concern(asked, name, said) for name in self.surroundings.bound(asked, said.attributes))
@@ -327,12 +327,12 @@ class _Search:
 
 
 class _Ancestors(_Search):
-    """Goes from one class to those that it derives from."""
+    """Searches from one class through its ancestors."""
 
     of_tensors = False
 
     def is_unclear_from(self, definition: Definition) -> bool:
-        """Go on to what a class derives from; True where it is not clear what that is."""
+        """Follow the bases of a class; True if they are unclear."""
         unit, lines = definition
         bases = self.surroundings.tells(unit, lines, said_bases)
         if bases is None:

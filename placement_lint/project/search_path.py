@@ -1,6 +1,7 @@
-"""The folders that a program adds to ``sys.path``, as far as its text tells: only for paths beside the program.
+"""The folders that a program adds to ``sys.path``, as far as they follow from its text, for paths near the program.
 
-``sys.path.append(os.path.join(os.path.dirname(__file__), "lib"))`` and the like are computed, nothing is run.
+Expressions such as ``sys.path.append(os.path.join(os.path.dirname(__file__), "lib"))`` are computed without running
+code.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from placement_lint.source.parsing import python_tree
 
 MARK = "sys.path"
-# A longer text is no path: doubled again and again, it would fill the memory.
+# A longer text is not a path: doubled repeatedly, it would exhaust the memory.
 _LONGEST = 4_096
-# Where in the arguments of a method the folder stands.
+# The index of the folder in a method's arguments.
 _METHODS = {"append": 0, "insert": 1}
 
 
 def added_folders(text: str, path: str) -> tuple[str, ...]:
-    """The folders, relative where they hang on the working directory; none where the text is not Python."""
+    """The folders, relative if they depend on the working directory; none if the text is not Python."""
     if MARK not in text:
         return ()
     try:
@@ -30,9 +31,9 @@ def added_folders(text: str, path: str) -> tuple[str, ...]:
 
 def _folders(tree: ast.Module, path: str) -> Iterator[str]:
     known = {"__file__": path}
-    # functions that add what they are given, and which argument that is
+    # functions that add one of their arguments, and its index
     adders: dict[str, int] = {}
-    # level by level: what the top level assigns is known before anything is called
+    # breadth first: the top level's assignments are known before anything is called
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             names = [argument.arg for argument in node.args.args]
@@ -62,7 +63,7 @@ def _added(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _handed(node: ast.AST, adders: Mapping[str, int]) -> Iterator[ast.expr]:
-    """What is given to a function of the text that adds it: ``add_path(folder)``."""
+    """The arguments of calls to functions of the text that add them: ``add_path(folder)``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         place = adders.get(node.func.id)
         if place is not None and len(node.args) > place:
@@ -74,7 +75,7 @@ def _is_search_path(node: ast.AST) -> bool:
 
 
 def _dotted(node: ast.AST) -> str:
-    """``os.path.join``; empty for what is no such chain of names."""
+    """``os.path.join``; empty for nodes that are not such a chain of names."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -95,7 +96,7 @@ def _parent(path: str) -> str:
     return os.path.dirname(path) or os.path.join(path, os.pardir)
 
 
-# By the last parts of their names. A relative path stays one: the working directory is not known.
+# By the last parts of their names. A relative path stays relative: the working directory is unknown.
 _FUNCTIONS: Mapping[str, _Function] = {
     "path.join": os.path.join,
     "path.dirname": _parent,
@@ -124,7 +125,7 @@ _CONSTANTS: Mapping[str, str] = {
 
 
 def _evaluated(node: ast.expr, known: Mapping[str, str]) -> str | None:
-    """A path as text; None where that is not known, or can be none."""
+    """A path as text; None if it is unknown, or cannot be a path."""
     path = _text(node, known)
     return path if path is not None and len(path) <= _LONGEST and path.isprintable() else None
 

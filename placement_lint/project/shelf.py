@@ -11,7 +11,7 @@ Thing = TypeVar("Thing")
 
 
 class Shelf(Generic[Key, Thing]):
-    """A cache with room for this many letters, measured by ``letters``: the least recently used goes first."""
+    """A cache with room for this many characters, measured by ``letters``: the least recently used entry goes first."""
 
     def __init__(self, room: int, letters: Callable[[Thing], int]) -> None:
         self._room = room
@@ -19,7 +19,7 @@ class Shelf(Generic[Key, Thing]):
         self._things: OrderedDict[Key, tuple[Thing, int]] = OrderedDict()
 
     def get(self, key: Key, make: Callable[[], Thing]) -> Thing:
-        """The thing of that key; if it is not here, it is made."""
+        """The entry of that key; made if it is missing."""
         if key in self._things:
             self._things.move_to_end(key)
             return self._things[key][0]

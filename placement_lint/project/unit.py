@@ -1,4 +1,4 @@
-"""A file of the project as others see it, statement by statement, and what they can learn of it."""
+"""A file of the project for the files that import it, statement by statement, and the queries about it."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
     import libcst as cst
 
 Question: TypeAlias = Callable[[str], Any]
-"""What the text of a statement tells: a function that can be pickled; ``str`` for the text itself."""
+"""A query of the text of a statement: a function that can be pickled; ``str`` for the text itself."""
 Title: TypeAlias = tuple[str, int]
-"""A statement of the top level: the first name that it binds, and how many other statements did so before."""
+"""A statement of the top level: the first name that it binds, and the number of earlier statements that do so."""
 Ask: TypeAlias = "str | tuple[str, int, Question]"
-"""A query of a file: the bindings of a name, or the answer of a statement."""
+"""A query of a file: the bindings of a name, or a question about a statement."""
 
-# Other queries: its text with all places in it, the modules from which it imports all names, the names in its
-# ``__all__``, those that others may ask for, the folders that it adds to the search path of modules, and, before a
-# name, whether it can have that at all.
+# Other queries: the whole text with all positions, the star imports, the names in ``__all__``, the names that other
+# files may import, the folders that it adds to ``sys.path``, and, as a prefix of a name, whether it can have that name.
 WHOLE, STARS, EXPORTS, OFFERS, FOLDERS, MAY_BIND = "#", "*", "=", ".", "/", "?"
 
 _STAR = re.compile(rb"import(?<!\wimport)[\s(\\]*\*")
-# The list of names, which is all that the statement says, where nothing else in the file speaks of it.
+# The list of names, which is the whole ``__all__`` if nothing else in the file mentions it.
 _ALL = b"__all__"
 _ALL_NAMES = re.compile(
     rb"__all__(?<![^\n]__all__)[ \t]*=[ \t]*[\[(]([^\[\]()]*)[\])][ \t]*(?:\#[^\r\n]*)?(?=[\r\n]|\Z)"
 )
 _QUOTED = re.compile(rb"['\"]([^'\"\s]+)['\"]")
 _NEWLINE, _LINE_FEED = re.compile(NEWLINE.pattern.encode()), re.compile(b"\n")
-# How many files a process keeps, and of how many letters it keeps the nodes: twenty bytes each.
+# The number of files that a process caches, and of characters whose nodes it caches: twenty bytes each.
 _UNITS, _LETTERS = 2048, 300_000
-# How many questions are remembered as they are kept, and how many sets of them: files of a kind ask the same.
+# Cache sizes: pickled questions, and sets of them; similar files have the same questions.
 _PRINTS, _RECORDS = 8_192, 2_048
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """A file of the project as others see it. They query it through their ``Surroundings``.
+    """A file of the project for the files that import it. They query it through their ``Surroundings``.
 
-    Hundreds of them are kept, so the text is kept in UTF-8: as a str, it takes four bytes a letter for one emoji in it.
+    Hundreds of units are cached, so the text is kept in UTF-8: a str takes four bytes per character if it has one
+    emoji.
     """
 
     path: str
@@ -71,12 +71,12 @@ class Unit:
         return _index(self.content)
 
     def may_bind(self, name: str) -> bool:
-        """Whether its top level can have that name, by its words alone: who gathers modules asks hundreds."""
+        """Whether its top level can have that name, by its text alone: star imports cause hundreds of such queries."""
         return name.encode(*UTF_8) in self.content or self._gathers
 
     @cached_property
     def exports(self) -> Set[str] | None:
-        """The names in its ``__all__``; None where it has none, or computes it."""
+        """The names in its ``__all__``; None if it has none, or computes it."""
         if self._listed is not None or _ALL not in self.content:
             return self._listed
         return set(self.index.exports) if self.index.exports is not None else None
@@ -98,7 +98,7 @@ class Unit:
 
     @cached_property
     def _listed(self) -> Set[str] | None:
-        """The names in an ``__all__`` that is a plain list; None where there is none."""
+        """The names in an ``__all__`` that is a plain list; None if there is none."""
         found = _ALL_NAMES.search(self.content) if self.content.count(_ALL) == 1 else None
         return {name.decode(*UTF_8) for name in _QUOTED.findall(found[1])} if found is not None else None
 
@@ -108,7 +108,7 @@ class Unit:
 
     @cached_property
     def _ends(self) -> array[int]:
-        """Where each line ends, after a beginning."""
+        """The end of each line, after a leading 0."""
         newline = _NEWLINE if b"\r" in self.content else _LINE_FEED
         return array("L", (0, *(found.end() for found in newline.finditer(self.content)), len(self.content)))
 
@@ -119,20 +119,20 @@ class Unit:
         return slice(self._ends[lines.first - 1], self._ends[lines.last])
 
     def tells(self, lines: Lines, question: Question) -> Any:
-        """The answer of a statement of the top level, by its text."""
+        """The answer to a question about the text of a top-level statement."""
         asked = lines, question
         if asked not in self._told:
             self._told[asked] = question(self.source(lines))
         return self._told[asked]
 
     def statement(self, lines: Lines) -> Statement:
-        """Raises :class:`Unreadable` where libcst refuses what Python accepts."""
+        """Raises :class:`Unreadable` if libcst rejects code that Python accepts."""
         return _statements.get((self, lines), lambda: self._parsed(lines))
 
     def _parsed(self, lines: Lines) -> Statement:
         return Statement(self, lines, read(self.source(lines), sparing=True))
 
-    # --- what others asked, and what they learnt ---
+    # --- queries and their answers ---
 
     @cached_property
     def _titles(self) -> dict[Lines, Title]:
@@ -144,19 +144,19 @@ class Unit:
         return titles
 
     def about(self, lines: Lines, question: Question) -> Ask:
-        """A question to a statement, as it can be put to another content."""
+        """A question about a statement, in a form that also applies to another content."""
         return (*self._titles[lines], question)
 
     def record(self, asks: frozenset[Ask]) -> tuple[bytes, int]:
-        """These in a form that can be kept, always the same one, and a fingerprint of what was learnt."""
+        """These queries in a canonical form for storage, and a fingerprint of their answers."""
         return _record(self, asks)
 
     def fingerprint(self, asked: bytes) -> int:
-        """A number for all that is learnt by asking this: as long as it is the same, so is that."""
+        """A number for the answers to these queries: equal as long as the answers are."""
         return sum(_printed(self, ask)[1] for ask in _unpacked(asked))
 
     def learnt(self, ask: Ask) -> object:
-        """The answer, in the same words in every process."""
+        """The answer, in a form that is the same in every process."""
         if isinstance(ask, tuple):
             return self._learnt_of_statement(*ask)
         if ask == STARS:
@@ -172,7 +172,7 @@ class Unit:
         return self._learnt_of_name(ask)
 
     def _learnt_of_name(self, name: str) -> object:
-        """Which imports and statements bind a name, and what functions do to it."""
+        """The imports and statements that bind a name, and the changes that functions make to it."""
         index = self.index
         bindings = index.bindings.get(name, ())
         changes = name in index.rebound, name in index.changed
@@ -196,7 +196,7 @@ def _record(unit: Unit, asks: frozenset[Ask]) -> tuple[bytes, int]:
 
 @lru_cache(_PRINTS)
 def _printed(unit: Unit, ask: Ask) -> tuple[bytes, int]:
-    """A question as it is kept, and a fingerprint of it with its answer."""
+    """A query in its stored form, and a fingerprint of it with its answer."""
     packed = pickle.dumps(ask, protocol=5)
     learnt = repr(unit.learnt(ask)).encode(*UTF_8)
     return packed, int.from_bytes(blake2b(packed + learnt, digest_size=8).digest(), "big")
@@ -210,7 +210,7 @@ def _unpacked(asked: bytes) -> Iterator[Ask]:
 
 
 def _sorted(answer: object) -> object:
-    """An answer in the same words in every process: sets have no order of their own."""
+    """An answer in a form that is the same in every process: sets have no order of their own."""
     if isinstance(answer, frozenset):
         return sorted(answer)
     if is_dataclass(answer):
@@ -220,7 +220,7 @@ def _sorted(answer: object) -> object:
 
 @dataclass(frozen=True)
 class Owner:
-    """The class and the function, innermost each, whose bodies a node is in."""
+    """The innermost class and the innermost function whose bodies contain a node."""
 
     cls: cst.ClassDef | None = None
     function: cst.FunctionDef | None = None
@@ -236,13 +236,13 @@ class Statement:
 
     @property
     def letters(self) -> int:
-        """The number of letters with nodes in its tree: nodes in functions are not kept."""
+        """The number of characters with nodes in its tree: nodes in functions are not kept."""
         layout = getattr(self.tree, "layout", None)
         return layout.letters if layout is not None else len(self.tree.code)
 
     @cached_property
     def owners(self) -> dict[cst.CSTNode, Owner]:
-        """Every node in it but whitespace, with what it is in the body of."""
+        """Every node in it except whitespace, with the definitions whose bodies contain it."""
         import libcst as cst
 
         from placement_lint.source.walking import children
@@ -278,7 +278,7 @@ class Seen:
     unit: Unit | None = field(compare=False)
 
     def fingerprint(self, asked: bytes) -> int | None:
-        """The unit's, if there is one."""
+        """The unit's fingerprint, if there is a unit."""
         return self.unit.fingerprint(asked) if self.unit is not None else None
 
 
