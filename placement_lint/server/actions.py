@@ -26,17 +26,17 @@ TIMELINE = "placement-lint.timeline"
 
 @dataclass(frozen=True)
 class Asked:
-    """The kinds of action that are wanted, all if none is named."""
+    """The requested kinds of action, all if none is named."""
 
     only: Sequence[str] | None
 
     def wants(self, kind: str) -> bool:
-        """A kind stands for all that begin with it: ``source.fixAll`` for ours as well."""
+        """A kind includes all that begin with it: ``source.fixAll`` includes ours."""
         return self.only is None or any(kind == each or kind.startswith(f"{each}.") for each in self.only)
 
 
 class Actions:
-    """The actions on one document. Edits that need more analysis are left to be resolved."""
+    """The actions on one document. Edits that need more analysis are resolved later."""
 
     def __init__(self, watched: Watched, diagnostics: Diagnostics, versioned: bool) -> None:
         self._watched = watched
@@ -44,7 +44,7 @@ class Actions:
         self._versioned = versioned
 
     def at(self, uri: str, place: Range, asked: Asked) -> Iterator[types.CodeAction]:
-        """Those for what is reported at a place of one of the document's texts."""
+        """The actions for the findings at a place of one of the document's texts."""
         cell, buffer = self._watched.document.part(uri)
         here = [each for each in self._watched.findings if each.cell == cell and touches(each.range, place)]
         if asked.wants(types.CodeActionKind.QuickFix):
@@ -93,7 +93,7 @@ class Actions:
         yield _command(f"{finding.code}: open the page of {finding.name}", OPEN_PAGE, {"code": finding.code}, shown)
 
     def _of_rule(self, code: str) -> Iterator[types.CodeAction]:
-        """All of one kind, where there are several."""
+        """The action for all findings of one rule, if there are several."""
         safe = [each for each in self._watched.findings if each.code == code and _is_safe(each)]
         if len(safe) > 1:
             yield self._mending(f"{code}: fix all {safe[0].name} in this file", types.CodeActionKind.QuickFix, code)
@@ -140,14 +140,14 @@ def _command(
 
 
 def _texts(document: Document, data: bytes) -> dict[int | None, str]:
-    """The texts of a document as they would be, by the number of the cell."""
+    """The texts of a document with that content, by the number of the cell."""
     if None in document.parts:
         return {None: decode(data)}
     return {cell.number: cell.source for cell in read_notebook(data).cells}
 
 
 def _differences(buffer: Buffer, text: str) -> list[types.TextEdit]:
-    """Line by line, so that the editor keeps its marks where nothing changes."""
+    """The edits line by line, so that the editor keeps its marks on unchanged lines."""
     before, after = lines_with_ends(buffer.source), lines_with_ends(text)
     lines = buffer.text_lines
     end = Range(len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 1)

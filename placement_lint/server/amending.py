@@ -1,7 +1,7 @@
-"""A statement parsed again after an edit inside it: only the innermost statements that the edit touches.
+"""Reparses a statement after an edit inside it: only the innermost statements that the edit touches.
 
-Python's own parser tells the lines of all statements, before the edit and after it. What stands above a statement in
-its block belongs to it. Statements with the same text stay, and so does all that is around them but for what it holds.
+Python's own parser reports the lines of all statements, before and after the edit. Lines above a statement in its block
+belong to it. Statements with the same text are kept, and the nodes around them change only in their content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable
 
 Chain: TypeAlias = "tuple[cst.CSTNode, ...]"
-"""A statement, the clauses of it inside each other, and the block of the last."""
+"""A statement, its nested clauses, and the block of the last."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _Cell:
 
 @dataclass(frozen=True)
 class _Block:
-    """The statements of a block, among the lines of a text; how it and those around it are indented."""
+    """The statements of a block, in the lines of a text; with its indentation and that of the blocks around it."""
 
     lines: Sequence[str]
     cells: Sequence[_Cell]
@@ -61,7 +61,7 @@ class _Block:
 
 
 def amended(module: cst.Module, before: str, after: str) -> cst.Module | None:
-    """The module of one text made that of another; None where that cannot be done in a block of its only statement."""
+    """The module of one text changed to another text; None if the edit is not in a block of its only statement."""
     try:
         old, new = _top(before), _top(after)
         whole_lines = before.endswith("\n") and after.endswith("\n")
@@ -90,7 +90,7 @@ def _within(
 
 
 def _body(body: Sequence[cst.CSTNode], old: _Block, new: _Block, indent: str) -> Sequence[cst.CSTNode] | None:
-    """The statements of a block made new: one from within if that is possible, else those whose text is new."""
+    """The statements of a block after an edit: one changed inside if possible, else those with new text are parsed."""
     above, below = _staying(old.cells, new.cells)
     if len(body) != len(old.cells) or (not below and (old.has_comment_below or new.has_comment_below)):
         return None
@@ -107,7 +107,7 @@ def _body(body: Sequence[cst.CSTNode], old: _Block, new: _Block, indent: str) ->
 
 
 def _staying(old: Sequence[_Cell], new: Sequence[_Cell]) -> tuple[int, int]:
-    """How many statements stay at the beginning and at the end: a comment may belong to the one above it as well."""
+    """The number of unchanged statements at each end: a comment may also belong to the one above it."""
     above = _equal(old, new)
     below = min(_equal(old[::-1], new[::-1]), len(old) - above, len(new) - above)
     while below and new[-below].has_comment_above:
@@ -122,7 +122,7 @@ def _equal(one: Sequence[_Cell], other: Sequence[_Cell]) -> int:
 
 
 def _parsed(text: str, indents: Sequence[str], indent: str) -> Sequence[cst.CSTNode] | None:
-    """The statements of a block; None where they would be indented otherwise than in the whole."""
+    """The statements of a block; None if their indentation would differ in the whole text."""
     if not text:
         return []
     module = parse("".join(f"{outer}if 1:\n" for outer in ("", *indents[:-1])) + text)
@@ -132,7 +132,7 @@ def _parsed(text: str, indents: Sequence[str], indent: str) -> Sequence[cst.CSTN
     return block.body if module.default_indent == indent else None  # type: ignore[attr-defined,no-any-return]
 
 
-# --- Python's blocks and libcst's ----------------------------------------------------------------------------------
+# --- blocks of Python and of libcst --------------------------------------------------------------------------------
 
 
 def _top(text: str) -> _Block:
@@ -161,17 +161,17 @@ def _cells(lines: Sequence[str], statements: Sequence[ast.stmt], begin: int) -> 
 
 
 def _first_line(statement: ast.stmt) -> int:
-    """Counted from 0."""
+    """The line number, from 0."""
     return min(part.lineno for part in (statement, *getattr(statement, "decorator_list", ()))) - 1
 
 
 def _end(statements: Sequence[ast.stmt]) -> int:
-    """Past the last line."""
+    """The line number after the last line."""
     return statements[-1].end_lineno or statements[-1].lineno
 
 
 def _bodies(statement: ast.AST) -> Iterator[Sequence[ast.stmt]]:
-    """The blocks of a compound statement in the order of their lines, ``elif`` and its like among them."""
+    """The blocks of a compound statement in the order of their lines, including those of ``elif`` clauses."""
     if body := getattr(statement, "body", ()):
         yield body
     for clause in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
@@ -184,7 +184,7 @@ def _bodies(statement: ast.AST) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _chains(node: cst.CSTNode) -> Iterator[Chain]:
-    """The ways to the blocks of a compound statement, in the same order."""
+    """The chains to the blocks of a compound statement, in the same order."""
     if isinstance(body := getattr(node, "body", None), cst.BaseSuite):
         yield node, body
     clauses = (*getattr(node, "handlers", ()), *getattr(node, "cases", ()))

@@ -1,4 +1,4 @@
-"""What the worker says of one text: plain data, as it goes from one process to the other."""
+"""Requests and answers of the worker about one text: plain data, sent between the processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement_lint.report.results import Checked, Job, Provisional
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happened to a value, and where."""
+    """A step in the history of a value, and its position."""
 
     range: Range
     message: str
@@ -20,11 +20,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Placed:
-    """One assignment: places are those of the program, in a notebook too.
+    """One assignment: positions are those of the program, in a notebook too.
 
-    ``where`` is for a reader (``cuda:0 → DataParallel[0,1]``), empty where it is not known. ``arrived`` is whether
-    this very statement brought the value there. ``scope`` is the function in which the name lives, the class for
-    ``self.name``, None for the whole module.
+    ``where`` is the place in readable form (``cuda:0 → DataParallel[0,1]``), empty if it is unknown. ``arrived`` if
+    this statement itself moved the value there. ``scope`` is the function of the name, the class for ``self.name``,
+    None for the whole module.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Analyse:
 
 @dataclass(frozen=True)
 class Locate:
-    """Say where things are in a text that is open: None where another one with the ``digest`` was analysed since."""
+    """Request the placements in an open text: None if a text with another ``digest`` was analysed since."""
 
     path: str
     digest: str
@@ -76,7 +76,7 @@ class Mend:
 
 @dataclass(frozen=True)
 class Draw:
-    """Draw where the tensors of a text are; UsageError if that is not possible."""
+    """Draw the timeline of the tensors of a text; UsageError if that is not possible."""
 
     path: str
     data: bytes
@@ -85,7 +85,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Close:
-    """A file is open no more: what is on the disk counts again."""
+    """A file is no longer open: the file on disk counts again."""
 
     path: str
 
@@ -94,7 +94,7 @@ Request = Analyse | Locate | Mend | Draw | Close
 
 
 def absolute(checked: Checked) -> Checked:
-    """The same with all paths absolute, as they are from the present working directory."""
+    """The same result with all paths absolute, resolved from the working directory."""
     return replace(
         checked,
         path=os.path.abspath(checked.path),

@@ -1,4 +1,4 @@
-"""The worker as seen from the server: one request at a time, the urgent ones first, and a new one where it is lost."""
+"""The server's interface to the worker: one request at a time, urgent ones first, with a restart if the worker dies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ URGENT, PATIENT = 0, 1
 
 
 class Lost(Exception):
-    """The worker ended, or was ended, before it answered; the message says why."""
+    """The worker ended, or was ended, before it answered; the message has the reason."""
 
 
 @dataclass(order=True)
 class _Turn:
-    """A request waiting for its turn; of equal urgency the earlier goes first."""
+    """A request in the queue; of equal urgency the earlier comes first."""
 
     urgency: int
     number: int
@@ -32,7 +32,7 @@ class _Turn:
 
 
 class Analyst:
-    """To be started in the event loop, and to be ended; ``process`` is a worker that was launched before."""
+    """Starts in the event loop, and must be ended; ``process`` is a worker that was launched before."""
 
     def __init__(self, process: Process | None = None, limit: float = LIMIT) -> None:
         self.limit = limit
@@ -65,13 +65,13 @@ class Analyst:
         await self._ask(Close(path), URGENT)
 
     def end(self) -> None:
-        """At once, whatever it is doing."""
+        """End at once, even during a request."""
         if self._serving is not None:
             self._serving.cancel()
         self._kill()
 
     async def _ask(self, request: Request, urgency: int) -> Any:
-        """The answer to a request; a request that was cancelled before its turn is skipped."""
+        """The answer to a request; a request that is cancelled before its turn is skipped."""
         turn = _Turn(urgency, next(self._numbers), request, asyncio.get_running_loop().create_future())
         self._turns.put_nowait(turn)
         return await turn.answer

@@ -44,7 +44,7 @@ NOTEBOOKS = types.NotebookDocumentSyncOptions(
 
 
 class Protocol(LanguageServerProtocol):
-    """Answers also what it does not understand."""
+    """The protocol; it also responds to messages that it does not understand."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
@@ -55,17 +55,17 @@ class Protocol(LanguageServerProtocol):
             raise
 
     def handle_message(self, message: Any) -> None:
-        """Lets go of what is done: pygls 2 keeps a future for each notification that it ever handled."""
+        """Handle a message and drop finished futures: pygls 2 keeps one for each notification that it ever handled."""
         super().handle_message(message)
         for number in [number for number, future in self._request_futures.items() if future.done()]:
             del self._request_futures[number]
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """A message that the library has no type for."""
+        """Send a message that the library has no type for."""
         self._send_data(message)
 
     def install(self, workspace: Workspace) -> None:
-        """Keep open texts there from now on."""
+        """Keep open texts in this workspace from now on."""
         self._workspace = workspace
 
     @property
@@ -74,7 +74,7 @@ class Protocol(LanguageServerProtocol):
 
 
 class Server(LanguageServer):
-    """What belongs to one editor: its abilities, its documents and what it has been told."""
+    """The state for one editor: its capabilities, its documents and the published results."""
 
     protocol: Protocol
 
@@ -91,7 +91,7 @@ class Server(LanguageServer):
         self.probing = Probing()
         self.initial: object = None
 
-    # --- the editor's abilities ------------------------------------------------------------------------------------
+    # --- the editor's capabilities -----------------------------------------------------------------------------------
 
     @property
     def buffers(self) -> Buffers:
@@ -103,7 +103,7 @@ class Server(LanguageServer):
         return Diagnostics(self.session, Units(self.workspace.position_codec))
 
     def can(self, *path: str) -> Any:
-        """An entry of the client's capabilities, None where it says nothing of it."""
+        """An entry of the client's capabilities, None if it is absent."""
         found: Any = self.client_capabilities
         for name in path:
             found = getattr(found, name, None)
@@ -111,7 +111,7 @@ class Server(LanguageServer):
 
     @property
     def pulls(self) -> bool:
-        """Whether the editor asks for diagnostics; then it is not sent them."""
+        """Whether the editor requests diagnostics; then they are not published."""
         return self.can("text_document", "diagnostic") is not None
 
     def actions(self, watched: Watched) -> Actions:
@@ -119,14 +119,14 @@ class Server(LanguageServer):
         return Actions(watched, self.diagnostics, versioned)
 
     def end(self) -> None:
-        """Nothing is left running."""
+        """End all running work."""
         self.session.end()
         self.probing.end()
 
-    # --- telling it --------------------------------------------------------------------------------------------------
+    # --- publishing results ------------------------------------------------------------------------------------------
 
     def tell(self, watched: Watched, unasked: bool = True) -> None:
-        """Publish what was found in a document; an editor that asks itself is only told to, if it cannot know."""
+        """Publish the findings of a document; an editor that pulls is only asked to refresh, if it is ``unasked``."""
         if self.pulls:
             if unasked:
                 self.refresh()
@@ -147,7 +147,7 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
 
     def refresh(self) -> None:
-        """What was answered before may have changed without an edit of the document."""
+        """Ask the editor to refresh: earlier answers may be outdated without an edit of the document."""
         if self.can("workspace", "diagnostics", "refresh_support"):
             self.protocol.send_request(types.WORKSPACE_DIAGNOSTIC_REFRESH, None)
         if self.can("workspace", "inlay_hint", "refresh_support"):
@@ -162,7 +162,7 @@ class Server(LanguageServer):
 
     @asynccontextmanager
     async def progress_of(self, title: str) -> AsyncIterator[None]:
-        """Show that something is under way, where the editor can."""
+        """Show a progress indicator, if the editor supports it."""
         if not self.can("window", "work_done_progress"):
             yield
             return
@@ -175,7 +175,7 @@ class Server(LanguageServer):
             self.work_done_progress.end(token, types.WorkDoneProgressEnd())
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """A message that cannot be understood is noted; there is nothing that the user could do about it."""
+        """Log a message that cannot be understood; the user can do nothing about it."""
         logger.error("%s: %s", getattr(source, "__name__", source), error)
         if isinstance(error, json.JSONDecodeError):
             what = {"code": types.ErrorCodes.ParseError.value, "message": f"invalid JSON: {error}"}
@@ -204,7 +204,7 @@ class Server(LanguageServer):
         self.refresh()
 
     async def saved(self, path: str) -> None:
-        """A document was written to the disk."""
+        """Update after a document was written to the disk."""
         if Path(path).name in CONFIGURATION_FILES or not self.can("workspace", "did_change_watched_files"):
             await self.configure()
         self.session.changed_on_disk([path])
@@ -227,5 +227,5 @@ class Server(LanguageServer):
 
 
 def section_of(settings: object) -> object:
-    """Our part of what an editor pushes: it may send all of its settings, or ours alone."""
+    """Our part of the settings that an editor pushes: it may send all of its settings, or only ours."""
     return settings.get(SECTION, settings) if isinstance(settings, Mapping) else settings

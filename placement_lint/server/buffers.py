@@ -1,4 +1,4 @@
-"""The texts that are open in the editor, kept as it says, whatever it says."""
+"""The texts that are open in the editor, kept in sync with its messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Buffer(TextDocument):
-    """A text whose lines end where the protocol has them end; form feeds and Unicode separators end none."""
+    """A text with the protocol's line ends; form feeds and Unicode separators do not end a line."""
 
     @cached_property
     def units(self) -> Units:
@@ -24,11 +24,11 @@ class Buffer(TextDocument):
 
     @property
     def text_lines(self) -> list[str]:
-        """Without what ends them; there is always a last one."""
+        """The lines without line ends; there is always a last one."""
         return split_lines(self.source)
 
     def offset(self, position: types.Position) -> int:
-        """Where a position is in the text; beyond a line is its end, beyond the text the text's."""
+        """The offset of a position in the text; beyond a line it is the line's end, beyond the text the text's."""
         start = 0
         for _ in range(position.line):
             newline = NEWLINE.search(self.source, start)
@@ -45,7 +45,7 @@ class Buffer(TextDocument):
 
 
 class Buffers(Workspace):
-    """The workspace; a change to something that is not open is noted and otherwise ignored."""
+    """The workspace; a change to a document that is not open is logged and otherwise ignored."""
 
     def _create_text_document(
         self,
@@ -78,6 +78,6 @@ class Buffers(Workspace):
         super().update_notebook_document(params)
 
     def buffer(self, uri: str) -> Buffer | None:
-        """The open text of that name."""
+        """The open text with that URI."""
         found = self.text_documents.get(unquote(uri))
         return found if isinstance(found, Buffer) else None

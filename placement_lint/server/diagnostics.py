@@ -1,4 +1,4 @@
-"""Findings as the protocol's diagnostics, each in the text where it is."""
+"""Findings as the protocol's diagnostics, each for the text that contains it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONVERTER = default_converter()  # type: ignore[no-untyped-call]
 
 
 class Diagnostics:
-    """Makes diagnostics of findings, with places counted as the editor counts."""
+    """Converts findings to diagnostics, with positions in the editor's units."""
 
     def __init__(self, session: Session, units: Units) -> None:
         self._session = session
@@ -48,7 +48,7 @@ class Diagnostics:
         ]
 
     def uri(self, path: str, cell: int | None) -> str:
-        """How the editor calls a file, or the cell of a notebook that is open."""
+        """The editor's URI of a file, or of the cell of an open notebook."""
         watched = self._session.at_path(path)
         if watched is None:
             return uri_of(path)
@@ -64,7 +64,7 @@ class Diagnostics:
 
 
 def result_id(diagnostics: Sequence[types.Diagnostic]) -> str:
-    """The same for the same diagnostics, so that an editor need not be sent them again."""
+    """An id that is equal for equal diagnostics, so that an editor does not receive them again."""
     data = json.dumps([CONVERTER.unstructure(each) for each in diagnostics], sort_keys=True, default=str)
     return hashlib.sha256(data.encode()).hexdigest()[:16]
 

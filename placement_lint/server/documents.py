@@ -1,4 +1,4 @@
-"""What is checked as one program: an open script, or an open notebook with its cells."""
+"""Open documents: a script, or a notebook with its cells, which is checked as one program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PYTHON = "python"
 
 
 class Document(ABC):
-    """``uri`` names it to the editor, ``path`` to the rest of the tool.
+    """An open document; ``uri`` is its name in the editor, ``path`` its name in the rest of the tool.
 
     A script may have the path of a notebook: JupyterLab sends the code cells of one as a single Python text.
     """
@@ -40,22 +40,22 @@ class Document(ABC):
 
     @abstractmethod
     def data(self) -> bytes:
-        """What would be on the disk if it were saved."""
+        """The content that the file would have if it were saved."""
 
     @abstractmethod
     def program_lines(self) -> list[str]:
-        """The text of the program, notebooks' cells below one another."""
+        """The lines of the program, with the cells of a notebook in sequence."""
 
     @abstractmethod
     def in_program(self, uri: str, line: int, column: int) -> tuple[int, int]:
-        """A place in one of its texts as one in the whole program."""
+        """A position in one of its texts as a position in the whole program."""
 
     @abstractmethod
     def in_part(self, place: Range) -> tuple[int | None, Range]:
-        """The other way round: the number of the cell, and the place there."""
+        """The reverse: the number of the cell, and the place there."""
 
     def part(self, uri: str) -> tuple[int | None, Buffer]:
-        """The text of that name; ``KeyError`` if it is none of this document's."""
+        """The text with that URI; ``KeyError`` if it does not belong to this document."""
         for number, buffer in self.parts.items():
             if unquote(buffer.uri) == unquote(uri):
                 return number, buffer
@@ -94,7 +94,7 @@ class OpenNotebook(Document):
         return {number: buffer for number, buffer in found.items() if buffer is not None and is_python(buffer)}
 
     def data(self) -> bytes:
-        """Cells of other languages and prose are there, so that the others keep their numbers."""
+        """The notebook as JSON; other cells are included without content, so that the cell numbers stay the same."""
         parts = self.parts
         count = max((number for number in parts if number), default=0)
         cells = [
@@ -122,7 +122,7 @@ class OpenNotebook(Document):
 
 
 def path_of(uri: str) -> str:
-    """The file of a name; what is not saved yet has a path of its own that leads nowhere."""
+    """The file path of a URI; an unsaved document has a path of its own that does not exist."""
     return to_fs_path(uri) or f"/{urlsplit(uri).scheme}/{unquote(urlsplit(uri).path).lstrip('/')}"
 
 
@@ -131,12 +131,12 @@ def is_code(cell: types.NotebookCell) -> bool:
 
 
 def is_python(buffer: Buffer) -> bool:
-    """Whether the editor takes it for Python; one that does not say so goes by the file's name."""
+    """Whether the editor treats it as Python; without a language, the file name decides."""
     return buffer.language_id == PYTHON if buffer.language_id else buffer.path.endswith(".py")
 
 
 def as_saved(text: str) -> bytes:
-    """A text in the encoding that it declares itself to be in, or in UTF-8 if that cannot hold it."""
+    """A text in its declared encoding, or in UTF-8 if that cannot represent it."""
     data = text.encode("utf-8", "surrogatepass")
     try:
         return text.encode(encoding_of(data))

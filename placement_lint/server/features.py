@@ -80,7 +80,7 @@ def did_change(server: Server, params: types.DidChangeTextDocumentParams) -> Non
 
 
 async def did_save(server: Server, params: types.DidSaveTextDocumentParams) -> None:
-    """What is saved may be what others read, and an editor may not tell of configurations in any other way."""
+    """A saved file may be imported by others, and may be a configuration that the editor does not watch."""
     await server.saved(path_of(params.text_document.uri))
 
 
@@ -124,7 +124,7 @@ async def did_change_files(server: Server, params: types.DidChangeWatchedFilesPa
     server.session.changed_on_disk(paths)
 
 
-# --- diagnostics that are asked for ------------------------------------------------------------------------------
+# --- pulled diagnostics ------------------------------------------------------------------------------------------
 
 
 async def diagnostic(server: Server, params: types.DocumentDiagnosticParams) -> types.DocumentDiagnosticReport:
@@ -156,7 +156,7 @@ async def workspace_diagnostic(
 
 
 def in_part(watched: Watched, uri: str) -> list[Finding]:
-    """What is found in one of a document's texts."""
+    """The findings in one of a document's texts."""
     cell, _ = watched.document.part(uri)
     return [finding for finding in watched.findings if finding.cell == cell]
 
@@ -338,7 +338,7 @@ COMMANDS: Mapping[str, Callable[..., Any]] = {
 
 
 def serve(worker: Process | None = None) -> int:
-    """Serve one editor on standard input and output, until it says goodbye or is gone; the exit status."""
+    """Serve one editor on standard input and output, until it exits or disconnects; returns the exit status."""
     server = Server(worker)
     for name, feature in FEATURES.items():
         server.feature(name, OPTIONS.get(name))(partial(feature, server))
@@ -352,7 +352,7 @@ def serve(worker: Process | None = None) -> int:
 
 
 def _standard_output() -> BinaryIO:
-    """Standard output for the protocol alone: what anybody prints goes to standard error."""
+    """Standard output for the protocol alone: all other output goes to standard error."""
     sys.stdout.flush()
     kept = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -14,7 +14,7 @@ def packed(message: object) -> bytes:
 
 
 def read(stream: IO[bytes]) -> Any:
-    """The next message; ``EOFError`` where there is none."""
+    """The next message; ``EOFError`` if there is none."""
     return pickle.loads(_exactly(stream, int.from_bytes(_exactly(stream, LENGTH), "big")))
 
 

@@ -1,7 +1,7 @@
-"""A statement parsed again after an edit inside it: what is in it as it was stays the same object.
+"""Reuses nodes after a statement was parsed again: unchanged parts stay the same objects.
 
-What comes of a program is known by the nodes that it comes of. So where one line of a function changed, only that line
-and the blocks around it are to be new.
+Results of the analysis are cached by node. So if one line of a function changes, only that line and the blocks around
+it become new nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-# What has blocks, or is one.
+# Nodes with blocks, and blocks.
 _AROUND = (
     cst.BaseCompoundStatement,
     cst.BaseSuite,
@@ -37,7 +37,7 @@ def graft(old: cst.CSTNode, new: cst.CSTNode) -> None:
 
 
 def grafted(before: Sequence[cst.CSTNode], after: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """What comes after, with what stands above and below a change as it was before."""
+    """The nodes in ``after``, with those above and below a change replaced by the equal old ones."""
     above = _equal(zip(before, after, strict=False))
     most = min(len(before), len(after)) - above
     below = min(_equal(zip(reversed(before), reversed(after), strict=False)), most)
@@ -49,12 +49,12 @@ def grafted(before: Sequence[cst.CSTNode], after: Sequence[cst.CSTNode]) -> list
 
 
 def _equal(pairs: Iterable[tuple[cst.CSTNode, cst.CSTNode]]) -> int:
-    """How many pairs are equal until the first that is not."""
+    """The number of equal pairs before the first that is not equal."""
     return sum(1 for _ in takewhile(lambda pair: _is_equal(*pair), pairs))
 
 
 def _is_equal(one: object, other: object) -> bool:
-    """What libcst's ``deep_equals`` says, in a third of its time."""
+    """The result of libcst's ``deep_equals``, in a third of the time."""
     if one is other:
         return True
     if type(one) is not type(other):

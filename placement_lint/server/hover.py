@@ -23,7 +23,7 @@ SEPARATOR = "\n\n---\n\n"
 
 
 def hover(watched: Watched, uri: str, line: int, column: int) -> tuple[str, Range] | None:
-    """Markdown for a place in one of the document's texts, and the range that it is about."""
+    """Markdown for a position in one of the document's texts, and the range that it is about."""
     cell, buffer = watched.document.part(uri)
     lines = buffer.text_lines
     text = lines[line - 1] if line <= len(lines) else ""
@@ -57,7 +57,7 @@ def _history(watched: Watched, document: Document, uri: str, name: str, line: in
 
 
 def _named_rule(text: str, line: int, column: int) -> tuple[Rule, Range] | None:
-    """The rule whose code or name stands there in a comment."""
+    """The rule whose code or name is at that position in a comment."""
     comment = COMMENT.search(text)
     if comment is None:
         return None
