@@ -1,4 +1,4 @@
-"""How the worker is started: by itself, so that it gets ready while the server still loads its libraries."""
+"""Start of the worker, in a module by itself: it gets ready while the server still loads its libraries."""
 
 from __future__ import annotations
 

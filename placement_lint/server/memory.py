@@ -1,4 +1,4 @@
-"""What was known of a text before the edits since: the lines that are still the same, wherever they are now."""
+"""Placements that remain valid after edits: those on unchanged lines, at their new positions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from placement_lint.server.analysis import Placed
 
 
 def still_valid(placed: Sequence[Placed], before: Sequence[str], now: Sequence[str]) -> list[Placed]:
-    """What stands on lines that have not changed, at its new place.
+    """The placements on lines that have not changed, at their new positions.
 
-    An edit is taken to be one stretch of lines: all above it are the same, and all below it, some lines further.
+    An edit is assumed to be one range of lines: all lines above are unchanged, and all lines below are shifted.
     """
     if before == now:
         return list(placed)
@@ -29,7 +29,7 @@ def still_valid(placed: Sequence[Placed], before: Sequence[str], now: Sequence[s
         return None
 
     def around(place: Range) -> Range:
-        """A scope may have been edited within: it ends where the rest of the file has moved."""
+        """The new range of a scope, which may have been edited inside: its end shifts with the rest of the file."""
         first = place.line if place.line <= above else place.line + shift
         last = place.end_line if place.end_line <= above else place.end_line + shift
         return Range(first, place.column, last, place.end_column)

@@ -1,4 +1,4 @@
-"""Placements in the editor: a device beside each assignment that changes it, and the history of what one points at."""
+"""Placements in the editor: a device beside each assignment that changes it, and the history of a hovered name."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 def known(watched: Watched) -> list[Placed]:
-    """Of the text as it is, or of the lines that it shares with the last text that could be parsed."""
+    """The placements of the current text, or of the lines that it shares with the last text that could be parsed."""
     if watched.located is None:
         return []
     return still_valid(watched.located.placed, watched.located.lines, watched.document.program_lines())
 
 
 def hints(placed: Iterable[Placed]) -> Iterator[Placed]:
-    """The assignments with something to say: a known place that this very statement brought about."""
+    """The assignments that get a hint: their place is known, and the statement itself causes it."""
     return (each for each in placed if each.arrived and each.where)
 
 
 def name_at(line: str, column: int) -> tuple[str, int, int] | None:
-    """The name at a column, with the ones before its dots: of ``net.fc.weight``, pointing at ``fc``, ``net.fc``.
+    """The name at a column, with the names before its dots: ``net.fc`` for a column at ``fc`` in ``net.fc.weight``.
 
-    With the columns at which it begins and ends.
+    It comes with the columns at which it begins and ends.
     """
     for match in NAME.finditer(line):
         if match.start() < column <= match.end() + 1:
@@ -41,7 +41,7 @@ def name_at(line: str, column: int) -> tuple[str, int, int] | None:
 def history(placed: Sequence[Placed], name: str, line: int, room: int) -> str:
     """The steps of a variable in at most ``room`` lines of Markdown, the last ones if there are too many.
 
-    Empty where nothing is known. ``line`` is where it is asked for.
+    Empty if nothing is known. ``line`` is the line of the request.
     """
     concerned = _of_innermost([each for each in placed if each.name == name and _holds(each.scope, line)])
     steps = sorted({step for each in concerned for step in each.history}, key=_order)

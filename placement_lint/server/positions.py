@@ -1,4 +1,4 @@
-"""Places as the protocol counts them: from 0, characters in the units that were agreed on with the editor."""
+"""Positions in the protocol: from 0, in the character units that were agreed on with the editor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Units:
         return len(text) if text.isascii() else int(self._codec.client_num_units(text))
 
     def column(self, line: str, units: int) -> int:
-        """The number of characters that ``units`` units of a line cover, a partly covered one included. From 0."""
+        """The number of characters that ``units`` units of a line cover, including a partly covered one. From 0."""
         if line.isascii():
             return min(units, len(line))
         for index, character in enumerate(line):
@@ -30,7 +30,7 @@ class Units:
         return len(line)
 
     def position(self, lines: Sequence[str], line: int, column: int) -> types.Position:
-        """From a line and column that count from 1."""
+        """The position of a line and column that count from 1."""
         before = lines[line - 1][: column - 1] if 0 < line <= len(lines) else ""
         return types.Position(line - 1, self.width(before))
 
@@ -40,7 +40,7 @@ class Units:
         )
 
     def place(self, lines: Sequence[str], position: types.Position) -> tuple[int, int]:
-        """The line and column, from 1; what lies beyond the text is taken for its end, as the protocol wants."""
+        """The line and column, from 1; a position beyond the text is its end, as the protocol requires."""
         if position.line >= len(lines):
             return len(lines), len(lines[-1]) + 1 if lines else 1
         return position.line + 1, self.column(lines[position.line], position.character) + 1

@@ -1,4 +1,4 @@
-"""Findings proved on GPUs, real or simulated, in a process of their own: PyTorch is never imported here."""
+"""Proves findings on GPUs, real or simulated, in a separate process: PyTorch is never imported here."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ T = TypeVar("T")
 
 
 class Probing:
-    """One probe at a time; all of it ends when the server does."""
+    """Runs one probe at a time; all of them end when the server does."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._sandbox: Sandbox | None = None
 
     async def verdict(self, finding: Finding, mode: str) -> Verdict | None:
-        """The verdict on the rule's pattern; None without an experiment, ``UsageError`` where it cannot run."""
+        """The verdict on the rule's pattern; None without an experiment, ``UsageError`` if it cannot run."""
         require_torch(mode)
         async with self._turn:
             return await _in_thread(lambda: self._carried_out(finding, mode))
 
     def end(self) -> None:
-        """Whatever runs is lost."""
+        """End the running probe; its result is lost."""
         if self._sandbox is not None:
             self._sandbox.__exit__(None, None, None)
 
@@ -48,7 +48,7 @@ class Probing:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """As ``asyncio.to_thread`` does, in a thread that nothing waits for when the server ends."""
+    """Like ``asyncio.to_thread``, in a thread that does not delay the end of the server."""
     result: Future[T] = Future()
 
     def run() -> None:

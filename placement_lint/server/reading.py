@@ -1,4 +1,4 @@
-"""One text, read for an editor: besides the findings, where each name's value is and how it came there."""
+"""Reads one text for an editor: its findings, and for each name the place and the history of its value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Places = Mapping[cst.CSTNode, Range]
 
 
 class OpenTexts:
-    """What is open in the editor, by absolute path: it counts, not what is on the disk."""
+    """The texts that are open in the editor, by absolute path: they override the files on disk."""
 
     MOST_CHANGES = 64  # kept by others who have read them
 
@@ -51,7 +51,7 @@ class OpenTexts:
 
 
 class AmongOpenTexts(Reading):
-    """Reads a file whose imports may be open; the editor says of an open one whether it is a notebook."""
+    """Reads a file whose imports may be open; the editor determines whether an open file is a notebook."""
 
     def __init__(self, texts: OpenTexts, is_notebook: bool | None = None) -> None:
         self._texts = texts
@@ -66,7 +66,7 @@ class AmongOpenTexts(Reading):
 
 @dataclass
 class Draft:
-    """What is kept of a document from one of its texts to the next, to save time."""
+    """The state of a document that is kept from one of its texts to the next, to save time."""
 
     splicer: Splicer = field(default_factory=Splicer)
     outcomes: Outcomes = field(default_factory=Outcomes)
@@ -78,7 +78,7 @@ class Draft:
 
 
 class LiveReading(AmongOpenTexts):
-    """Reads one text and remembers what else there is to say of it."""
+    """Reads one text and records the placements in it."""
 
     def __init__(self, texts: OpenTexts, draft: Draft, is_notebook: bool) -> None:
         super().__init__(texts, is_notebook)
@@ -89,7 +89,7 @@ class LiveReading(AmongOpenTexts):
         self.reported: set[cst.CSTNode] = set()
 
     def may_tell(self, text: str, surroundings: Surroundings) -> bool:
-        """Of an open document there is more to tell than findings: where everything is."""
+        """Always analyse an open document: it needs placements as well as findings."""
         return True
 
     def read(self, text: str) -> cst.Module:
@@ -112,7 +112,7 @@ class LiveReading(AmongOpenTexts):
         return self._spliced.place(nodes)
 
     def placed(self) -> tuple[Placed, ...]:
-        """All assignments to the names that there is something to say of."""
+        """All assignments to the names whose values have a history."""
         eventful = {each.name for each in self.log.placements.values() if each.trace}
         told = [each for each in self.log.placements.values() if each.name in eventful]
         self.places = self._spliced.place(self._nodes(told))
@@ -142,7 +142,7 @@ class LiveReading(AmongOpenTexts):
         )
 
     def _arrives(self, each: Placement, history: Collection[Step]) -> bool:
-        """Whether an assignment brings its value where it is. What is made without a word on devices is on the CPU."""
+        """Whether an assignment moves its value to its place. A value made without a device is on the CPU."""
         if not isinstance(each.statement, ASSIGNMENTS) or each.statement not in self.places:
             return False
         statement = self.places[each.statement]
@@ -150,7 +150,7 @@ class LiveReading(AmongOpenTexts):
         return bool(here) and (_where(each) != CPU or any(step.range < statement for step in history))
 
     def _stale(self, each: Placement) -> str:
-        """``net, 12 lines stale``: of an optimizer that is reported to step long after its parameters were replaced."""
+        """``net, 12 lines stale``: for an optimizer that is reported to step after its parameters were replaced."""
         built = {thing.node for thing in each.objects.values()}
         event = next((event for event in self.log.stale if self._concerns(event, built)), None)
         if event is None:

@@ -1,4 +1,4 @@
-"""Rules' pages as files in the user's cache folder: what an editor opens behind a rule's code."""
+"""Rules' pages as files in the user's cache folder, which an editor opens for a rule's code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def file_of(code: str) -> Path:
 
 
 def write(rule: Rule) -> None:
-    """Without a place to write to, there is no page."""
+    """Write the page of a rule; if the folder is not writable, there is no page."""
     file, text = file_of(rule.code), as_markdown(rule)
     with contextlib.suppress(OSError):
         if file.exists() and file.read_text(encoding="utf-8") == text:
@@ -37,6 +37,6 @@ def address(code: str, name: str) -> str | None:
 
 
 def written(code: str) -> Path | None:
-    """The page of a rule, where there is one."""
+    """The file of a rule's page, if it exists."""
     file = file_of(code)
     return file if file.exists() else None

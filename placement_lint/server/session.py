@@ -26,13 +26,13 @@ from placement_lint.server.settings import Configurations
 
 logger = logging.getLogger(__name__)
 
-# One edit is often several messages, and further typing makes an analysis of the text in between worthless.
+# One edit is often several messages, and an analysis of an intermediate text is wasted.
 PAUSE = 0.005  # seconds
-# What reads a file that is being edited is looked at once the edits rest, or the file is saved.
+# Files that import an edited file are analysed after a pause in the edits, or when the file is saved.
 QUIET = 0.5
 
 Probed = tuple[str, tuple[tuple[str, object], ...]]
-"""What a verdict is about: the code and the facts of a finding, which survive an edit elsewhere."""
+"""The subject of a verdict: the code and the facts of a finding, which do not change with edits elsewhere."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Legible:
 
 @dataclass
 class Watched:
-    """An open document, the analysis of its present text, and the last of its texts that could be parsed.
+    """An open document, the analysis of its current text, and the last of its texts that could be parsed.
 
     ``located`` is the last text whose placements are known. ``found`` are its findings, from the analyses of all
     files.
@@ -71,10 +71,10 @@ def about(finding: Finding) -> Probed:
 
 
 class Session:
-    """``heard`` is called when there is something new of a document, ``complain`` with what the user should read.
+    """The open documents; ``heard`` is called with new results of a document, ``complain`` with messages for the user.
 
-    ``heard`` is also told whether that is so without an edit of the document itself. ``elsewhere`` are the results of
-    files that are not open.
+    ``heard`` also gets whether the results are new without an edit of the document itself. ``elsewhere`` are the
+    results of files that are not open.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Session:
         self._knows_workspace = False
         self._open: dict[str, Watched] = {}
 
-    # --- what is open --------------------------------------------------------------------------------------------
+    # --- open documents ------------------------------------------------------------------------------------------
 
     def open(self, document: Document) -> None:
         self.elsewhere.pop(document.path, None)
@@ -112,12 +112,12 @@ class Session:
         return watched
 
     def changed_on_disk(self, paths: Iterable[str]) -> None:
-        """Whatever has read one of these files, or looked for it in vain, is looked at again."""
+        """Analyse again all documents that depend on one of these files, or on its absence."""
         for path in paths:
             self._refresh_dependents(path, pause=0.0)
 
     def watched(self, uri: str) -> Watched | None:
-        """The open document of that name, or that has a cell of that name."""
+        """The open document with that URI, or with a cell of that URI."""
         if found := self._open.get(unquote(uri)):
             return found
         return next((each for each in self._open.values() if _has_part(each.document, uri)), None)
@@ -137,7 +137,7 @@ class Session:
     # --- settings ------------------------------------------------------------------------------------------------
 
     def configure(self, configurations: Configurations) -> None:
-        """New settings: everything is looked at again."""
+        """Use new settings: all documents are analysed again."""
         self.configurations = configurations
         self._complaints.clear()
         self.configured.set()
@@ -145,7 +145,7 @@ class Session:
             self._begin(watched, pause=0.0)
 
     def job(self, path: str) -> Job:
-        """With a configuration that is broken, the file is checked as if it had none."""
+        """The settings for a file; if its configuration is broken, the defaults."""
         try:
             return self.configurations.job(path)
         except UsageError as error:
@@ -155,7 +155,7 @@ class Session:
     # --- analyses ------------------------------------------------------------------------------------------------
 
     async def current(self, watched: Watched) -> Analysis | None:
-        """The analysis of the text as it is now; None where there is none to be had."""
+        """The analysis of the current text; None if there is none."""
         work = None
         while work is not watched.work:
             work = watched.work
@@ -164,7 +164,7 @@ class Session:
         return watched.analysis
 
     async def locate(self, watched: Watched) -> None:
-        """Have it known where things are in the text as it is now, or in the last one that could be parsed."""
+        """Update the placements of the current text, or of the last one that could be parsed."""
         await self.current(watched)
         legible = watched.legible
         if legible is watched.located or legible is None:
@@ -188,12 +188,12 @@ class Session:
             return document.data()
 
     async def drawn(self, watched: Watched) -> str:
-        """The page that shows where the document's tensors are; raises UsageError or Lost."""
+        """The timeline page of the document; raises UsageError or Lost."""
         document = watched.document
         return await self.analyst.draw(Draw(document.path, document.data(), self.job(document.path)))
 
     async def look_at(self, path: str) -> None:
-        """A file that is not open, as it is on the disk."""
+        """Analyse a file that is not open, from disk."""
         try:
             analysis = await self.analyst.analyse(Analyse(path, None, self.job(path)), PATIENT)
         except Lost as error:
@@ -204,18 +204,18 @@ class Session:
             self._report_crashes(analysis.checked)
 
     def is_current(self, path: str) -> bool:
-        """Whether what is known of a file that is not open holds, as far as the files that it reads are concerned."""
+        """Whether the result of a file that is not open is still valid for the files that it depends on."""
         known = self.elsewhere.get(path)
         return known is not None and all(self._digest(file) == content for file, content in known.contents.items())
 
     def know_workspace(self) -> None:
-        """All files of the workspace are open or have been looked at."""
+        """Record that all files of the workspace are open or have been analysed."""
         if not self._knows_workspace:
             self._knows_workspace = True
             self._settle()
 
     def found_in(self, *paths: str) -> list[list[Finding]]:
-        """What all files that are known say of some, without what the projects' baselines list."""
+        """The findings in some files from all analysed files, without those that the projects' baselines list."""
         of_path: dict[str, list[Finding]] = {}
         results = [*self.elsewhere.values(), *(each.analysis.checked for each in self if each.analysis)]
         for finding in reconciled(results, () if self._knows_workspace else Everything()):
@@ -253,7 +253,7 @@ class Session:
         self._refresh_dependents(document.path, QUIET)
 
     def _settle(self, cause: Watched | None = None, edited: bool = False) -> None:
-        """Tell of what is new, in the document that was analysed and in others that it says something of."""
+        """Publish new findings, in the analysed document and in others that they concern."""
         opened = list(self)
         for watched, found in zip(opened, self.found_in(*(each.document.path for each in opened)), strict=True):
             if watched is cause or (watched.analysis and found != watched.found):
@@ -261,7 +261,7 @@ class Session:
                 self._heard(watched, watched is not cause or not edited)
 
     def _refresh_dependents(self, path: str, pause: float) -> None:
-        """Look again at what has read another content of a file than it has now."""
+        """Analyse again the documents that depend on a file whose content has changed."""
         now: str | None = None
         for watched in self:
             reads = watched.analysis.checked.contents if watched.analysis else {}
@@ -276,7 +276,7 @@ class Session:
         return digest(data) if data is not None else None
 
     async def _closed(self, watched: Watched) -> None:
-        """What is on the disk counts again, for whatever reads it."""
+        """Use the file on disk again, for all documents that depend on it."""
         path = watched.document.path
         with suppress(Lost):
             await self.analyst.close(path)
@@ -288,7 +288,7 @@ class Session:
             self._complain_once(str(crash))
 
     def _unknown(self, findings: list[Finding], path: str) -> list[Finding]:
-        """Those that the project's baseline does not list."""
+        """The findings that the project's baseline does not list."""
         settings = self.job(path).settings
         if settings.baseline is None or not findings:
             return findings

@@ -1,4 +1,4 @@
-"""The settings of a file in an editor: those of its project, and over them what the editor itself sets."""
+"""The settings of a file in an editor: those of its project, overridden by those of the editor itself."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def probe_mode(value: object) -> str:
 
 
 OWN_READERS = {"inlay-hints": switch, "probe": probe_mode}
-"""What can be set in an editor alone."""
+"""The settings that only an editor can have."""
 
 CLIENT_KEYS = frozenset({"interpreter", "path", "trace"})
-"""Keys that clients keep in the same section and send along; they are about starting and logging the server."""
+"""Keys that clients keep in the same section and send as well; they concern starting and logging the server."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class EditorSettings:
 
     @classmethod
     def of(cls, section: object) -> EditorSettings:
-        """What an editor sent; ``UsageError`` names the key that is wrong."""
+        """The settings sent by an editor; ``UsageError`` names an invalid key."""
         if section is None:
             return cls()
         if not isinstance(section, dict):
@@ -68,9 +68,9 @@ class EditorSettings:
 
 
 class Configurations:
-    """The settings of every file, for the folders that are open; replaced when any setting changes.
+    """The settings of every file, for the open folders; replaced when any setting changes.
 
-    ``UsageError`` of a broken configuration comes when a file's settings are asked for.
+    A broken configuration raises ``UsageError`` when a file's settings are requested.
     """
 
     def __init__(self, folders: Mapping[str, EditorSettings]) -> None:
@@ -79,7 +79,7 @@ class Configurations:
         self._patterns: dict[Path, list[Patterns]] = {}
 
     def editor(self, path: str) -> EditorSettings:
-        """What the editor sets for the innermost of its folders around a file."""
+        """The editor's settings for the innermost of its folders around a file."""
         folder = self._folder_of(Path(path))
         return self._folders[folder] if folder is not None else EditorSettings()
 
@@ -97,7 +97,7 @@ class Configurations:
         return Excludes(self._patterns_at, forced=True).refuse(Path(path))
 
     def files(self, folder: str) -> list[str]:
-        """All that is to be checked in a folder."""
+        """All files to check in a folder."""
         settings = self._settings_in(Path(folder))
         excludes = Excludes(self._patterns_at, settings.respect_gitignore, forced=False)
         return [os.path.abspath(file) for file in find_files([folder], excludes).files]

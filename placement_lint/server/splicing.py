@@ -1,8 +1,8 @@
-"""A text parsed again after an edit: only the statements of its top level that are new, between those that are not.
+"""Reparses a text after an edit: only the changed statements of its top level are parsed again.
 
-Python's own parser, many times as fast as libcst's, tells where the statements of the top level begin and end. What
-stands between two of them belongs to the one below. The code of the result is that of the text to the letter; a comment
-may belong to a statement where libcst gives it to the one above, or to the module.
+Python's own parser, many times as fast as libcst's, reports where the top-level statements begin and end. Lines between
+two of them belong to the one below. The code of the result equals the text exactly; a comment may belong to a statement
+where libcst attaches it to the one above, or to the module.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable
 from placement_lint.source.walking import children
 
-# What makes places or the newlines of a part another matter than those of the whole.
+# Characters that make the positions or newlines of a part differ from those in the whole text.
 ODD = ("\r", "\x0c", "\ufeff")
 BLOCKS = (cst.IndentedBlock, cst.Match)
 
 
 @dataclass(eq=False)
 class Part:
-    """A piece of a text, parsed by itself, and where those of its nodes stand that were ever asked for."""
+    """A piece of a text, parsed by itself, with the requested positions of its nodes."""
 
     text: str
     module: cst.Module
     _places: dict[cst.CSTNode, Range] = field(default_factory=dict)
 
     def place(self, nodes: Collection[cst.CSTNode], above: int) -> dict[cst.CSTNode, Range]:
-        """The places of those nodes that are in it, if ``above`` lines precede it."""
+        """The positions of those nodes that are in it, if ``above`` lines precede it."""
         inside = self.nodes.intersection(nodes)
         if new := inside - self._places.keys():
             self._places |= positions(self.module, list(new))
@@ -46,7 +46,7 @@ class Part:
 
     @cached_property
     def nodes(self) -> frozenset[cst.CSTNode]:
-        """All but whitespace and comments."""
+        """All nodes except whitespace and comments."""
         found: list[cst.CSTNode] = [*self.module.body]
         for node in found:
             found.extend(children(node))
@@ -58,19 +58,19 @@ class Part:
 
     @cached_property
     def indent(self) -> str | None:
-        """What its blocks are indented by; None where it has none."""
+        """The indentation of its blocks; None if it has none."""
         return self.module.default_indent if any(isinstance(node, BLOCKS) for node in self.nodes) else None
 
 
 @dataclass(frozen=True)
 class Spliced:
-    """A text's tree, and the parts that it was put together from."""
+    """A text's tree, and the parts from which it was built."""
 
     module: cst.Module
     parts: Sequence[Part]
 
     def place(self, nodes: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
-        """What :func:`positions` says of the nodes of statements, from what the parts know already."""
+        """The result of :func:`positions` for the nodes of statements, from the cached positions of the parts."""
         wanted = set(nodes)
         places: dict[cst.CSTNode, Range] = {}
         above = 0
@@ -83,20 +83,20 @@ class Spliced:
 class Splicer:
     """Parses the texts of one document, one after the other.
 
-    A statement of the top level that stands in two texts on end, below the same lines without code, is one object in
-    both trees. So is what did not change in one that did.
+    A top-level statement that occurs in two consecutive texts, below the same lines without code, is one object in both
+    trees. So are the unchanged parts of a changed statement.
     """
 
     def __init__(self) -> None:
         self._parts: Sequence[Part] = ()
 
     def parse(self, text: str) -> Spliced:
-        """What :func:`parse` gives for the text, and raises."""
+        """The result of :func:`parse` for the text, or its exception."""
         pieces = recut(text, [part.text for part in self._parts])
         return (self._spliced(pieces) if pieces else None) or _in_one_piece(text)
 
     def _spliced(self, pieces: Sequence[str]) -> Spliced | None:
-        """The parts put together; None where one by itself is not what it is in the whole."""
+        """The combined parts; None if a part parsed by itself would differ from the same part in the whole text."""
         known: dict[str, deque[Part]] = defaultdict(deque)
         for part in self._parts:
             known[part.text].append(part)
@@ -119,9 +119,9 @@ def _in_one_piece(text: str) -> Spliced:
 
 
 def _part(piece: str, before: Part | None) -> Part:
-    """What stands above the first statement is that statement's, and not the module's.
+    """A part whose lines above the first statement belong to that statement instead of the module.
 
-    What is in it of the part that was there ``before`` it stays the same.
+    Unchanged nodes of the previous part, ``before``, are reused.
     """
     if before is not None and (module := amended(before.module, before.text, piece)) is not None:
         return Part(piece, module)
@@ -146,14 +146,14 @@ def _joined(parts: Sequence[Part]) -> cst.Module | None:
     )
 
 
-# --- where it is cut ---------------------------------------------------------------------------------------------
+# --- cutting -----------------------------------------------------------------------------------------------------
 
 
 def recut(text: str, before: Sequence[str]) -> list[str]:
-    """What :func:`cut` gives for the text, from what it gave for another.
+    """The result of :func:`cut` for the text, from the result for another text.
 
-    Whole statements stay what they are under other statements and above them. So what is between the pieces that stand
-    as they stood is cut, together with the piece on either side of it: an edit may have made it longer.
+    Whole statements are not affected by the statements around them. So only the text between the unchanged pieces is
+    cut again, together with the piece on either side of it: an edit may have extended that piece.
     """
     above = _kept(before, lambda piece, length: text.startswith(piece, length))
     begin = _length(above)
@@ -163,7 +163,7 @@ def recut(text: str, before: Sequence[str]) -> list[str]:
 
 
 def _kept(pieces: Iterable[str], stands: Callable[[str, int], bool]) -> list[str]:
-    """The pieces as long as each stands beyond the length of those before it, without the last of them."""
+    """The pieces as long as each follows those before it in the text, without the last of them."""
     kept: list[str] = []
     length = 0
     for piece in pieces:
@@ -179,7 +179,7 @@ def _length(pieces: Iterable[str]) -> int:
 
 
 def cut(text: str) -> list[str]:
-    """The text cut behind each statement of the top level; nothing where it cannot be cut."""
+    """The text cut after each top-level statement; empty if it cannot be cut."""
     if any(character in text for character in ODD):
         return []
     try:
@@ -189,7 +189,7 @@ def cut(text: str) -> list[str]:
     ends: list[int] = []
     for statement in tree.body:
         begin = min(part.lineno for part in (statement, *getattr(statement, "decorator_list", ())))
-        # Several on one line are one line of libcst's.
+        # libcst puts several statements on one line into one node.
         if ends and begin <= ends[-1]:
             ends.pop()
         ends.append(statement.end_lineno or begin)
@@ -198,7 +198,7 @@ def cut(text: str) -> list[str]:
     return ["".join(lines[start:end]) for start, end in pairwise(cuts)]
 
 
-# --- where things stand in it ------------------------------------------------------------------------------------
+# --- positions in a text -----------------------------------------------------------------------------------------
 
 
 def _below(place: Range, above: int) -> Range:

@@ -1,4 +1,4 @@
-"""Timelines as files in the user's cache folder, one for each source file: what a browser opens."""
+"""Timelines as files in the user's cache folder, one for each source file, for a browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement_lint.report.results import digest
 
 
 def write(path: str, page: str) -> Path:
-    """The file of the page that is drawn of the source file at ``path``; raises OSError."""
+    """Write the page for the source file at ``path`` and return its file; raises OSError."""
     folder = user_cache_path("placement-lint") / "timelines"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{Path(path).stem}-{digest(path.encode())[:8]}.html"

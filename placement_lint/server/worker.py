@@ -1,6 +1,6 @@
-"""The process that analyses: a request in, an answer out, until there are no more.
+"""The worker process: answers requests for analyses until there are no more.
 
-It speaks as frames.py says, on standard input and output.
+It uses the message format of frames.py, on standard input and output.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SELDOM = 50
 
 
 class Worker:
-    """Answers requests. Apart from the texts that are open, its state only saves time."""
+    """Answers requests. Apart from the open texts, its state only saves time."""
 
     def __init__(self) -> None:
         self._texts = OpenTexts()
         self._drafts: dict[str, Draft] = {}
-        # of each text that is open, the last that could be parsed, with its digest
+        # for each open text, the last version that could be parsed, with its digest
         self._legible: dict[str, tuple[str, LiveReading]] = {}
         self._written: set[str] = set()
 
@@ -78,7 +78,7 @@ class Worker:
         return fixer.fix(request.data, displayed(Path(request.path))).after
 
     def _write_pages(self, codes: Iterable[str]) -> None:
-        """The rules are loaded here; the server only names their pages."""
+        """Write the pages of rules here, where the rules are loaded; the server only names the pages."""
         for code in set(codes) - self._written:
             rule_pages.write(registry.find_rule(code))
             self._written.add(code)
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def _answers() -> BinaryIO:
-    """Standard output for answers alone: what a rule prints goes to standard error."""
+    """Standard output for answers alone: output of rules goes to standard error."""
     kept = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return os.fdopen(kept, "wb")

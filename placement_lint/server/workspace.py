@@ -1,4 +1,4 @@
-"""Reports on all files of the workspace, for editors that ask for them; what has not changed is not checked again."""
+"""Reports on all files of the workspace, for editors that pull them; unchanged files are not checked again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Known:
 
 
 class WorkspaceReports:
-    """Sees to it that all files of the workspace have been looked at as they are now, none more often than needed."""
+    """Keeps the analyses of all files of the workspace up to date, without repeating any that is valid."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -42,7 +42,8 @@ class WorkspaceReports:
     ) -> AsyncIterator[Report]:
         """One report for each file that is not open; ``previous`` are the results that the editor has, by URI.
 
-        A file that is gone, or open as a notebook whose cells have reports of their own, gets an empty report.
+        A file that no longer exists, or is open as a notebook whose cells have reports of their own, gets an empty
+        report.
         """
         paths = [path for path in await asyncio.to_thread(self._paths, folders) if self._session.at_path(path) is None]
         self._forget_all_but(paths)
@@ -58,7 +59,7 @@ class WorkspaceReports:
                 yield _report(uri, [], result)
 
     async def of(self, path: str) -> list[Finding]:
-        """What is found in one file as it is on the disk."""
+        """The findings in one file on disk."""
         await self._look_at(path)
         (findings,) = self._session.found_in(path)
         return findings
@@ -90,7 +91,7 @@ def _report(uri: str, items: list[types.Diagnostic], previous: str | None) -> Re
 
 
 def _stamp(path: str) -> Stamp | None:
-    """What changes when a file is written."""
+    """The modification time and size of a file; None if it does not exist."""
     try:
         facts = os.stat(path)
     except OSError:
