@@ -1,8 +1,8 @@
-"""libcst's kinds of nodes without layout: all that a program means, at a fraction of libcst's cost.
+"""Abstract nodes: libcst's node types without layout, with the full meaning of a program at a fraction of the cost.
 
-An abstract node is a node of libcst for the code that reads it: ``isinstance`` holds, and the meaningful fields are
-there. Whitespace, commas and parentheses are libcst's defaults. The source text is available all the same: each node
-keeps the text and the node of Python's own tree that it was made of, which has lines and columns.
+Code that reads an abstract node can treat it as a libcst node: ``isinstance`` holds, and the meaningful fields exist.
+Whitespace, commas and parentheses are libcst's defaults. The source text remains available: each node keeps the text
+and the node of Python's own tree from which it was made, which has lines and columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Kind = TypeVar("Kind", bound=cst.CSTNode)
 
 
 class Abstract:
-    """What abstract nodes have in common: where they come from, their kind, and the fields that they have."""
+    """The common base of abstract nodes: their origin, their kind, and the fields that they have."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Abstract:
     later: Mapping[str, Callable[[Layout, Any], Any]]
 
     def __getattr__(self, name: str) -> Any:
-        """The content of a field that was not read yet."""
+        """The content of a field that is read for the first time."""
         if name not in self.later:
             raise AttributeError(name)
         content = self.later[name](self.layout, self.origin)
@@ -42,7 +42,7 @@ class Abstract:
         return content
 
     def with_changes(self, **changes: Any) -> cst.CSTNode:
-        """A node of libcst's own with other content; whatever is abstract in it is written as it was."""
+        """A libcst node with other content; abstract nodes in it keep their source text."""
         kept = {name: getattr(self, name) for name in self.kept}
         return self.kind(**_defaults(self.kind) | kept | (_PARENTHESES if is_grouped(self) else {}) | changes)
 
@@ -53,18 +53,18 @@ class Abstract:
 _PARENTHESES = {"lpar": [cst.LeftParen()], "rpar": [cst.RightParen()]}
 
 ABSTRACT: dict[type[cst.CSTNode], type[cst.CSTNode]] = {}
-"""The abstract nodes' types, by the kinds of libcst that they are of."""
+"""The types of the abstract nodes, by the libcst types that they stand for."""
 
 
-# libcst's own are frozen, by methods that Python would call to fill a field; the rest says the same as theirs.
+# libcst's own nodes are frozen, by methods that Python would call to fill a field; these restore the defaults.
 _OF_OBJECTS = {name: getattr(object, name) for name in ("__setattr__", "__delattr__", "__eq__", "__hash__")}
 
 
 def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -> Callable[..., Kind]:
-    """A constructor of abstract nodes of a kind, from a layout, an origin, and the content of the fields that are kept.
+    """A constructor of abstract nodes of a kind, from a layout, an origin, and the content of the fields in ``kept``.
 
     It fills the slots of a node directly: libcst's constructors validate their arguments, which takes longer.
-    The content of a field in ``later`` is made of the layout and the origin when it is first read.
+    The content of a field in ``later`` is computed from the layout and the origin when it is first read.
     """
     defaults = {name: value for name, value in _defaults(kind).items() if name not in {*kept, *later}}
     own = {"__slots__": ("layout", "origin"), "kind": kind, "kept": (*kept, *later), "later": later}
@@ -74,7 +74,7 @@ def maker(kind: type[Kind], *kept: str, **later: Callable[[Layout, Any], Any]) -
 
 
 def _compiled(kind: Any, slots: Sequence[str]) -> Callable[..., Any]:
-    """A function that fills the slots of a new node; written for the kind, as it runs for every node of every text."""
+    """A function that fills the slots of a new node; generated per kind, as it runs for every node of every text."""
     scope: dict[str, Any] = {"new": object.__new__, "kind": kind}
     lines = [f"def make({', '.join(slots)}):", " node = new(kind)"]
     lines += [f" node.{slot} = {slot}" for slot in slots]
@@ -85,13 +85,13 @@ def _compiled(kind: Any, slots: Sequence[str]) -> Callable[..., Any]:
 
 @cache
 def _defaults(kind: type[cst.CSTNode]) -> dict[str, Any]:
-    """What libcst takes for the fields that it can go without."""
+    """The defaults of libcst for optional fields."""
     made = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}
     return made | {each.name: each.default for each in fields(kind) if each.default is not MISSING}
 
 
 def meaning(literal: cst.Integer | cst.Float | cst.SimpleString) -> object:
-    """The value of a literal, which Python has told already of one that is abstract."""
+    """The value of a literal; Python has parsed it already if the literal is abstract."""
     origin = literal.origin if isinstance(literal, Abstract) else None
     return origin.value if isinstance(origin, ast.Constant) else _meaning(literal.value)
 
@@ -114,7 +114,7 @@ def _meaning(text: str) -> object:
             return text
 
 
-# --- what is written there -----------------------------------------------------------------------------------------
+# --- source text ---------------------------------------------------------------------------------------------------
 
 
 def text_of(node: Abstract) -> str:
@@ -126,7 +126,7 @@ def text_of(node: Abstract) -> str:
 
 
 def _worded(node: Any) -> str:
-    """Its meaning in words that need not be the text's."""
+    """Code with its meaning, which may differ from the source text."""
     if isinstance(node, cst.Name):
         return node.value
     if issubclass(node.kind, cst.BaseExpression) and isinstance(node.origin, ast.expr):
@@ -138,10 +138,10 @@ _MODULE = cst.Module([])
 
 
 def places(module: Abstract, nodes: Sequence[cst.CSTNode], roughly: bool = False) -> dict[cst.CSTNode, Range]:
-    """Where those nodes stand that are the module's, as libcst has it: without the parentheses around them.
+    """The positions of those nodes that belong to the module, as in libcst: without the parentheses around them.
 
-    Where Python's own tree does not tell, it is where that stands which they are in, if that will do ``roughly``; else
-    :class:`Unplaced` is raised.
+    If Python's own tree has no position for a node, the result is the enclosing node's position if ``roughly``;
+    otherwise :class:`Unplaced` is raised.
     """
     find, tree = _near if roughly else _bare, module.layout.tree
     return {
@@ -158,7 +158,7 @@ def _near(node: Any) -> Span:
 
 
 def is_grouped(node: Abstract) -> bool:
-    """Whether there are parentheses around it, as far as that is known."""
+    """Whether there are parentheses around it, as far as known."""
     try:
         return _written(node) != _bare(node)
     except Unplaced:
@@ -193,7 +193,7 @@ def _of_attribute(node: Any) -> Span:
 
 
 def _of_name(node: Any) -> Span:
-    """A name is a node of its own, or stands at the end of an attribute, or begins a parameter or a keyword."""
+    """A name is a node of its own, or the end of an attribute, or the beginning of a parameter or a keyword."""
     begin, end = _of_origin(node)
     if isinstance(node.origin, ast.Attribute):
         return end - len(node.value), end
@@ -208,7 +208,7 @@ def _of_param(node: Any) -> Span:
 
 
 def _of_group(node: Any) -> Span:
-    """A tuple or a generator: to Python the parentheses are part of it."""
+    """A tuple or a generator: Python's tree includes the parentheses."""
     if isinstance(node.origin, ast.Delete):
         return _written(node.elements[0].value)[0], _written(node.elements[-1].value)[1]
     span = _of_origin(node)
@@ -241,7 +241,7 @@ def _of_decorator(node: Any) -> Span:
 
 
 def _of_loop(node: Any) -> Span:
-    """That of a comprehension, which for libcst begins where the expression before it ends."""
+    """The span of a comprehension's loop, which for libcst begins where the expression before it ends."""
     begin, _ = _written(node.target)
     last = node.inner_for_in or (node.ifs[-1].test if node.ifs else node.iter)
     word = "async" if node.asynchronous else "for"

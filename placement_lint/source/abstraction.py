@@ -1,7 +1,7 @@
-"""From Python's own tree of a text to the abstract nodes of libcst's kinds.
+"""From Python's own tree of a text to abstract nodes of libcst's types.
 
-Rare syntax has no entry here (``match``, ``except*``, type parameters): libcst reads a text that has it. The nodes in a
-function are made on first access: most functions of a text are never run.
+Rare syntax has no entry here (``match``, ``except*``, type parameters): libcst parses texts that contain it. The nodes
+in a function are made on first access: most functions of a text are never run.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Handler = TypeVar("Handler")
 
 
 def by_kind(table: Mapping[type, Handler]) -> dict[type, Handler]:
-    """A table whose keys are kinds of libcst, for abstract nodes as well."""
+    """A table whose keys are libcst types, extended with the abstract types."""
     return {**table, **{ABSTRACT[kind]: handler for kind, handler in table.items() if kind in ABSTRACT}}
 
 
 def of_kind(*kinds: type) -> frozenset[type]:
-    """The types of nodes that are of one of these kinds: to look there is cheaper than to ask ``isinstance``."""
+    """The node types of these kinds: a lookup in the set is cheaper than ``isinstance``."""
     return frozenset(by_kind(dict.fromkeys(kinds)))
 
 
 def abstracted(tree: ast.Module, text: str, statements: Sequence[int], sparing: bool = False) -> cst.Module:
     """The abstract tree of a text, from Python's own tree, which must contain only these :data:`KINDS`.
 
-    ``statements`` are the lines in which one begins.
+    ``statements`` are the lines on which statements begin.
     """
     layout = SparingLayout(text, tree, statements) if sparing else Layout(text, tree, statements)
     return _MODULE(layout, tree, _lines(layout, tree.body))
@@ -252,7 +252,7 @@ def _unary(layout: Layout, node: ast.UnaryOp) -> cst.UnaryOperation:
 
 
 def _boolean(layout: Layout, node: ast.BoolOp) -> cst.BaseExpression:
-    """``a and b and c`` is one operation to Python, and two to libcst."""
+    """``a and b and c`` is one operation in Python's tree, and two in libcst's."""
     operator = _OPERATORS[type(node.op)]
     joined, *others = _all(layout, node.values)
     for other in others:
@@ -297,7 +297,7 @@ def _call(layout: Layout, node: ast.Call) -> cst.Call:
 
 
 def _arguments(layout: Layout, positional: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[cst.Arg]:
-    """The arguments as they are written: one with a star may follow a keyword."""
+    """The arguments in source order: one with a star may follow a keyword."""
     made = [_argument(layout, each) for each in positional] + [_keyword(layout, each) for each in keywords]
     if keywords and any(isinstance(each, ast.Starred) for each in positional):
         written: list[ast.expr | ast.keyword] = [*positional, *keywords]
@@ -481,14 +481,14 @@ _SUITE = maker(cst.SimpleStatementSuite, "body")
 
 
 def _block(layout: Layout, body: Sequence[ast.stmt]) -> cst.BaseSuite:
-    """Statements that are indented, or that follow the colon in its line."""
+    """Statements that are indented, or that follow the colon on its line."""
     if layout.begins_line(body[0].lineno, body[0].col_offset):
         return _BLOCK(layout, body[0], _lines(layout, body))
     return _SUITE(layout, body[0], [_statement(layout, each) for each in body])
 
 
 def _lines(layout: Layout, body: Sequence[ast.stmt]) -> list[Any]:
-    """The statements of a block: simple ones that share a line are one for libcst."""
+    """The statements of a block: libcst groups simple ones that share a line."""
     made: list[Any] = []
     shared: list[cst.CSTNode] = []
     for number, node in enumerate(body):
@@ -526,7 +526,7 @@ def _if(layout: Layout, node: ast.If) -> cst.If:
 
 
 def _otherwise(layout: Layout, node: ast.If) -> cst.If | cst.Else | None:
-    """An ``elif`` stands where its ``if`` does; an ``if`` in an ``else`` is further in."""
+    """An ``elif`` has the column of its ``if``; an ``if`` in an ``else`` is indented."""
     if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and node.orelse[0].col_offset == node.col_offset:
         return _if(layout, node.orelse[0])
     return _else(layout, node.orelse)
@@ -717,4 +717,4 @@ KINDS = frozenset(
         ast.withitem,
     }
 )
-"""The kinds of nodes of Python's own trees that are not left to libcst."""
+"""The node types of Python's own trees that are not left to libcst."""

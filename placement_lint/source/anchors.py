@@ -1,4 +1,4 @@
-"""Anchors of lines: what a finding is recognised by after the lines around it have moved."""
+"""Anchors of lines: they identify a finding after the lines around it have moved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 class Anchors:
-    """The anchors of one text, in one or more pieces of whole statements; only those pieces are read that it takes."""
+    """The anchors of one text, in one or more pieces of whole statements; only the requested pieces are parsed."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
         self._pieces = [_Piece(text) for text in pieces]

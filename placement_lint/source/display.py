@@ -1,4 +1,4 @@
-"""What a notebook does with the last expression of a cell: it shows the value and keeps it in ``_``."""
+"""The last expression of a notebook cell: the notebook shows its value and keeps it in ``_``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from placement_lint.source.notebook import Notebook
 def with_displays(
     module: cst.Module, places: Mapping[cst.CSTNode, Range], notebook: Notebook
 ) -> tuple[cst.Module, dict[cst.CSTNode, cst.CSTNode]]:
-    """The program as the notebook runs it, and for each node that is not in its text the one that is.
+    """The program as the notebook runs it, and for each node that is not in its text the node that is.
 
     ``places`` are those of the module's statements. A last expression becomes ``_ = expression``, so that its value
-    counts as used. One that ends in a semicolon is not shown.
+    counts as used. An expression that ends in a semicolon is not shown.
     """
     body = list(module.body)
     texts: dict[cst.CSTNode, cst.CSTNode] = {}
@@ -32,7 +32,7 @@ def with_displays(
 
 
 def _last_in_cells(cells: list[int]) -> Iterator[int]:
-    """The indices of the statements that are the last of theirs; ``cells`` are the numbers by statement."""
+    """The indices of the statements that are the last of their cells; ``cells`` are the cell numbers by statement."""
     for index, cell in enumerate(cells):
         if cell not in cells[index + 1 : index + 2]:
             yield index

@@ -1,4 +1,4 @@
-"""Edits applied to the bytes of a file: encoding, BOM, line endings and all the rest of a notebook stay as they are."""
+"""Edits applied to the bytes of a file: encoding, BOM, line endings and the rest of a notebook are unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement_lint.finding import Edit
 from placement_lint.source.scan import NEWLINE, lines_with_ends
 from placement_lint.source.text import decode, encoding_of
 
-# How Jupyter and other programs lay out a notebook: indentation, letters beyond ASCII escaped or not, last newline.
+# Layouts of notebooks by Jupyter and other programs: indentation, non-ASCII characters escaped or not, last newline.
 LAYOUTS = tuple(product((1, 2, 4, "\t", None), (False, True), ("\n", "")))
 
 

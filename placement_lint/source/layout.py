@@ -1,4 +1,4 @@
-"""How a text is laid out: where its lines begin, and which parentheses are around a piece of it."""
+"""The layout of a text: the beginnings of its lines, and the parentheses around a piece of it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from placement_lint.source.scan import LEXEME, STRING_OR_COMMENT, newlines, spli
 
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef"
 Span = tuple[int, int]
-"""The offsets of the first character of a piece, and of the one that follows its last."""
+"""The offsets of the first character of a piece, and of the character after its last."""
 
 _BLANK = re.compile(r"(?:\s|\\(?:\r\n|\r|\n)|#[^\r\n]*)*")
 _WORD = re.compile(r"\w+\Z")
-# After these words and signs a parenthesis only groups; after all else it belongs to a call or a definition.
+# After these words and signs a parenthesis only groups; otherwise it belongs to a call or a definition.
 _BEFORE_A_GROUP = frozenset(kwlist) - {"None", "True", "False"}
 _ENDS_A_PRIMARY = frozenset((")", "]", "}", '"', "'"))
 _LONGEST = 80  # characters before a parenthesis that are searched: a keyword and blanks
 
 
 class Unplaced(Exception):
-    """Python's own tree does not tell where a node stands."""
+    """Python's own tree has no position for a node."""
 
 
 class Layout:
-    """Of one text; ``statements`` are the lines in which statements and handlers begin, or their decorators."""
+    """The layout of one text; ``statements`` are the lines on which statements, handlers or their decorators begin."""
 
     def __init__(self, text: str, tree: ast.Module, statements: Sequence[int]) -> None:
         self.text = text
@@ -40,7 +40,7 @@ class Layout:
         self._statements = statements
 
     def inside(self, string: ast.JoinedStr) -> Layout:
-        """That of what is inside an f-string."""
+        """The layout of the code inside an f-string."""
         return self if sys.version_info >= (3, 12) else _Doubted(self, self.span(string))
 
     @cached_property
@@ -52,25 +52,25 @@ class Layout:
         return [0, *(newline.end() for newline in newlines(self.text))]
 
     def let_go_of_body(self, function: Function) -> None:
-        """Called when a function was seen: most of them are never analysed."""
+        """Called for each function in the tree: most of them are never analysed."""
 
     def body_of(self, function: Function) -> list[ast.stmt]:
         return function.body
 
     def offset(self, line: int, column: int) -> int:
-        """Of a place as Python's trees have it: lines from 1, columns in bytes from 0."""
+        """The offset of a position in Python's trees: lines from 1, columns in bytes from 0."""
         start = self._starts[line - 1]
         if self.text.isascii() or column == 0:
             return start + column
         return start + len(self.lines[line - 1].encode()[:column].decode())
 
     def span(self, node: ast.AST) -> Span:
-        """Of a node of Python's own tree."""
+        """The span of a node of Python's own tree."""
         first = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
         return first, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
     def nearest(self, node: ast.AST) -> Span:
-        """The span of what is around a node, where its own is not known."""
+        """The span of the code around a node whose own span is unknown."""
         return self.span(node)
 
     def range(self, span: Span) -> Range:
@@ -81,16 +81,16 @@ class Layout:
         return line, offset - self._starts[line - 1] + 1
 
     def begins_line(self, line: int, column: int) -> bool:
-        """Whether nothing but blanks is before that place in its line."""
+        """Whether there are only blanks before that position on its line."""
         return not self.lines[line - 1][:column].strip()
 
     def after_blank(self, offset: int) -> int:
-        """Past the whitespace, comments and joined lines that begin there."""
+        """The offset after the whitespace, comments and joined lines that begin there."""
         found = _BLANK.match(self.text, offset)
         return found.end() if found is not None else offset
 
     def before_blank(self, offset: int) -> int:
-        """Where the whitespace, comments and joined lines begin that end there."""
+        """The offset where the whitespace, comments and joined lines begin that end there."""
         while offset:
             comment = self._comment_before(offset)
             if comment is not None:
@@ -105,13 +105,13 @@ class Layout:
         return self.text[offset] == "\\" and self.text[offset + 1 : offset + 2] in ("\r", "\n")
 
     def _comment_before(self, offset: int) -> int | None:
-        """Where the comment begins that ends there; all of the text is looked through only for a ``#`` in that line."""
+        """The start of a comment that ends there; the whole text is searched only if its line contains ``#``."""
         line = self.text.rfind("\n", 0, offset) + 1
         return self._comments.get(offset) if self.text.find("#", line, offset) >= 0 else None
 
     @cached_property
     def _comments(self) -> dict[int, int]:
-        """Where each comment begins, by where it ends."""
+        """The start of each comment, by its end."""
         return {each.end(): each.start() for each in STRING_OR_COMMENT.finditer(self.text) if each[0][0] == "#"}
 
     def grouped(self, span: Span) -> Span:
@@ -130,7 +130,7 @@ class Layout:
         return start, end + 1
 
     def _calls(self, parenthesis: int) -> bool:
-        """Whether a parenthesis belongs to what is before it in its line."""
+        """Whether a parenthesis belongs to the text before it on its line."""
         before = self.text[max(0, parenthesis - _LONGEST) : parenthesis].rstrip(" \t")
         word = _WORD.search(before)
         return word.group() not in _BEFORE_A_GROUP if word is not None else before[-1:] in _ENDS_A_PRIMARY
@@ -148,7 +148,7 @@ class Layout:
         return self.after_blank(span[0] + 1), self.before_blank(span[1] - 1)
 
     def written(self, span: Span) -> str:
-        """A piece as it would stand at the beginning of a line."""
+        """A piece as it would look at the beginning of a line."""
         piece = self.text[span[0] : span[1]].strip()
         indent = self._indent(span[0]) if "\n" in piece or "\r" in piece else ""
         return _further_left(piece, indent) if indent else piece
@@ -171,7 +171,7 @@ def _further_left(piece: str, indent: str) -> str:
 
 
 class SparingLayout(Layout):
-    """That of a text that is kept long: Python's own nodes take most of the room, and most are in functions."""
+    """The layout of a text that is kept for long: Python's nodes take most of the memory, and most are in functions."""
 
     def __init__(self, text: str, tree: ast.Module, statements: Sequence[int]) -> None:
         super().__init__(text, tree, statements)
@@ -179,7 +179,7 @@ class SparingLayout(Layout):
 
     @property
     def letters(self) -> int:
-        """Of how many there are nodes; a letter without any takes a tenth of the room."""
+        """The length of the text that has nodes; a character without any takes a tenth of the memory."""
         return len(self.text) - self._let_go * 9 // 10
 
     def let_go_of_body(self, function: Function) -> None:
@@ -201,7 +201,7 @@ class SparingLayout(Layout):
 
 
 class _Doubted(Layout):
-    """That of the expressions in f-strings, which Python's tree misplaces before 3.12: what it says counts on proof."""
+    """The layout of expressions in f-strings, which Python's tree misplaces before 3.12: each position is verified."""
 
     def __init__(self, outer: Layout, string: Span) -> None:
         super().__init__(outer.text, outer.tree, outer._statements)
@@ -236,7 +236,7 @@ class _Doubted(Layout):
         return span
 
     def _proof(self, node: ast.AST) -> Span | None:
-        """Where it stands if the same is written there."""
+        """Its span if the text there parses to the same node."""
         begin, end = super().span(node)
         try:
             found = ast.parse(self.text[begin:end].strip(), mode="eval").body

@@ -1,6 +1,6 @@
-"""A Jupyter notebook as one program: its code cells below one another, magics and shell lines made Python.
+"""A Jupyter notebook as one program: its code cells in sequence, with magics and shell lines translated to Python.
 
-Every line of a cell stays one line of the program, so that a place in the program is a place in a cell.
+Every line of a cell stays one line of the program, so that a position in the program is a position in a cell.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from placement_lint.source.scan import LEXEME, NEWLINE, lines_with_ends
 from placement_lint.source.text import Unreadable
 
 NOTEBOOK = ".ipynb"
-# What IPython itself calls for a magic; nothing is known of its result.
+# The call that IPython itself makes for a magic; its result is unknown.
 OPAQUE = "get_ipython()"
-# Cell magics that run their cell in the notebook's own namespace; under any other nothing of it is Python of ours.
+# Cell magics that run their cell in the notebook's own namespace; cells of other magics are not Python code to check.
 RUN_AS_PYTHON = frozenset({"capture", "debug", "prun", "time"})
 CELL_MAGIC = re.compile(
     r"(?P<above>(?:[ \t]*(?:\r\n|\r|\n))*)%%(?!\w*\?)(?P<name>\w*)[^\r\n]*(?P<newline>\r\n|\r|\n|\Z)"
 )
-# `%time statement` runs the statement here. `pass;` takes as many columns, so that the rest keeps its own.
+# `%time statement` runs the statement here. `pass;` has the same width, so that the rest keeps its columns.
 TIMED = re.compile(r"(?P<indent>[ \t]*)%time(?=[ \t]+\S)")
-# To the end of the line, and of those that a backslash joins to it.
+# The rest of the line, and of lines that a backslash joins to it.
 _REST = r"[^\r\n\\]* (?: \\(?:\r\n|\r|\n|.) [^\r\n\\]* )*"
 # A statement that IPython does not read as Python: a magic or a shell line, a request for help, a call without brackets
 # (`/f a`, `,f a`, `;f a`), or a magic without its sign, such as `pip install torch`.
@@ -44,7 +44,7 @@ ASSIGNED = re.compile(rf"(?P<kept> (?: [ \t] | \\(?:\r\n|\r|\n) )* ) (?: ! | %[ 
 # `torch.nn?` and `x = torch.nn??`
 HELP = re.compile(r"%{0,2}(?!\d)[\w*]+(?:\.(?!\d)[\w*]+|\[-?[0-9]+\])*\?\??[ \t]*\Z")
 LEXEMES = re.compile(rf"{LEXEME.pattern} | (?P<assign> (?<![=!<>+\-*/%&|^@:]) = (?!=) )", re.VERBOSE | re.DOTALL)
-# Text that was copied from a terminal: the prompt that it begins with, and those of its lines.
+# Text copied from a terminal: its first prompt, and the prompts of its lines.
 PROMPTS = (
     (re.compile(r"[ \t]*>>>(?=[ \t\r\n]|\Z)"), re.compile(r"[ \t]*(?:>>>|\.\.\.)(?:[ \t]|(?=[\r\n]|\Z))")),
     (re.compile(r"In \[\d+\]: "), re.compile(r"In \[\d+\]: |[ \t]*\.{3,}: ?")),
@@ -65,7 +65,7 @@ class Cell:
 
     @cached_property
     def margins(self) -> tuple[int, ...]:
-        """How many characters IPython removes from the beginning of each line: prompts and indentation."""
+        """The number of characters that IPython removes from the beginning of each line: prompts and indentation."""
         return tuple(_margins(self.source))
 
 
@@ -82,7 +82,7 @@ class Notebook:
         return self.cells[max(bisect_right(self.cells, line, key=lambda cell: cell.line) - 1, 0)]
 
     def placed(self, finding: Finding, path: str) -> Finding:
-        """A finding about the program, which is the notebook's at ``path``, as one about its cells."""
+        """A finding about the program, which is the notebook at ``path``, as a finding about its cells."""
         if not self.cells:
             return finding
         trace = tuple(replace(step, **self._place(step.range)) if step.path == path else step for step in finding.trace)
@@ -98,7 +98,7 @@ class Notebook:
         return {"cell": number, "range": there}
 
     def in_cell(self, place: Range) -> tuple[int, Range]:
-        """The number of the cell that a place of the program comes from, and the place there."""
+        """The number of the cell that contains a position of the program, and the position there."""
         cell = self.cell_at(place.line)
         first, last = place.line - cell.line, place.end_line - cell.line
         margin, end_margin = (cell.margins[line] if line < len(cell.margins) else 0 for line in (first, last))
@@ -128,7 +128,7 @@ def read_notebook(data: bytes) -> Notebook:
 
 
 def as_python(source: str) -> str:
-    """The text of a cell as Python of the same number of lines, without what IPython removes in front of them."""
+    """The text of a cell as Python with the same number of lines, without the prefixes that IPython removes."""
     lines = zip(lines_with_ends(source), _margins(source), strict=True)
     return _translated("".join(line[margin:] for line, margin in lines))
 
@@ -162,7 +162,7 @@ def _lines_outside_strings(lines: Sequence[str], source: str) -> Iterator[tuple[
 
 
 def _translated(source: str) -> str:
-    """Statement by statement; a cell magic runs what is below it, or that is no Python of the notebook's."""
+    """Translate each statement; a cell magic runs the cell below it, or the cell is not Python of the notebook."""
     magic = CELL_MAGIC.match(source)
     if magic and magic["name"] not in RUN_AS_PYTHON:
         return "\n".join("" for _ in NEWLINE.split(source))
@@ -176,7 +176,7 @@ def _translated(source: str) -> str:
 
 
 def _statement(source: str, start: int) -> tuple[int, str]:
-    """Where the statement that begins at ``start`` ends, and the Python for it."""
+    """The end of the statement that begins at ``start``, and its Python translation."""
     if timed := TIMED.match(source, start):
         end, rest = _statement(source, timed.end())
         return end, f"{timed['indent']}pass;{rest}"
@@ -204,7 +204,7 @@ def _python(source: str, start: int) -> tuple[int, str]:
 
 
 def _unless_help(statement: str, comment_end: int) -> str:
-    """A statement that does not ask for help; ``comment_end`` is where its last comment ends."""
+    """A statement, unless it asks for help; ``comment_end`` is where its last comment ends."""
     found = HELP.search(statement)
     if found is None or found.start() < comment_end:
         return statement
@@ -213,7 +213,7 @@ def _unless_help(statement: str, comment_end: int) -> str:
 
 
 def _opaque(statement: str) -> str:
-    """A call with an unknown result, of as many lines as a statement."""
+    """A call with an unknown result, with as many lines as a statement."""
     return f"{OPAQUE[:-1]}{''.join(NEWLINE.findall(statement))}{OPAQUE[-1:]}"
 
 
@@ -230,7 +230,7 @@ def _content(data: bytes) -> dict[str, Any]:
 
 
 def _language(content: dict[str, Any]) -> str:
-    """What the notebook says of its cells; one that says nothing is Python."""
+    """The language of the cells by the notebook's metadata; Python if there is none."""
     metadata = content.get("metadata")
     for section, key in (("kernelspec", "language"), ("language_info", "name")):
         part = metadata.get(section) if isinstance(metadata, dict) else None

@@ -1,4 +1,4 @@
-"""The top level of a text, without parsing it: where its definitions are, and all the rest as it is written.
+"""The top level of a text, without parsing it: the positions of its definitions, and the rest as source text.
 
 The inside of definitions takes most of the time of Python's parser, and is not needed to know the names that a file
 binds.
@@ -25,7 +25,7 @@ _BASES = re.compile(
     re.MULTILINE,
 )
 _IMPORT = re.compile(r"(?:from|import)\b")
-# Of how many files the outlines are remembered: who checks a file, and who asks what it binds, may be the same.
+# Size of the cache of outlines, in files: the check of a file and the import of its names may share an outline.
 _REMEMBERED = 16
 _EMPTY = {"def": "def {}(): ...", "class": "class {}: ..."}
 
@@ -46,10 +46,10 @@ class Definition:
 
 @dataclass(frozen=True)
 class Outline:
-    """A text with its definitions emptied, and all else where it was; and these, by the lines of their names.
+    """A text with its definitions emptied and the rest in place; and the definitions, by the lines of their names.
 
     ``statements`` are neither definitions nor imports. With the ``decorators`` of functions, but not those of classes,
-    they are all that runs when the file does. ``code`` is that of all.
+    they are all the code that runs when the file is executed. ``code`` is the code of the whole text.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Outline:
 
 @lru_cache(_REMEMBERED)
 def outlined(text: str) -> Outline:
-    """The outline of a text; one that Python cannot parse may have any."""
+    """The outline of a text; it is arbitrary if Python cannot parse the text."""
     lines = split_lines(text)
     if "\f" in text:  # at the beginning of a line it is not indentation
         lines = [line.replace("\f", "") for line in lines]
@@ -95,14 +95,14 @@ def bases_of(definition: str) -> frozenset[str]:
 
 
 def _in_class(pattern: re.Pattern[str], statement: str) -> re.Match[str] | None:
-    """The match of a pattern in a class definition: that begins with ``class``, or with a decorator."""
+    """The match of a pattern in a class definition, which begins with ``class`` or with a decorator."""
     if statement.startswith("class"):
         return pattern.match(statement)
     return pattern.search(statement) if statement.startswith("@") else None
 
 
 def code_of(text: str) -> str:
-    """The text without comments, and with nothing in its strings; each line is the line that it was."""
+    """The text without comments, and with empty strings; line numbers are unchanged."""
     return STRING_OR_COMMENT.sub(_emptied, text)
 
 
@@ -110,12 +110,12 @@ def _emptied(found: re.Match[str]) -> str:
     literal = found[0]
     if literal[0] == "#":
         return ""
-    # The line in which a string ends is none that begins a statement.
+    # The line on which a string ends must not look like the beginning of a statement.
     return '""' if "\n" not in literal else '"""' + "\n" * literal.count("\n") + ' """'
 
 
 def _statements(code: str) -> Iterator[tuple[int, str]]:
-    """The statements of the top level, each from its first line on to the next one."""
+    """The statements of the top level, each from its first line to the next statement."""
     bounds = [*(found.start() for found in _START.finditer(f"\n{code}")), len(code)]
     begin, depth = bounds[0], 0
     line = 1 + code.count("\n", 0, begin)

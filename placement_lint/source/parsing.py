@@ -1,4 +1,4 @@
-"""From text to a syntax tree, with every way this can fail turned into a clear message."""
+"""From text to a syntax tree; each way in which this can fail has a clear message."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from placement_lint.source.text import Unreadable
 if TYPE_CHECKING:
     import libcst as cst
 
-# CPython's own tokenizer refuses more; libcst's native parser would exhaust the stack and kill the process.
+# CPython's own tokenizer rejects more; libcst's native parser would exhaust the stack and kill the process.
 MOST_NESTED_BRACKETS = 200
 # libcst's time grows faster than the square of an expression's depth: seconds at 3,000, minutes at 10,000.
 MOST_NESTED_NODES = 1500
-# A statement of this many letters has no more nested nodes than these.
+# A statement with this many characters has no more nested nodes than these.
 _LETTERS = 1000
 TOO_DEEP = "an expression is nested too deeply to be analysed"
 BOM = "\ufeff"
@@ -62,18 +62,18 @@ def _parsed(text: str) -> cst.Module:
     except (RecursionError, MemoryError):
         raise Unreadable(TOO_DEEP) from None
     except Exception as error:  # a syntax error, or what the constructor of a node refuses
-        # Python's own message names the mistake, where libcst lists the tokens it expected.
+        # Python's own message names the mistake, while libcst lists the tokens it expected.
         raise syntax_error(text) or _beyond_the_parser(error) from None
 
 
 def check_syntax(text: str) -> None:
-    """Raise :class:`Unreadable` unless the text is Python, at a twelfth of what :func:`parse` costs."""
+    """Raise :class:`Unreadable` unless the text is Python, at a twelfth of the cost of :func:`parse`."""
     if not _has_symbols(text) and syntax_error(text):
         parse(text)  # syntax newer than the running Python is not an error
 
 
 def _has_symbols(text: str) -> bool:
-    """Whether Python finds nothing against the text: it makes a table of its symbols without showing its tree."""
+    """Whether Python accepts the text: making its symbol table does not expose the tree, and is faster."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -84,7 +84,7 @@ def _has_symbols(text: str) -> bool:
 
 
 def syntax_error(text: str) -> Unreadable | None:
-    """What the running Python itself says against the text."""
+    """The error of the running Python for the text."""
     try:
         python_tree(text)
     except SyntaxError as error:
@@ -111,26 +111,26 @@ class BeyondTheParser(Unreadable):
 
 
 def _beyond_the_parser(error: Exception) -> BeyondTheParser:
-    """The error for such a text; only libcst's message knows the place."""
+    """The error for such a text; only libcst's message has the position."""
     place = PLACE.search(str(error))
     line, column = (int(place[1]), int(place[2]) + 1) if place else (1, 1)
     return BeyondTheParser("Python accepts this line, but libcst cannot parse it", line, column)
 
 
 class _Tree(NamedTuple):
-    """Python's own of a text, with the statements, handlers and decorators in it by how many blocks they are in."""
+    """Python's own tree of a text, with its statements, handlers and decorators by their nesting depth."""
 
     root: ast.Module
     blocks: Sequence[Sequence[Any]]
 
     @property
     def statements(self) -> Sequence[int]:
-        """The lines in which one of these begins."""
+        """The lines on which they begin."""
         return array("L", sorted(each.lineno for block in self.blocks for each in block))
 
 
 def _tree_within_reach(text: str) -> _Tree | None:
-    """Python's own tree, if it has one; a text that would take libcst minutes, or overflow the stack, is refused."""
+    """Python's own tree, if it has one; a text that takes libcst minutes, or overflows the stack, is rejected."""
     try:
         root = python_tree(text)
     except SyntaxError as error:
@@ -150,7 +150,7 @@ def _tree_within_reach(text: str) -> _Tree | None:
 
 
 def refuse_nested_brackets(text: str) -> None:
-    """Refuse as many brackets inside each other as Python itself does: it says so of no text that it accepts."""
+    """Reject as many nested brackets as Python itself does, which reports this for no text that it accepts."""
     depth, offset = Scan(text).depth
     if depth > MOST_NESTED_BRACKETS:
         lines = split_lines(text[:offset])
@@ -189,13 +189,13 @@ def _of_more_lines(block: Iterable[Any], few: int) -> list[ast.AST]:
 
 
 def _letters(statement: Any, lines: Sequence[str]) -> int:
-    """How many letters are in the lines of a statement, or of what is before its block."""
+    """The number of characters in the lines of a statement, or of the part before its block."""
     last = statement.body[0].lineno if type(statement) in _BLOCKS else statement.end_lineno
     return sum(map(len, lines[statement.lineno - 1 : last]))
 
 
 def _depth(statement: ast.AST) -> int:
-    """How many nodes are inside each other in a statement, or in what is before its block."""
+    """The depth of the nodes in a statement, or in the part before its block."""
     return sum(1 for _ in levels(*_below([statement], _HEADERS)))
 
 
@@ -207,7 +207,7 @@ def _blocks(tree: ast.Module) -> Iterator[Sequence[Any]]:
 
 
 def _kinds(tree: _Tree) -> set[type[ast.AST]]:
-    """The kinds of statements in it; of all nodes, where Python knows expressions that are left to libcst."""
+    """The kinds of statements in it; of all nodes, if Python has expressions that are left to libcst."""
     from placement_lint.source.abstraction import KINDS
 
     parts = tree.blocks if KINDS.issuperset(ast.expr.__subclasses__()) else levels(tree.root)
@@ -215,7 +215,7 @@ def _kinds(tree: _Tree) -> set[type[ast.AST]]:
 
 
 def levels(*nodes: ast.AST) -> Iterator[Sequence[ast.AST]]:
-    """The nodes and all inside them, by how deep they are; without recursion, whose limit an odd text would reach."""
+    """The nodes and all inside them, level by level; without recursion, whose limit an unusual text would exceed."""
     level: Sequence[ast.AST] = nodes
     while level:
         yield level
@@ -242,7 +242,7 @@ CHILDREN = {
     for node in vars(ast).values()
     if isinstance(node, type) and issubclass(node, ast.AST)
 } | {ast.Constant: ()}
-# Of those that have blocks: the fields with blocks, which are read separately, and the others.
+# For nodes with blocks: the fields with blocks, which are read separately, and the others.
 _APART = ("body", "handlers", "orelse", "finalbody", "decorator_list", "type_params")
 _BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
     node: tuple(field for field in _APART if field in fields)
