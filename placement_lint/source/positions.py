@@ -1,8 +1,8 @@
-"""Where given nodes stand, from one pass of code generation.
+"""Positions of given nodes, from one pass of code generation.
 
 libcst's position provider computes every node of the module and costs twice the parser. Here only the
-wanted nodes are noted, as indices into the generated tokens, which become lines and columns at the end.
-The result is the provider's own: whitespace and surrounding parentheses do not belong to a node.
+requested nodes are recorded, as indices into the generated tokens, which become lines and columns at the end.
+The result equals the provider's: whitespace and surrounding parentheses do not belong to a node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNNOTED = nullcontext()
 
 
 class SpanNotingState(CodegenState):
-    """Generates code and notes, for the wanted nodes, the indices of their first token and past the last."""
+    """Generates code and records, for the wanted nodes, the indices of their first token and past the last."""
 
     def __init__(self, module: cst.Module, wanted: Iterable[cst.CSTNode]) -> None:
         super().__init__(module.default_indent, module.default_newline)
@@ -36,7 +36,7 @@ class SpanNotingState(CodegenState):
             self._starts[node] = len(self.tokens)
 
     def after_codegen(self, node: cst.CSTNode) -> None:
-        # A node that says itself where it begins and ends, without its whitespace, has been noted by then.
+        # A node that reports its own begin and end, without its whitespace, has been recorded by then.
         if node in self._starts:
             self.spans.setdefault(node, (self._starts[node], len(self.tokens)))
 
@@ -66,7 +66,8 @@ class SpanNotingState(CodegenState):
 def positions(module: cst.Module, nodes: Sequence[cst.CSTNode], roughly: bool = False) -> dict[cst.CSTNode, Range]:
     """The range of each given node of the module; a node that is not part of it is omitted.
 
-    Raises :class:`Unplaced` where an abstract node does not know its own, unless that of what it is in will do.
+    Raises :class:`Unplaced` if an abstract node has no position of its own, unless ``roughly``: then the enclosing
+    node's is used.
     """
     if isinstance(module, Abstract):
         return places(module, nodes, roughly)

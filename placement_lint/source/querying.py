@@ -1,4 +1,4 @@
-"""Questions about a syntax tree that a few rules of the analysis hang on; layout and comments never answer them."""
+"""Queries about a syntax tree that a few rules of the analysis depend on; layout and comments never matter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names_in(node: cst.CSTNode) -> Iterator[str]:
 
 
 def words_in(node: cst.CSTNode) -> Iterator[str]:
-    """The identifiers in a node, and what stands in its strings."""
+    """The identifiers in a node, and the content of its strings."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -42,12 +42,12 @@ def _parsed(text: str) -> cst.CSTNode:
 
 
 def as_expression(source: str | cst.CSTNode) -> cst.CSTNode:
-    """What the program writes, as a node; a wording that is no code is a string."""
+    """The program's text as a node; text that is not code becomes a string."""
     return _parsed(source) if isinstance(source, str) else source
 
 
 def is_literal(node: cst.CSTNode, *values: object) -> bool:
-    """Whether a node writes one of these constants out."""
+    """Whether a node is a literal of one of these constants."""
     sign = 1
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         node, sign = node.expression, -1
@@ -73,7 +73,7 @@ def last_comparison(node: cst.CSTNode) -> cst.Comparison | None:
 
 
 def names_after(node: cst.CSTNode, last: cst.CSTNode) -> list[str] | None:
-    """The identifiers in a node that stand after one of the nodes in it; None where that is not in it."""
+    """The identifiers in a node that come after one of its inner nodes; None if that is not in it."""
     waiting = [node]
     after: list[str] | None = None
     while waiting:
@@ -88,14 +88,14 @@ def names_after(node: cst.CSTNode, last: cst.CSTNode) -> list[str] | None:
 
 
 def last_name(node: cst.CSTNode) -> str:
-    """``c`` of ``a.b.c``; empty where a node is no name."""
+    """``c`` of ``a.b.c``; empty if a node is not a name."""
     if isinstance(node, cst.Attribute):
         return node.attr.value
     return node.value if isinstance(node, cst.Name) else ""
 
 
 def dotted(node: cst.CSTNode) -> str:
-    """``"a.b.c"`` of such a name; empty where a node is none."""
+    """``"a.b.c"`` of such a name; empty if a node is not a name."""
     if isinstance(node, cst.Attribute):
         owner = dotted(node.value)
         return f"{owner}.{node.attr.value}" if owner else ""
@@ -109,7 +109,7 @@ def operators_in(node: cst.CSTNode) -> set[type[cst.CSTNode]]:
 
 
 def attributes_read(node: cst.CSTNode, variable: str) -> Iterator[str]:
-    """``x`` of each ``variable.x`` in a node, but where it is assigned."""
+    """``x`` of each ``variable.x`` in a node, except assignment targets."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -122,7 +122,7 @@ def attributes_read(node: cst.CSTNode, variable: str) -> Iterator[str]:
 
 
 def assigns_none(node: cst.CSTNode, name: str) -> bool:
-    """Whether ``self.name = None`` stands somewhere in a node."""
+    """Whether ``self.name = None`` occurs in a node."""
     if isinstance(node, cst.Assign) and any(_is_of_self(one.target, name) for one in node.targets):
         return isinstance(node.value, cst.Name) and node.value.value == "None"
     return any(assigns_none(child, name) for child in children(node))
@@ -140,7 +140,7 @@ def assigned_to_self(node: cst.CSTNode) -> Iterator[str]:
 
 
 def read_through(node: cst.CSTNode, name: str) -> Iterator[str]:
-    """Which attributes of ``self.name`` are read in a node, wherever; empty where it stands for itself."""
+    """The attributes of ``self.name`` that are read in a node; an empty string for ``self.name`` itself."""
     if _is_of_self(node, name):
         yield ""
     elif isinstance(node, cst.Attribute) and _is_of_self(node.value, name):
@@ -163,14 +163,14 @@ def called_in(node: cst.CSTNode) -> Iterator[str]:
 
 
 def reads_attribute(node: cst.CSTNode, name: str) -> bool:
-    """Whether ``….name`` stands somewhere in a node."""
+    """Whether ``….name`` occurs in a node."""
     if isinstance(node, cst.Attribute) and node.attr.value == name:
         return True
     return any(reads_attribute(child, name) for child in children(node))
 
 
 def saves_to_attribute(node: cst.CSTNode, name: str) -> bool:
-    """Whether ``….save(…, self.name)`` stands somewhere in a node."""
+    """Whether ``….save(…, self.name)`` occurs in a node."""
     is_save = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "save"
     given = node.args[1:] if is_save and isinstance(node, cst.Call) else ()
     if any(isinstance(one.value, cst.Attribute) and one.value.attr.value == name for one in given):
@@ -179,12 +179,12 @@ def saves_to_attribute(node: cst.CSTNode, name: str) -> bool:
 
 
 def may_break(loop: cst.For | cst.While) -> bool:
-    """Whether the body of a loop has a ``break`` of this loop, not of one inside."""
+    """Whether the body of a loop has a ``break`` of this loop, not of an inner one."""
     return any(_breaks(statement) for statement in loop.body.body)
 
 
 def ends_at_once(loop: cst.While) -> bool:
-    """Whether a round ends the loop, unless it fails: its body, or the ``try`` there, ends in a jump."""
+    """Whether an iteration ends the loop unless it fails: its body, or the ``try`` there, ends in a jump."""
     last = loop.body.body[-1] if loop.body.body else None
     while isinstance(last, (cst.Try, cst.TryStar, cst.With)):
         suite = last.orelse if isinstance(last, cst.Try) and last.orelse is not None else last
@@ -204,14 +204,14 @@ def _breaks(node: cst.CSTNode) -> bool:
 
 
 def raises(node: cst.CSTNode) -> bool:
-    """Whether a ``raise`` stands somewhere in a node, but for what is defined there."""
+    """Whether a ``raise`` occurs in a node, not counting definitions in it."""
     if isinstance(node, (*DEFINITIONS, cst.BaseExpression)):
         return False
     return isinstance(node, cst.Raise) or any(raises(child) for child in children(node))
 
 
 def same_code(one: object, other: object) -> bool:
-    """Whether two nodes, or what a field of each has, are equal but for their layout."""
+    """Whether two nodes, or the contents of a field of each, are equal apart from layout."""
     if type(one) is not type(other):
         return False
     if isinstance(one, cst.CSTNode):

@@ -1,7 +1,7 @@
-"""A lexical look at a text: comments, logical lines and bracket depth, without parsing it.
+"""Lexical scan of a text: comments, logical lines and bracket depth, without parsing it.
 
-One regular expression steps over strings, so that a ``#`` or a bracket inside a string is not taken for
-one. It works on any text, broken code and other Python versions' syntax included.
+One regular expression skips strings, so that a ``#`` or a bracket inside a string is not mistaken for one. It works on
+any text, including broken code and the syntax of other Python versions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LEXEME = re.compile(
     | (?P<close> [)\]}}] )""",
     re.VERBOSE | re.DOTALL,
 )
-# What is between quotes, without the letters before them, and comments: a search is twice as fast without groups.
+# Quoted text, without the letters before it, and comments: a search is twice as fast without groups.
 STRING_OR_COMMENT = re.compile(rf"{_COMMENT} | {_STRING}", re.VERBOSE | re.DOTALL)
-# A text may have halves of characters, which nothing else can encode.
+# A text may have lone surrogates, which no other encoding accepts.
 UTF_8 = ("utf-8", "surrogatepass")
 NEWLINE = re.compile(r"\r\n|\r|\n")
 _LINE_FEED = re.compile("\n")
-# What is between words: a number counts as one. Of bytes they are told four times as fast as of characters.
+# Separators of words; a number is a word. Bytes are split four times as fast as characters.
 _PUNCTUATION = "".join(set(string.punctuation) - {"_"}).encode()
 _SEPARATORS = bytes.maketrans(_PUNCTUATION, b" " * len(_PUNCTUATION))
 _NO_BRACKETS = bytes(set(range(256)) - set(b"()[]{}"))
@@ -55,7 +55,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def newlines(text: str) -> Iterator[re.Match[str]]:
-    """What ends its lines; most texts have line feeds only, which are found faster than any of several."""
+    """The line ends of a text; most texts have line feeds only, which are found faster than several kinds."""
     return (NEWLINE if "\r" in text else _LINE_FEED).finditer(text)
 
 
@@ -71,7 +71,7 @@ def words_of(code: str) -> list[str]:
 
 
 def brackets_left_open(code: str) -> int:
-    """How many more brackets it opens than it closes."""
+    """The number of brackets that it opens minus those that it closes."""
     brackets = code.encode(*UTF_8).translate(_ROUND_BRACKETS, _NO_BRACKETS)
     return 2 * brackets.count(b"(") - len(brackets)
 
@@ -82,7 +82,7 @@ class Scan:
 
     @cached_property
     def depth(self) -> tuple[int, int]:
-        """How deep brackets are nested, and the offset of the innermost of them."""
+        """The depth of nested brackets, and the offset of the innermost of them."""
         depth = deepest = where = 0
         for lexeme in LEXEME.finditer(self.text):
             if lexeme.lastgroup == "open":

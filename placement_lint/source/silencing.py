@@ -1,4 +1,4 @@
-"""The comment that suppresses a finding: where it has to stand, and how it joins one that is there."""
+"""The comment that suppresses a finding: its position, and how it is merged into an existing comment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from placement_lint.source.suppressions import Suppression, read_suppressions
 
 
 def suppressing(text: str, place: Range, code: str, name: str) -> Edit | None:
-    """The edit of a text that suppresses what is found at ``place``; None where no comment can stand."""
+    """The edit of a text that suppresses the finding at ``place``; None if no comment can be placed."""
     if joined := _joined(text, place, code, name):
         return joined
     endings = _endings(text)
@@ -30,12 +30,12 @@ def _joined(text: str, place: Range, code: str, name: str) -> Edit | None:
 
 
 def _is_noqa(comment: Suppression) -> bool:
-    """One of ours ends in a bracket, behind its last rule."""
+    """Whether it is a ``noqa``: our own comments end in a bracket after the last rule."""
     return comment.range.end_column == comment.entries[-1].range.end_column
 
 
 def _lines(text: str, place: Range) -> list[int]:
-    """Where a comment speaks for a finding, the likeliest first: on its lines, or where its statement ends."""
+    """The lines whose comments apply to a finding, the best first: its own lines, or where its statement ends."""
     first, last = Scan(text).logical_lines.get(place.line, (place.line, place.line))
     return list(dict.fromkeys([place.line, place.end_line, last, first]))
 

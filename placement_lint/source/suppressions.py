@@ -1,4 +1,4 @@
-"""Comments that switch findings off: ours, ``noqa``, and ``skip-file`` at the top of a file."""
+"""Comments that suppress findings: ours, ``noqa``, and ``skip-file`` at the top of a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERBS = (IGNORE, SKIP_FILE)
 
 @dataclass(frozen=True)
 class Entry:
-    """One rule selector in a comment and the place where it is written."""
+    """One rule selector in a comment and its position."""
 
     selector: str
     range: Range
@@ -29,10 +29,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Suppression:
-    """What one comment switches off.
+    """The effect of one suppression comment.
 
-    ``entries`` is empty for a comment that switches everything off. ``accountable`` ones are meant for
-    this tool alone, so that it is worth a report when they do nothing; a bare ``noqa`` is not.
+    ``entries`` is empty for a comment that suppresses everything. ``accountable`` comments are meant for
+    this tool alone, so that an unused one is worth a report; a bare ``noqa`` is not.
     """
 
     range: Range
@@ -56,7 +56,7 @@ class Suppressions:
     scan: Scan = field(default_factory=lambda: Scan(""))
 
     def at(self, place: Range) -> Iterator[Suppression]:
-        """The comments that speak for a finding: on its lines, or where its statement begins or ends."""
+        """The comments that apply to a finding: on its lines, or where its statement begins or ends."""
         lines = self._lines_speaking_for(place) if self.comments else ()
         return (comment for comment in self.comments if comment.range.line in lines)
 
@@ -92,7 +92,7 @@ def _ignore(comment: Comment, directive: re.Match[str]) -> Suppression:
 
 
 def _noqa(comment: Comment, noqa: re.Match[str]) -> Iterator[Suppression]:
-    """A bare ``noqa`` speaks for everything; one with codes only for those of ours among them."""
+    """A bare ``noqa`` applies to everything; one with codes only to our codes among them."""
     place = _range(comment, noqa.span())
     if noqa["codes"] is None:
         yield Suppression(place, (), accountable=False)

@@ -11,7 +11,7 @@ ASCII_ONLY = bytes(byte if byte < 128 else ord("?") for byte in range(256))
 
 
 class Unreadable(Exception):
-    """The file cannot be decoded or parsed; says why and, where it is known, at which place."""
+    """The file cannot be decoded or parsed; carries the reason and, if known, the position."""
 
     def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ def _refuse_null_bytes(data: bytes) -> None:
 def encoding_of(data: bytes) -> str:
     """The encoding that Python reads the source in, with a BOM `utf-8-sig`."""
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
-    # An undecodable byte up here is left to the decoder, which can say where it stands.
+    # An undecodable byte up here is left to the decoder, whose error has its position.
     first_lines = b"\n".join(data[len(mark) :].split(b"\n", 2)[:2]).translate(ASCII_ONLY)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(mark + first_lines).readline)
@@ -57,7 +57,7 @@ def encoding_of(data: bytes) -> str:
 
 
 def _place_of_byte(data: bytes, offset: int) -> tuple[int, int]:
-    """Line and column of a byte in data that may not be decodable, each other byte counted as a character."""
+    """Line and column of a byte in data that may not be decodable; each other byte counts as a character."""
     before = data[:offset].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     start_of_line = before.rfind(b"\n") + 1
     return before.count(b"\n") + 1, len(before[start_of_line:].decode("utf-8", "replace")) + 1

@@ -1,4 +1,4 @@
-"""From a node to the nodes inside it, at a tenth of what libcst's own ``children`` costs: it copies the node."""
+"""From a node to its child nodes, at a tenth of the cost of libcst's own ``children``, which copies the node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 import libcst as cst
 
-# What stands between the nodes that mean something.
+# Fields for layout between the meaningful nodes.
 _BLANK = ("whitespace", "leading_lines", "lines_after", "header", "footer", "trailing_", "indent", "empty_lines")
 
 
@@ -24,5 +24,5 @@ def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 @cache
 def fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    """The names of the fields that mean something, of a kind of node."""
+    """The names of the meaningful fields of a kind of node."""
     return tuple(field.name for field in fields(kind) if not field.name.startswith(_BLANK))

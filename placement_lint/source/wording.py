@@ -1,4 +1,4 @@
-"""How a program words something."""
+"""The source text of a program's nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import libcst as cst
 
 from placement_lint.source.abstract import Abstract, is_grouped, text_of
 
-# How many texts are remembered: about those that the analysis asks for of a few thousand lines.
+# Size of the cache: about the number of texts that the analysis needs for a few thousand lines.
 _REMEMBERED = 8_192
 
 
@@ -24,7 +24,7 @@ def quoted(label: str) -> str:
 
 
 def lines_of(definition: cst.ClassDef | cst.FunctionDef | cst.Lambda) -> str:
-    """All of the lines in which a definition stands: that is known at once, unlike what is written there."""
+    """All lines of a definition: these are known at once, unlike its exact source text."""
     if not isinstance(definition, Abstract):
         return source_text(definition)
     origin = definition.origin
@@ -38,12 +38,12 @@ def _code(node: cst.CSTNode) -> str:
 
 
 def is_parenthesised(node: cst.CSTNode) -> bool:
-    """Whether the node is in parentheses of its own, which belong to its text and not to its place."""
+    """Whether the node is in parentheses of its own, which belong to its text but not to its position."""
     return is_grouped(node) if isinstance(node, Abstract) else bool(getattr(node, "lpar", ()))
 
 
 def argument_text(argument: cst.Arg) -> str:
-    """Without the comma that follows it."""
+    """The text of an argument, without the comma that follows it."""
     name = f"{argument.keyword.value}=" if argument.keyword is not None else argument.star
     return f"{name}{source_text(argument.value)}"
 
@@ -52,5 +52,5 @@ _MODULE = cst.Module([])
 
 
 def forget() -> None:
-    """Let go of the trees whose texts are remembered."""
+    """Clear the cache, which keeps trees alive."""
     _code.cache_clear()
