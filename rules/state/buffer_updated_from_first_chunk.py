@@ -93,7 +93,7 @@ def check(event: SharedTensorChanged) -> Iterator[Problem]:
 
 
 def _watch(event: SharedTensorChanged) -> tuple[Line, ...]:
-    """Whether what each replica changes is a buffer of the model itself."""
+    """Check that the buffer that each replica changes belongs to the model itself."""
     called = event.scene.replica[-1].node
     if not callee(called):
         return ()
@@ -112,7 +112,7 @@ def control(facts: Facts) -> str:
 
 
 def _updated(facts: Facts, inside: bool) -> str:
-    """How the buffer is after a call of the wrapped model, and of the module itself."""
+    """The buffer after a call of the wrapped model, and after a call of the module itself."""
     import torch
     from torch import Tensor
 

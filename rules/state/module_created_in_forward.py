@@ -1,4 +1,4 @@
-"""A forward makes the layer that it computes with."""
+"""A forward makes a layer and computes with it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def check(event: MadeInForward) -> Iterator[Problem]:
 
 
 def _replay(event: MadeInForward) -> Replay:
-    """What is made is compared with what an earlier call of the same module made; the program makes its calls twice."""
+    """Compare the new module with the one from an earlier call of the same module; each call is made twice."""
     made = source_text(event.node)
     return Replay(
         noted=((event.node, f"as_before(self, {made})"),),

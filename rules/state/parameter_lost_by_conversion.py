@@ -1,4 +1,4 @@
-"""What is computed from a Parameter is no Parameter."""
+"""A tensor computed from a Parameter is not a Parameter."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _joined(name: str, tensor: Any) -> Any:
     return getattr(torch, name)([tensor, tensor])
 
 
-# By the name that the analysis gives them. ``float`` and ``contiguous`` return a Parameter that is so already.
+# By their names in the analysis. ``float`` and ``contiguous`` return the Parameter itself if it has that form already.
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **{
         f".{name}()": methodcaller(name)

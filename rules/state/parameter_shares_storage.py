@@ -1,4 +1,4 @@
-"""A Parameter is in the same memory as another attribute, and one of them is changed in place."""
+"""A Parameter shares memory with another attribute, and one of them is changed in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list of layers is multiplied: it has one layer many times."""
+"""A list of layers is multiplied: it contains one layer many times."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def control(facts: Facts) -> str:
 
 
 def _made(facts: Facts) -> Any:
-    """A module or a tensor that does not yet do what the assignment is meant to make it do."""
+    """A module or a tensor without the effect that the assignment should have."""
     import torch
 
     made = torch.nn.Linear(2, 2) if facts["module"] else torch.ones(2)

@@ -111,7 +111,7 @@ def check_tensor(event: SharedTensorChanged) -> Iterator[Problem]:
 
 
 def _watch(event: SharedContainerChanged | SharedTensorChanged) -> tuple[Line, ...]:
-    """Which GPUs change one and the same thing in a call."""
+    """Check whether several GPUs change the same object in a call."""
     return (
         *remembered(event.node, f"(self.{event.name}, torch.cuda.current_device())"),
         claimed(event.scene.replica[-1].node, "not is_shared(watched)", "the replicas change the same object"),
@@ -127,7 +127,7 @@ def control(facts: Facts) -> str:
 
 
 def _left(facts: Facts, shared: bool) -> str:
-    """What a call of the wrapped model leaves behind, and what a call of the module itself does."""
+    """The state after a call of the wrapped model, and after a call of the module itself."""
     from placement_lint.probe.bench import Model, parallel, rows
 
     model: Any = Model(lambda self, x: _put(self.kept, x, facts) if shared else x)

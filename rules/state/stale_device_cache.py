@@ -1,4 +1,4 @@
-"""What a call of forward keeps for the next ones stays behind when the module moves."""
+"""A value that forward keeps for later calls stays on its device when the module moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica assigns to an attribute that is lost with it."""
+"""A replica assigns to an attribute; the value is lost with the replica."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def check(event: AttributeRebound) -> Iterator[Problem]:
 
 
 def _watch(event: AttributeRebound) -> tuple[Line, ...]:
-    """What a replica assigns should arrive in one of the modules of the wrapped model."""
+    """Check that the value that a replica assigns arrives in one of the modules of the wrapped model."""
     called = event.scene.replica[-1].node
     model = callee(called)
     if not model:

@@ -1,4 +1,4 @@
-"""Modules or Parameters sit in a plain list or dict."""
+"""Modules or Parameters are in a plain list or dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain tensor attribute stays behind when its module moves."""
+"""A plain tensor attribute stays on its device when its module moves."""
 
 from __future__ import annotations
 
