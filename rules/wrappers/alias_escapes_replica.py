@@ -107,7 +107,7 @@ def control(facts: Facts) -> str:
 
 
 def _computed(facts: Facts, how: str) -> str:
-    """What replicas compute with if they reach their layer in this way."""
+    """Whether each replica uses its own layer if it reaches the layer in this way."""
     import functools
 
     from torch import Tensor, nn

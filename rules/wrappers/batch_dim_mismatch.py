@@ -112,7 +112,7 @@ def control(facts: Facts) -> str:
 
 
 def _compared(facts: Facts, batch_first: bool, dim: int, what: str) -> str:
-    """Whether the wrapped layer computes what the bare one does."""
+    """Whether the wrapped layer computes the same as the bare one."""
     import torch
     from torch import nn
 

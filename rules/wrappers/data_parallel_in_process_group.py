@@ -101,7 +101,7 @@ def control(facts: Facts) -> str:
 
 
 def _trained(facts: Facts, wrapper: str) -> str:
-    """What one rank of several sees of the others, with its model on the GPU of its rank."""
+    """Whether one rank's gradients are averaged with the other ranks', with its model on its own GPU."""
     import torch
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""A training step calls the module in a DDP wrapper, and not the wrapper."""
+"""A training step calls the module in a DDP wrapper instead of the wrapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module is changed in a way that the DDP around it does not see."""
+"""A module is changed in a way that its DDP wrapper does not notice."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def control(facts: Facts) -> str:
 
 
 def _trained(facts: Facts, wrap_first: bool) -> str:
-    """What DDP still averages if the module is changed after wrapping, or before it."""
+    """Whether DDP averages the gradients if the module is changed after wrapping, or before it."""
     import torch
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""A replica asks for one fixed GPU."""
+"""A replica requests one fixed GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forward hook in a replica of DataParallel keeps what that replica computes, and not what the whole batch gives."""
+"""A forward hook in a replica of DataParallel keeps the replica's values instead of those of the whole batch."""
 
 from __future__ import annotations
 

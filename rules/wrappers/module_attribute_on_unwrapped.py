@@ -1,4 +1,4 @@
-"""`.module` is read where the model may be bare."""
+"""`.module` is read from a model that may be unwrapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DataParallel splits an argument that is no batch."""
+"""DataParallel splits an argument that is not a batch."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def control(facts: Facts) -> str:
 
 
 def _called(facts: Facts, count: int | None) -> str:
-    """How many rows of an argument a replica gets; ``count`` is None for a 0-dim argument."""
+    """The number of rows of an argument that a replica gets; ``count`` is None for a 0-dim argument."""
     import torch
 
     from placement_lint.probe.bench import Model, parallel, rows
