@@ -1,4 +1,4 @@
-"""A DataParallel model returns something that is no tensor."""
+"""A DataParallel model returns a value that is not a tensor."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def control(facts: Facts) -> str:
 
 
 class _Output:
-    """What a user's own class is to ``gather``."""
+    """An example of a user's own class, which ``gather`` does not support."""
 
 
 def _returned(facts: Facts, type_: str) -> str:

@@ -1,4 +1,4 @@
-"""A replica asks for its parameters."""
+"""A replica reads its parameters, which are missing there."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def control(facts: Facts) -> str:
 
 
 def _asked(facts: Facts, method: str) -> str:
-    """What the replicas answer to a question, beside what the module itself answers."""
+    """The results of a method in the replicas, and the result in the module itself."""
     import torch
     from torch import Tensor, nn
 

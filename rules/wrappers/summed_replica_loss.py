@@ -1,4 +1,4 @@
-"""Mean losses of the replicas are added up."""
+"""The mean losses of the replicas are summed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def control(facts: Facts) -> str:
 
 
 def _gradient(facts: Facts, how: str, uneven: bool) -> str:
-    """How the gradient of the reduced losses compares with that of the same loss of the whole batch."""
+    """The ratio of the gradient of the reduced losses to that of the same loss of the whole batch."""
     import torch
     from torch import Tensor, nn
 

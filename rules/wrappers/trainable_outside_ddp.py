@@ -1,4 +1,4 @@
-"""What trains beside DistributedDataParallel, each rank by itself."""
+"""A module or Parameter is trained outside of DistributedDataParallel, by each rank separately."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def check(event: TrainedOutsideDdp) -> Iterator[Problem]:
 
 
 def _replay(event: TrainedOutsideDdp) -> Replay | None:
-    """A module is looked at where it is called, a Parameter where it is made."""
+    """Compare the gradients of a module at its call, and those of a Parameter where it is made."""
     module = callee(event.node) if event.label else "torch.nn.ParameterList([{target}])"
     if event.label and not is_name(module):
         return None

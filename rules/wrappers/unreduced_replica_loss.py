@@ -1,4 +1,4 @@
-"""One loss a replica is used as if it were one number."""
+"""The vector with one loss per replica is used as a single number."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ right.
 
 
 def check(event: ReplicaLossUsed) -> Iterator[Problem]:
-    # What is tested is rarely the loss itself: the mean of a comparison is another question.
+    # The tested value is rarely the loss itself: it may be the mean of a comparison.
     fixable = event.use != "bool" or is_path(event.source)
     reduced = "sum()" if event.tensor.reduction == "sum" else "mean()"
     why = (

@@ -1,4 +1,4 @@
-"""A model is wrapped although it is wrapped already."""
+"""A model that is already wrapped is wrapped again."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def control(facts: Facts) -> str:
 
 
 def _wrapped(model: Any, *wrappers: str) -> str:
-    """How the keys of the state dict begin once the model is in these wrappers, the innermost first."""
+    """The prefix of the state dict's keys with the model in these wrappers, the innermost first."""
     from placement_lint.probe.bench import in_wrapper
 
     for wrapper in wrappers:

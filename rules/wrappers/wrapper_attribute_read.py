@@ -1,4 +1,4 @@
-"""A name of the wrapped module is read from its wrapper."""
+"""An attribute of the wrapped module is read from its wrapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is meant for the wrapped module is assigned on its wrapper."""
+"""An attribute of the wrapped module is assigned on its wrapper."""
 
 from __future__ import annotations
 

@@ -95,12 +95,12 @@ def _watch(event: StateLoaded) -> Line:
 
 
 def _renamed(event: StateLoaded) -> Replacements:
-    """The state is loaded under the names that the module knows."""
+    """Load the state under the names of the module."""
     state = first_argument(event.node)
     if state is None:
         return ()
     if event.shortened is not None:
-        # Several keys may have become one.
+        # Several keys may have become the same.
         return ((state, f"{source_text(receiver(event.node))}.state_dict()"),)
     name = 'name.removeprefix("module.")' if event.state.prefixed else 'f"module.{name}"'
     return ((state, f"{{{name}: value for name, value in {source_text(state)}.items()}}"),)
