@@ -1,4 +1,4 @@
-"""Values that hold themselves, grow without end or make no sense: the analysis gives them up, and goes on."""
+"""Values that contain themselves, grow without end or make no sense become unknown, and the analysis continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions: the little logic that says on which machine and on which path something holds."""
+"""Path conditions: on which machine and on which path something holds."""
 
 from __future__ import annotations
 

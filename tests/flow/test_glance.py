@@ -1,4 +1,4 @@
-"""Which files are not even parsed, for nothing can come of them; that nothing is lost is in ``test_prospects``."""
+"""The first triage check: files without possible findings are not parsed; ``test_prospects`` tests its soundness."""
 
 from __future__ import annotations
 

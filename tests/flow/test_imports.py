@@ -1,4 +1,4 @@
-"""What imports lead to: values of other files are followed however they are imported, and nothing else is."""
+"""Imports: values of other files are followed in every form of import, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The packages of ``flow/`` import each other in one direction only.
 
-Nor does a class hold more than a reader can keep in mind.
+The number of attributes of a class is limited, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How rules are heard: weighed, confined when they crash, and kept away from the syntax tree."""
+"""Dispatch to rules: problems are weighed, crashes are confined, and rules do not see the syntax tree."""
 
 from __future__ import annotations
 

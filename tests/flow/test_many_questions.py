@@ -1,4 +1,4 @@
-"""What asks more than the analysis tells apart: it costs no more, and nothing false is said of it."""
+"""Programs with more questions than the analysis distinguishes: they cost no more, and have no false findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test of a variable rules out is gone behind it, however many cases lead there."""
+"""Values that a test of a variable excludes stay excluded after it, however many cases lead there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that are not looked into for lack of time: what they surely leave as it is stays known."""
+"""Functions that are not analysed for lack of budget: values that they surely do not change stay known."""
 
 from __future__ import annotations
 

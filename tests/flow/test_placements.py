@@ -1,4 +1,4 @@
-"""The log of placements: what an editor is told of the names of a program."""
+"""The log of placements, from which an editor gets the placements of a program's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow analysis on small programs: what it follows, and under which condition it says what it says."""
+"""The flow analysis on small programs: the values that it follows, and the conditions of its findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not looked at because nothing can come of it: that it says nothing, and that nothing is lost."""
+"""Definitions that triage skips have no findings, and no finding is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result that outlives a change of a file it was made from is the one that a new look would find."""
+"""A result that stays valid after a change of a file it depends on equals the result of a new analysis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store: branches that are taken back, kept, and read off."""
+"""The store: branches are rolled back, committed, and read off."""
 
 from __future__ import annotations
 
