@@ -1,4 +1,4 @@
-"""How time grows with what is worked on, whatever machine it runs on."""
+"""Measures how time grows with the size of the input, independently of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replays make of the findings in folders: ``python -m tests.replays FOLDER…``.
+"""Runs replays of the findings in folders and prints their verdicts: ``python -m tests.replays FOLDER…``.
 
 Each folder is checked as a project of its own, with ``check --probe simulated --trust``. The output is a line for each
 finding, a table of the verdicts, and one of the reasons for those that are inconclusive.

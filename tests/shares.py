@@ -1,6 +1,6 @@
-"""Which part of a long test runs: another one each day, so that all of it has run after a month.
+"""Selects the part of a long test to run: another part each day, so that all parts have run after a month.
 
-``SHARE=3`` runs the part of that number, and ``SHARE=all`` everything.
+``SHARE=3`` runs the part with that number, and ``SHARE=all`` all parts.
 """
 
 from __future__ import annotations

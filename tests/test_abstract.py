@@ -1,4 +1,4 @@
-"""The abstract tree of a text means what libcst's own does, stands where it stands and is worded as it is."""
+"""The abstract tree of a text has the same meaning, positions and source text as libcst's own tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--add-noqa: every finding suppressed by a comment in its file, and nothing else of the file changed."""
+"""--add-noqa suppresses every finding with a comment in its file, and changes nothing else in the file."""
 
 from __future__ import annotations
 

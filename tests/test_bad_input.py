@@ -1,4 +1,4 @@
-"""Whatever is wrong with the input: a clear message, the right exit status, never a traceback."""
+"""Every invalid input leads to a clear message and the right exit status, never to a traceback."""
 
 from __future__ import annotations
 

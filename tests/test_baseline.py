@@ -1,4 +1,4 @@
-"""Old findings in a baseline, and only new ones in the way."""
+"""A baseline lists old findings, and only new ones are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What earlier runs found is found again, for as long as nothing it hangs on has changed."""
+"""Results of earlier runs are reused as long as nothing that they depend on has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--diff-base: only what a change has touched."""
+"""--diff-base reports only findings that a change touches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands as people call them."""
+"""The commands as users run them."""
 
 from __future__ import annotations
 

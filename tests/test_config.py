@@ -1,4 +1,4 @@
-"""[tool.placement-lint]."""
+"""The settings in [tool.placement-lint]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`debug FILE:LINE` and `check --why-not RULE FILE:LINE`: what is known at a line, and what is not reported."""
+"""`debug FILE:LINE` and `check --why-not RULE FILE:LINE`: facts at a line, and reasons for missing findings."""
 
 from __future__ import annotations
 
