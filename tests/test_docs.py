@@ -1,4 +1,4 @@
-"""The README and the documentation: snippets do what they claim, links lead somewhere, and tables match the code."""
+"""The README and the documentation: snippets work as described, links have targets, and tables match the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that a linter's users expect, and what the tool says of its own work."""
+"""The options that users expect of a linter, and the tool's messages about its own work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process, two, or a Dask cluster: the same report."""
+"""One process, two, or a Dask cluster give the same report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a run is about."""
+"""The selection of the files of a run."""
 
 from __future__ import annotations
 

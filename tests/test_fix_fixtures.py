@@ -1,4 +1,4 @@
-"""The fixes that the rules offer, on every fixture that has findings: each is good, and none is left to do."""
+"""The rules' fixes, on every fixture that has findings: each improves the file, and none is left to apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--fix: better files, nothing else of them changed, and none ever half written."""
+"""--fix improves files, changes nothing else in them, and never leaves one half written."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The scripts of ``fixtures/`` get the findings that their ``# want:`` comments ask for, and no others.
+"""The scripts of ``fixtures/`` have exactly the findings of their ``# want:`` comments.
 
-``# want: rule [condition]`` asks for a finding under a condition, in the words of its message. Without the brackets it
-asks for one that shows wherever its line runs.
+``# want: rule [condition]`` expects a finding under a condition, in the words of its message. Without the brackets it
+expects a finding that holds whenever its line runs.
 """
 
 from __future__ import annotations

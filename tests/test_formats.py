@@ -1,4 +1,4 @@
-"""The formats for services and editors: as they are, and as other people's programs read them."""
+"""The formats for services and editors: their content, and their use by other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two spellings of one program have the same findings: comments, names, imports and a call's form decide nothing.
+"""Equivalent forms of one program have the same findings, whatever its comments, names, imports and forms of calls.
 
 Another share of the fixtures runs each day; ``SHARE=all`` runs all of them (see ``shares.py``).
 """

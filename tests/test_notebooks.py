@@ -1,4 +1,4 @@
-"""Notebooks are programs of cells, and what is found in them is found in a cell."""
+"""A notebook is checked as one program, and its findings are reported in its cells."""
 
 from __future__ import annotations
 

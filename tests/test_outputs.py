@@ -1,4 +1,4 @@
-"""Several reports of one run, and where they go."""
+"""Several reports of one run, and their destinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package of the guide to your own rules, built and installed like a user's."""
+"""The example package of the guide to custom rules, built and installed like a user's."""
 
 from __future__ import annotations
 
