@@ -1,4 +1,4 @@
-"""What is installed is what lies in the folders."""
+"""The packaging metadata, the image and the changelog match the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule's page: complete, unique, and true."""
+"""Every rule's page is complete, unique and correct."""
 
 from __future__ import annotations
 

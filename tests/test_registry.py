@@ -1,4 +1,4 @@
-"""Finding rules and choosing among them."""
+"""Lookup and selection of rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which definitions of other files can have to do with tensors."""
+"""Which definitions of other files may involve tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats, on findings made by hand."""
+"""The report formats, on findings constructed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in parts, and the parts made one again."""
+"""A run in shards, and the merged report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shelf keeps what is asked for again, and no more than it has room for."""
+"""A shelf, a bounded cache, keeps recently used entries within its size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shortcuts of the analysis cost no finding: without them, it finds the same in all fixtures."""
+"""The shortcuts of the analysis lose no finding: without them, it finds the same in all fixtures."""
 
 from __future__ import annotations
 

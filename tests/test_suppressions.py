@@ -1,4 +1,4 @@
-"""Comments that suppress findings, and what is said about those that do not."""
+"""Comments that suppress findings, and reports on comments that suppress nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--watch: again whenever a file is saved."""
+"""--watch checks again whenever a file is saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over a part of a project: what the other files decide, and ``--whole-project``."""
+"""Runs over a part of a project: the influence of the other files, and ``--whole-project``."""
 
 from __future__ import annotations
 
