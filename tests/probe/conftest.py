@@ -1,4 +1,4 @@
-"""One sandbox for all tests: PyTorch is imported once."""
+"""A single sandbox for all tests, so that PyTorch is imported once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arms that do not end well."""
+"""Arms of experiments that crash, hang or exit."""
 
 from __future__ import annotations
 

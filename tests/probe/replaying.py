@@ -1,4 +1,4 @@
-"""Cases out of texts and files, for the tests of replays."""
+"""Builds cases from texts and files, for the tests of replays."""
 
 from __future__ import annotations
 

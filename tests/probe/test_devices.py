@@ -1,4 +1,4 @@
-"""Where an experiment runs."""
+"""The devices on which an experiment runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that try to get out: whatever they do, nothing outside is changed, read, reached or left behind."""
+"""Programs that try to escape the sandbox change, read, reach and leave nothing outside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments depend on their facts: what a rule keeps silent on is refuted, and flipping a fact flips the verdict."""
+"""Experiments depend on their facts: cases that a rule does not report are refuted; a flipped fact flips a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of a program that is linted and probed is ever executed."""
+"""No part of a program that is linted and probed is ever executed."""
 
 from __future__ import annotations
 

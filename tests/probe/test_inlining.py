@@ -1,4 +1,4 @@
-"""A program with the files that it imports, in one text: it does what it did, where none of these files is."""
+"""A program with the files that it imports, in one text: it behaves the same without any of these files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in a file that a program imports is shown by running the program."""
+"""A finding in a file that a program imports is shown by running the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements that fail for a reason of their own are passed over, and never one that placement may depend on."""
+"""Statements that fail for unrelated reasons are skipped, except those that placement may depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Right programs that look wrong without one of their statements: no slice of them loses it, and none is confirmed."""
+"""Correct programs that look wrong without one of their statements: no slice omits it, and none is confirmed."""
 
 from __future__ import annotations
 
