@@ -1,4 +1,4 @@
-"""The fixtures on which a rule keeps silent: an experiment with the facts of such a program is refuted."""
+"""The fixtures that a rule does not report: an experiment with the facts of such a program is refuted."""
 
 from __future__ import annotations
 

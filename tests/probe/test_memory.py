@@ -1,4 +1,4 @@
-"""Verdicts are remembered, and only as long as they hold."""
+"""Verdicts are cached only as long as they are valid."""
 
 from __future__ import annotations
 

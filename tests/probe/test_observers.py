@@ -1,4 +1,4 @@
-"""What tells a fault in a program tells it from programs that are right."""
+"""The checks that detect a fault in a program pass in correct programs."""
 
 from __future__ import annotations
 

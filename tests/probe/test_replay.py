@@ -1,4 +1,4 @@
-"""A replay depends on the user's program: the fault shows in it, and not where it is repaired."""
+"""A replay depends on the user's program: the fault occurs in it, but not in its repaired version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Right programs with false positives of the analysis: a replay confirms none of them."""
+"""Correct programs with false positives of the analysis: a replay confirms none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that an arm does harms the tool, the next arm, or the machine."""
+"""An arm of an experiment cannot harm the tool, the next arm, or the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--save-probe``: files that run with PyTorch alone and show their symptom, and reasons where there is none."""
+"""``--save-probe``: files that run with PyTorch alone and show their symptom, and reasons for missing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data, options and downloads are replaced by what a slice can have."""
+"""Data, options and downloads are replaced by values that a slice can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--trust``: what is executed and what is refused."""
+"""``--trust``: the execution of programs, and its limits."""
 
 from __future__ import annotations
 

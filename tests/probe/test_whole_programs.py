@@ -1,4 +1,4 @@
-"""The whole program is run before any part of it, as it is: what it shows stands."""
+"""The whole program runs unchanged before any part of it, and its result is decisive."""
 
 from __future__ import annotations
 
