@@ -1,4 +1,4 @@
-"""An editor without a screen: drives the real server over its pipes and remembers what it is told."""
+"""A headless editor: drives the real server over its pipes and records its messages."""
 
 from __future__ import annotations
 

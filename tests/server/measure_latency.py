@@ -1,7 +1,7 @@
-"""How long the server lets one wait, and what it keeps: ``python tests/server/measure_latency.py`` prints a table.
+"""Measures the latency and the memory of the server: ``python tests/server/measure_latency.py`` prints a table.
 
-Times are those of an editor: from the message sent to the diagnostics received, over the real pipes. Beside them stands
-libcst's time to parse the same text in the same minute, since machines differ and are busy.
+Times are those of an editor: from sending a message to receiving the diagnostics, over the real pipes. The table also
+has libcst's time to parse the same text in the same minute, since machines differ and are busy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real editors without a screen, configured as the guide says, show findings and apply a fix."""
+"""Real editors, headless and configured as in the guide, show findings and apply a fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loose bounds on what ``measure_latency.py`` measures: they hold on busy machines and catch what is out of bounds."""
+"""Loose bounds on the results of ``measure_latency.py``: they hold on busy machines and catch regressions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What runs is kept between two texts of a document: it runs again where, and only where, an edit concerns it.
+"""Results are reused between two texts of a document: code runs again if, and only if, an edit affects it.
 
-That what is found is the same, test_outcomes.py shows.
+``test_outcomes.py`` tests that the findings are the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be done about a finding: each action applied, and the text afterwards checked again."""
+"""Code actions for a finding: each is applied, and the text afterwards is checked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server says of open texts, pushed and asked for."""
+"""The server's diagnostics of open texts, pushed and pulled."""
 
 from __future__ import annotations
 

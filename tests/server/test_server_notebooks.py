@@ -1,4 +1,4 @@
-"""Notebooks that are open: their cells are one program."""
+"""Open notebooks: their cells are one program."""
 
 from __future__ import annotations
 

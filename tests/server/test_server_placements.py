@@ -1,4 +1,4 @@
-"""Devices beside assignments, and what is shown for what one points at."""
+"""Inlay hints with devices beside assignments, and hover texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that import each other: what one says of another, and what changes with it."""
+"""Files that import each other: findings of one file in another, and updates after changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever arrives, the server stays, and says what it can."""
+"""The server survives every message, and answers as far as possible."""
 
 from __future__ import annotations
 

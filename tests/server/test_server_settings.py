@@ -1,4 +1,4 @@
-"""Settings, from files and from the editor, as they change; several folders at once."""
+"""Settings, from files and from the editor, and their changes; several folders at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts parsed piece by piece: the same code, the same places, the same findings, after any edit."""
+"""Texts parsed in pieces have the same code, the same positions and the same findings after any edit."""
 
 from __future__ import annotations
 

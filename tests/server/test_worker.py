@@ -1,4 +1,4 @@
-"""The process that analyses, asked without a server."""
+"""The worker process, used without a server."""
 
 from __future__ import annotations
 

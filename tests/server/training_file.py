@@ -1,4 +1,4 @@
-"""Programs to measure with: training scripts of any length, made of what such scripts are made of."""
+"""Programs for measurements: training scripts of any length, with the usual parts of such scripts."""
 
 from __future__ import annotations
 
