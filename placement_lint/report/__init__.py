@@ -1,1 +1,1 @@
-"""One file a format; each has ``render(run, stream)``."""
+"""Report formats, one per module; each has ``render(run, stream)``."""

@@ -1,4 +1,4 @@
-"""One line a finding, for terminals, editors and grep."""
+"""One line per finding, for terminals, editors and grep."""
 
 from __future__ import annotations
 

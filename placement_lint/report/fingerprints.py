@@ -1,4 +1,4 @@
-"""Names of findings that services remember from one run to the next."""
+"""Fingerprints by which services recognise findings from one run to the next."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from placement_lint.finding import Finding
 
 
 def fingerprints(findings: Iterable[Finding]) -> Iterator[tuple[Finding, str, int]]:
-    """Each finding, the hash of what it is recognised by, and its number among those that share the hash.
+    """Each finding, the hash of its identity, and its number among those with the same hash.
 
-    The message stays out of the hash, because it names lines.
+    The message is not part of the hash, because it names lines.
     """
     seen: Counter[str] = Counter()
     for finding in findings:

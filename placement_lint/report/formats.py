@@ -1,4 +1,4 @@
-"""The formats by name. Each lies in the module of its name, which is imported when it is asked for."""
+"""The report formats by name. Each is a module of the same name, which is imported on demand."""
 
 from __future__ import annotations
 

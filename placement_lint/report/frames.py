@@ -17,7 +17,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class FrameLine:
-    """A line to show, underlined from ``start`` to ``stop``, or not at all where these are equal."""
+    """A line to show, underlined from ``start`` to ``stop``, or not at all if these are equal."""
 
     number: int
     text: str
@@ -30,7 +30,7 @@ class FrameLine:
 
 
 class Excerpts:
-    """Lines of the files of a report; texts that did not come from a file are given."""
+    """Lines of the files of a report; ``texts`` are those that did not come from a file."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
         self._lines = Lines(texts)
@@ -40,7 +40,7 @@ class Excerpts:
         return printable(lines[number - 1]).strip() if 0 < number <= len(lines) else ""
 
     def frame(self, finding: Finding, width: int) -> list[FrameLine]:
-        """The range's lines with a line of context, cut to ``width`` so that what is underlined is seen."""
+        """The range's lines with a line of context, cut to ``width`` so that the underlined part is visible."""
         lines, place = self._lines.of(finding.path, finding.cell), finding.range
         last = min(place.end_line, place.line + MOST_LINES - 1)
         numbers = range(max(1, place.line - CONTEXT), min(len(lines), last + CONTEXT) + 1)
@@ -49,12 +49,12 @@ class Excerpts:
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal would obey instead of show."""
+    """The text with control characters replaced, which a terminal would interpret."""
     return CONTROL.sub("\ufffd", text.expandtabs(TAB))
 
 
 def _line(line: str, number: int, place: Range) -> FrameLine:
-    """A line of the frame; of a range of several lines, underlining the first shows where it is."""
+    """A line of the frame; for a range of several lines only the first is underlined."""
     if number != place.line:
         return FrameLine(number, printable(line))
     stop = place.end_column - 1 if place.end_line == place.line else len(line)
@@ -63,7 +63,7 @@ def _line(line: str, number: int, place: Range) -> FrameLine:
 
 
 def _without_blank_ends(lines: list[FrameLine]) -> list[FrameLine]:
-    """A blank line of context shows nothing."""
+    """The lines without blank lines of context at both ends."""
     shown = [index for index, line in enumerate(lines) if line.text.strip()]
     return lines[shown[0] : shown[-1] + 1] if shown else []
 

@@ -1,4 +1,4 @@
-"""Findings for reading: the place in its code, and the steps that led there."""
+"""Full report of findings: each with its source code, and the steps of its trace."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def render(run: Run, stream: TextIO) -> None:
 
 
 def _color_system(style: Style, stream: TextIO) -> Literal["auto", "standard"] | None:
-    """The colours that the terminal supports; if colours are forced, those that every terminal has."""
+    """The colours that the terminal supports; if colours are forced, the standard ones."""
     if not style.colors(stream):
         return None
     return "auto" if stream.isatty() else "standard"
 
 
 class FullPage:
-    """``folded`` prose and code keep to the width of the terminal."""
+    """The report page; if ``folded``, text and code keep to the width of the terminal."""
 
     def __init__(self, console: Console, excerpts: Excerpts, folded: bool) -> None:
         self.console = console
@@ -93,7 +93,7 @@ class FullPage:
         self.console.print(text, soft_wrap=True)
 
     def _wrapped(self, text: Text, indent: int) -> None:
-        """Prose, folded to the terminal's width and indented throughout."""
+        """A paragraph, folded to the terminal's width and indented throughout."""
         if self.folded:
             self.console.print(Padding(text, (0, 0, 0, indent)))
         else:

@@ -25,7 +25,7 @@ def render(run: Run, stream: TextIO) -> None:
 
 def _properties(finding: Finding) -> Mapping[str, object]:
     where = range_in_file(finding)
-    # GitHub refuses columns for a range of several lines.
+    # GitHub rejects columns for a range of several lines.
     columns = {"col": where.column, "endColumn": where.end_column} if where.line == where.end_line else {}
     return {
         "title": f"{finding.code} {finding.name}",
@@ -37,7 +37,7 @@ def _properties(finding: Finding) -> Mapping[str, object]:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """The log shows a command as its message alone, so the message says where it belongs."""
+    """The lines of the message; the log shows only the message of a command, so it includes the position."""
     yield f"{place(finding)}: {finding.code} {with_verdict(finding)}"
     for number, step in enumerate(finding.trace, start=1):
         yield f"{number}. {line_place(step)}  {step.message}"

@@ -32,7 +32,7 @@ def as_object(run: Run) -> dict[str, Any]:
 
 
 def _counts(run: Run) -> dict[str, int]:
-    """Only where a baseline or fixes were asked for."""
+    """The counts of known and fixed findings, if a baseline or fixes were requested."""
     named = {"known": run.known, "fixed": run.fixed}
     return {name: len(findings) for name, findings in named.items() if findings is not None}
 
@@ -77,7 +77,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _cell(thing: Step | Edit) -> dict[str, int]:
-    """Only in notebooks, where a line means nothing without it."""
+    """The cell, in notebooks only, where a line needs it."""
     return {"cell": thing.cell} if thing.cell else {}
 
 

@@ -1,4 +1,4 @@
-"""JUnit XML: a suite a file, a failed case a finding, a passed one for a clean file."""
+"""JUnit XML: a suite per file, a failed case per finding, a passed one for a clean file."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def _error(crash: Crash) -> ET.Element:
 
 
 def _sayable(text: str) -> str:
-    """The text without the characters that XML has no way to write."""
+    """The text without the characters that XML cannot represent."""
     return NOT_IN_XML.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""The lines of the files of a report, read when one is asked for."""
+"""The lines of the files of a report, read on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement_lint.source.text import Unreadable, decode
 
 
 class Lines:
-    """Texts that did not come from a file are given. What can no longer be read has no lines."""
+    """A lookup of lines; ``texts`` did not come from a file. A file that can no longer be read has no lines."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
         self._texts = texts

@@ -1,4 +1,4 @@
-"""The parameters of ``textDocument/publishDiagnostics``, one JSON object a line and file."""
+"""The parameters of ``textDocument/publishDiagnostics``, one JSON object per line and file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ UNNECESSARY = 1
 TAGS = {"DPL002": [UNNECESSARY], "DPL309": [UNNECESSARY], "DPL501": [UNNECESSARY]}
 
 Locate = Callable[["Finding | Step"], dict[str, Any]]
-"""The ``Location`` of something: its URI, and its range counted as the protocol counts."""
+"""The ``Location`` of a finding or step: its URI, and its range in the units of the protocol."""
 
 
 def render(run: Run, stream: TextIO) -> None:
-    """Files without findings are listed as well: an editor takes that to clear what it showed."""
+    """Files without findings are included as well, so that an editor clears earlier diagnostics."""
     lines = Lines(run.texts)
 
     def locate(thing: Finding | Step) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def render(run: Run, stream: TextIO) -> None:
 
 
 def diagnostic(finding: Finding, locate: Locate) -> dict[str, Any]:
-    """The ``Diagnostic`` of a finding; ``data`` carries what the protocol has no field for."""
+    """The ``Diagnostic`` of a finding; ``data`` has the fields that the protocol lacks."""
     return {
         "range": locate(finding)["range"],
         "severity": SEVERITIES[finding.severity],
@@ -60,7 +60,7 @@ def diagnostic(finding: Finding, locate: Locate) -> dict[str, Any]:
 
 
 def utf16_width(text: str) -> int:
-    """In UTF-16 units, as the protocol counts unless agreed otherwise."""
+    """The width in UTF-16 units, the protocol's default."""
     return len(text) + sum(ord(character) > 0xFFFF for character in text)
 
 

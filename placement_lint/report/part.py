@@ -1,4 +1,4 @@
-"""What one shard of a run found, complete enough for ``placement-lint merge`` to make the report of the whole run."""
+"""The results of one shard of a run, complete enough for ``placement-lint merge`` to report the whole run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def render(run: Run, stream: TextIO) -> None:
 
 
 def whole(files: Sequence[str]) -> Run:
-    """The run that these are all the parts of."""
+    """The run that these files form together, as its parts."""
     from placement_lint.report.results import merged
 
     parts = [_read(file) for file in files]
