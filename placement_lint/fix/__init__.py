@@ -1,1 +1,1 @@
-"""Fixes, applied and written."""
+"""Applies fixes and writes the fixed files."""

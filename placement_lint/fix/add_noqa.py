@@ -53,7 +53,7 @@ def add_comments(run: Run, job_of: Callable[[str], Job], quiet: bool) -> Run:
 
 
 def _commented(data: bytes, path: str, findings: Sequence[Finding], checker: Checker) -> tuple[bytes, list[Left]]:
-    """A file with a comment for each finding, and the findings that have none; unchanged if that is not possible."""
+    """A file with a comment for each finding, and the findings without one; unchanged if that is not possible."""
     own = [finding for finding in findings if finding.code.startswith(FAMILIES["tool"])]
     after, left = data, _all(own, "a comment cannot suppress it")
     others = [finding for finding in findings if finding not in own]
@@ -75,7 +75,7 @@ def _commented(data: bytes, path: str, findings: Sequence[Finding], checker: Che
 
 
 def _edit(text: str, finding: Finding) -> Edit | None:
-    """The edit that suppresses a finding, an empty one if a comment does already; None where no comment can stand."""
+    """The edit that suppresses a finding, empty if a comment does already; None if no comment can be placed."""
     if speaking_for(finding.code, finding.range, read_suppressions(text)):
         return Edit(finding.range, "")
     edit = suppressing(text, finding.range, finding.code, finding.name)

@@ -1,7 +1,7 @@
-"""Fixes: applied as long as each makes its file better, and written so that a file is either old or new.
+"""Fixes: each is applied only if it improves its file, and files are replaced atomically.
 
 A fix is applied only if the file afterwards can be parsed, no longer has the finding and has no new one. If it reveals
-findings that have fixes themselves, all are applied together. For each fix that is withheld there is a reason.
+findings that have fixes themselves, all are applied together. Each fix that is withheld has a reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from placement_lint.source.edits import NotEditable, edited, overlap
 from placement_lint.source.scan import lines_with_ends
 from placement_lint.source.text import Unreadable, decode
 
-# How often the fixes of what the last fixes revealed are added to them.
+# The number of rounds in which fixes of newly revealed findings are added.
 ROUNDS = 3
 MOST_NAMED = 3  # findings that a fix would reveal
 NO_NEWLINE = "\\ No newline at end of file"
@@ -39,7 +39,7 @@ class Withheld:
 class Fixed:
     """A file before and after fixing.
 
-    ``fixed`` are findings of the file before, ``revealed`` those that only their fixes revealed and that were fixed as
+    ``fixed`` are findings of the file before, ``revealed`` those that only these fixes revealed and that were fixed as
     well, ``left`` the findings afterwards, and ``withheld`` those of them with a fix that could not be applied.
     """
 
@@ -59,7 +59,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A file after the fixes of some findings and of what they revealed; with an ``objection``, it is not better."""
+    """A file after the fixes of some findings and of those they revealed; with an ``objection``, it is not better."""
 
     findings: Sequence[Finding]
     after: bytes
@@ -69,7 +69,7 @@ class _Trial:
 
 
 class Fixer:
-    """Applies safe fixes, and unsafe ones where they are wanted; with a ``code`` those of one rule alone."""
+    """Applies safe fixes, and unsafe ones if requested; with a ``code`` only those of one rule."""
 
     def __init__(self, job: Job, unsafe: bool, code: str | None = None, reading: Reading | None = None) -> None:
         self.checker = Checker(job, reading)
@@ -77,7 +77,7 @@ class Fixer:
         self.wanted = set(Applicability) if unsafe else {Applicability.SAFE}
 
     def fix(self, data: bytes, path: str) -> Fixed:
-        """Round after round, until no fix is left that makes the file better."""
+        """Apply fixes in rounds, until none is left that improves the file."""
         now, checked = data, self._check(data, path)
         fixed: list[Finding] = []
         revealed: list[Finding] = []
@@ -95,7 +95,7 @@ class Fixer:
                 return Fixed(path, data, now, tuple(fixed), checked.findings, tuple(revealed), tuple(withheld))
 
     def _check(self, data: bytes, path: str) -> Checked:
-        """What the file says of itself: other files have their own turn."""
+        """The result with findings in the file itself only: other files are fixed separately."""
         checked = self.checker.check_bytes(data, path)
         return replace(checked, findings=tuple(finding for finding in checked.findings if finding.path == path))
 
@@ -105,7 +105,7 @@ class Fixer:
         return asked and fix is not None and bool(fix.edits) and fix.applicability in self.wanted
 
     def _trials(self, data: bytes, checked: Checked) -> Iterator[_Trial]:
-        """The file after all fixes that go together, then after each alone."""
+        """The file after all fixes that do not overlap, then after each alone."""
         fixable = list(filter(self.fixable, checked.findings))
         together = _without_overlaps(fixable)
         if len(together) > 1:
@@ -138,14 +138,14 @@ class Fixer:
 
 
 def fix_findings(run: Run, job_of: Callable[[str], Job], unsafe: bool) -> tuple[Run, list[Fixed]]:
-    """The run as it is after its files have been fixed in memory, and all files with fixes, changed or not."""
+    """The run after its files have been fixed in memory, and all files with fixes, changed or not."""
     paths = dict.fromkeys(finding.path for finding in run.findings if finding.fix)
     tried = [Fixer(job_of(path), unsafe).fix(run.texts.get(path) or read_file(path), path) for path in paths]
     return _with_results(run, [each for each in tried if each.fixed]), tried
 
 
 def write(fixed: Fixed) -> None:
-    """Put the new file in the place of the old one in one step, whatever happens meanwhile."""
+    """Replace the old file by the new one atomically."""
     if read_file(fixed.path) != fixed.before:
         raise UsageError(f"{fixed.path} has changed in the meantime and was not written")
     try:
@@ -170,7 +170,7 @@ def _with_results(run: Run, changed: Sequence[Fixed]) -> Run:
 
 
 def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
-    """As many as go together, in their order; what overlaps has its turn in the next round."""
+    """The findings whose fixes do not overlap, in order; the others wait for the next round."""
     kept: list[Finding] = []
     for finding in findings:
         taken = [edit for other in kept for edit in _edits(other)]
@@ -180,7 +180,7 @@ def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _new_findings(before: Checked, after: Checked, fixed: Sequence[Finding]) -> list[Finding]:
-    """The findings afterwards that are more than those before without the fixed ones; lines may have moved."""
+    """The findings afterwards beyond those before without the fixed ones; lines may have moved."""
     left = [finding for finding in before.findings if finding not in fixed]
     at_same_place = Counter(finding.identity for finding in left)
     unmatched: list[Finding] = []
@@ -202,7 +202,7 @@ def _new_findings(before: Checked, after: Checked, fixed: Sequence[Finding]) -> 
 def _objection(
     after: Checked, new: Sequence[Finding], fixed: Sequence[Finding], applied: Sequence[Sequence[Edit]]
 ) -> str:
-    """Why a file with these new findings after these rounds of edits is not better; empty if it is."""
+    """The reason why a file with these new findings after these rounds of edits is not better; empty if it is."""
     if after.crashes:
         return "the analysis of the fixed file fails"
     if after.skipped:

@@ -1,4 +1,4 @@
-"""``--fix`` and ``--diff``: what is done with files whose findings have been fixed in memory."""
+"""``--fix`` and ``--diff``: write or show the files whose findings have been fixed in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement_lint.report.results import Job, Run
 
 
 def fix_files(run: Run, job_of: Callable[[str], Job], unsafe: bool, show: bool, quiet: bool) -> Run:
-    """Write the fixed files; the run as it is afterwards. A text from standard input goes to standard output."""
+    """Write the fixed files; returns the run afterwards. A text from standard input goes to standard output."""
     after, tried = fix_findings(run, job_of, unsafe)
     changed = [each for each in tried if each.fixed]
     new_texts = {each.path: each.after for each in changed}
@@ -31,7 +31,7 @@ def fix_files(run: Run, job_of: Callable[[str], Job], unsafe: bool, show: bool, 
 
 
 def show_diff(run: Run, job_of: Callable[[str], Job], unsafe: bool) -> bool:
-    """Print what ``--fix`` would do; whether it would do anything."""
+    """Print the changes that ``--fix`` would make; returns whether there are any."""
     after, tried = fix_findings(run, job_of, unsafe)
     for each in tried:
         click.echo(each.diff, nl=False)

@@ -1,4 +1,4 @@
-"""How places are written for people, and for services that know whole files and no notebook cells."""
+"""Positions in text form, for people, and for services that support whole files but no notebook cells."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def line_place(thing: Finding | Step) -> str:
 
 
 def range_in_file(thing: Finding | Step) -> Range:
-    """The range, or the top of the file where the lines are those of a cell and not of the file."""
+    """The range, or the top of the file if the lines are those of a cell."""
     return WHOLE_FILE if thing.cell else thing.range
 
 
 def message_in_file(thing: Finding | Step) -> str:
-    """The message, which has to name the cell where :func:`range_in_file` cannot."""
+    """The message; for a cell it includes the position that :func:`range_in_file` lacks."""
     message = with_verdict(thing) if isinstance(thing, Finding) else thing.message
     return f"cell {thing.cell}, line {thing.range.line}: {message}" if thing.cell else message
 

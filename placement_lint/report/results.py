@@ -1,4 +1,4 @@
-"""What a run hands to a report."""
+"""The results of a run, which are the input of a report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Crash:
-    """An exception inside the tool itself, confined to one file and, where ``rule`` is known, one rule."""
+    """An exception inside the tool itself, confined to one file and, if ``rule`` is known, to one rule."""
 
     path: str
     rule: str | None
@@ -35,10 +35,10 @@ class Crash:
 
 @dataclass(frozen=True)
 class Provisional:
-    """A finding that the other files of a run may take back.
+    """A finding that the other files of a run may withdraw.
 
-    ``unless_tended`` is an attribute of a class: the file, the class and the name. One in a plain ``function`` of
-    another file, named in the same way, is ``at_call`` instead where that function is also called without it.
+    ``unless_tended`` is an attribute of a class: the file, the class and the name. A finding in a plain ``function`` of
+    another file, named in the same way, moves ``at_call`` if that function is also called without the finding.
     ``unless_needed``: a suppression comment without effect, unless a file that imports this one has a finding there.
     """
 
@@ -51,10 +51,10 @@ class Provisional:
 
 @dataclass(frozen=True)
 class Job:
-    """What to look for, as plain data that can be sent to another process.
+    """The settings of a check, as plain data that can be sent to another process.
 
     ``roots`` are folders, beside that of the settings, from which the project's files import each other; ``exclude``
-    are patterns for files that nothing is said of, relative to ``folder``, as all paths are: the working directory.
+    are patterns for files that are not reported on, relative to ``folder``, as all paths are: the working directory.
     """
 
     settings: Settings
@@ -71,14 +71,14 @@ class Job:
 
 
 def digest(data: bytes) -> str:
-    """A name for a content, by the hash that most processors compute in hardware."""
+    """The digest of a content, by the hash that most processors compute in hardware."""
     return sha256(data).hexdigest()[:32]
 
 
 class Read(NamedTuple):
     """A file that a result depends on, by its absolute path, with the digest of its content.
 
-    Where not all of it counts, ``asked`` is what was asked there, and what was learnt has that ``fingerprint``
+    If only a part of it matters, ``asked`` are the queries of it, and the answers have that ``fingerprint``
     (:meth:`placement_lint.project.unit.Unit.record`).
     """
 
@@ -90,14 +90,13 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Checked:
-    """One file's share of a run.
+    """The result of the check of one file in a run.
 
-    Findings may be about other files that it imports, and other files may take some back: ``reconcile`` makes one of
-    what all of them say, for which ``provisional`` findings say on what they depend, ``needed`` are the comments of
-    other files that suppressed something here, ``tended`` the attributes of classes that this file takes care of, and
-    ``uses`` the plain functions of other files that it calls, each with the number of its own calls that lead there.
-    ``reads`` are the files that the result depends on, its own first, and ``absent`` the absolute paths that were
-    looked for and did not exist.
+    Findings may be in other files that it imports, and other files may withdraw some: ``reconcile`` combines all
+    results. It uses the conditions of ``provisional`` findings, the ``needed`` comments of other files that suppressed
+    something here, the ``tended`` attributes of classes that this file handles, and the plain functions of other files
+    that it ``uses``, each with the number of its own calls that lead there. ``reads`` are the files that the result
+    depends on, its own first, and ``absent`` the absolute paths that were searched and did not exist.
     """
 
     path: str
@@ -113,13 +112,13 @@ class Checked:
 
     @property
     def contents(self) -> dict[str, str | None]:
-        """By the paths of all that it depends on: the digest of the content, None for what did not exist."""
+        """The digest of the content of each file that it depends on, by its path; None for files that did not exist."""
         return {**dict.fromkeys(self.absent), **{read.path: read.digest for read in self.reads}}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """``files`` were checked; ``skipped`` ones were not, because they are unreadable or ask to be skipped."""
+    """``files`` were checked; ``skipped`` ones were not, as they are unreadable or have a ``skip-file`` comment."""
 
     files: int
     skipped: int
@@ -129,11 +128,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Run:
-    """``paths`` are all that was looked at, clean files included.
+    """The result of a run; ``paths`` are all checked files, including clean ones.
 
     ``known`` are findings that a baseline lists, ``fixed`` those that fixes have removed; None without either.
     ``texts`` are the sources that did not come from a file. ``results`` are those of the single files, by project, and
-    ``shard`` says which part of a run they are, of how many. ``style`` is how to show it to people.
+    ``shard`` is the number of this part of a run and the number of all parts. ``style`` is the style of reports for
+    people.
     """
 
     findings: tuple[Finding, ...]
@@ -149,7 +149,7 @@ class Run:
 
 
 def only(run: Run, paths: Collection[str]) -> Run:
-    """What a run found in some of its files."""
+    """The part of a run about some of its files."""
     wanted = frozenset(paths)
     return replace(
         run,

@@ -21,7 +21,7 @@ from placement_lint.rule import Rule
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 WORKING_DIRECTORY = "%SRCROOT%"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-# The words of GitHub's code scanning for a rule: how grave a result is, and how sure.
+# The terms of GitHub's code scanning for a rule: the severity of a result, and its precision.
 GRAVITIES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
 PRECISIONS = {Severity.ERROR: "very-high", Severity.WARNING: "high", Severity.INFO: "medium"}
 IN_BASELINE = [{"kind": "external", "justification": "The baseline lists it."}]
@@ -87,7 +87,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _plain(rule: Rule) -> Iterable[str]:
-    """The page for those who show no Markdown."""
+    """The page as plain text, for viewers that do not render Markdown."""
     return (text.strip() for text in (rule.page.what, rule.page.why, rule.page.fix) if text.strip())
 
 
@@ -117,7 +117,7 @@ def _result(finding: Finding, fingerprint: str, index: Mapping[str, int]) -> dic
 
 
 def _location(thing: Finding | Step) -> dict[str, Any]:
-    """Without a region in a notebook: the lines of a cell are not lines of the file."""
+    """The location; without a region in a notebook, as the lines of a cell are not lines of the file."""
     physical: dict[str, Any] = {"artifactLocation": _artifact(thing.path)}
     if not thing.cell:
         physical["region"] = _region(thing.range)
@@ -128,7 +128,7 @@ def _location(thing: Finding | Step) -> dict[str, Any]:
 
 
 def _artifact(path: str) -> dict[str, str]:
-    """Relative where the working directory holds the file, as services ask for."""
+    """The path, relative if the working directory contains the file, as services require."""
     if path.startswith("..") or os.path.isabs(path):
         return {"uri": Path(os.path.abspath(path)).as_uri()}
     return {"uri": quote(os.fsencode(path)), "uriBaseId": WORKING_DIRECTORY}

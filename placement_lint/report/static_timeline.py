@@ -1,4 +1,4 @@
-"""``check --timeline``: where the tensors of a file are as the analysis knows it, on machines with 0, 1 and 2 GPUs."""
+"""``check --timeline``: the places of the tensors of a file in the analysis, on machines with 0, 1 and 2 GPUs."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from placement_lint.report.results import Job
     from placement_lint.rule import Rule
 
-# Bars that are drawn; the page becomes slow beyond.
+# The maximum number of bars; the page becomes slow beyond.
 MOST_BARS = 2000
 GPUS = {1: 0, 2: 1, 4: 2}
-"""How many GPUs stand for each kind of machine."""
+"""The number of GPUs that stands for each kind of machine."""
 NAMES = {1: "no GPU", 2: "1 GPU", 4: "2 or more GPUs"}
 
 
 def write_timeline(paths: Sequence[str], file: str, job: Job) -> None:
-    """Write the page of the only one of these files; raises UsageError."""
+    """Write the page for the single file in ``paths``; raises UsageError."""
     if len(paths) != 1:
         raise UsageError(f"--timeline draws one file, and {len(paths)} are selected")
     text = timeline_page(paths[0], job)
@@ -43,7 +43,7 @@ def write_timeline(paths: Sequence[str], file: str, job: Job) -> None:
 
 
 def timeline_page(path: str, job: Job, data: bytes | None = None) -> str:
-    """The page of a file, or of the text ``data`` of it; raises UsageError if it cannot be read."""
+    """The page for a file, or for its text ``data``; raises UsageError if it cannot be read."""
     if path.endswith(NOTEBOOK):
         raise UsageError(f"{path}: --timeline does not draw notebooks; export it as a script first")
     try:
@@ -65,7 +65,7 @@ def timeline_page(path: str, job: Job, data: bytes | None = None) -> str:
 
 
 class _Drawing(Reading):
-    """Reads a file as a run does, and records where everything is."""
+    """Reads a file as a run does, and records the places of its values."""
 
     def __init__(self) -> None:
         self.program: cst.Module | None = None
@@ -94,7 +94,7 @@ class _Drawn:
         self._path = path
         self._lines = lines
         self._views = reading.log.views
-        # One for the end of the program, before which its last statement may fail.
+        # One step for the end of the program, before which its last statement may fail.
         self._steps = reading.log.step + 1
         self._places = reading.place(reading.program, list(dict.fromkeys(self._nodes())))
 
@@ -151,7 +151,7 @@ class _Drawn:
         step, operands = self._visit(finding.range, view)
         condition = f" {finding.when.words}" if finding.when and finding.when.words else ""
         return {
-            # Between the step before the statement and the one that it would be.
+            # Halfway between the step before the statement and the statement's own.
             "step": step + 0.5,
             "title": f"{finding.code} {finding.name} at {finding.path}:{finding.range.line}{condition}",
             "event": f"{finding.code} {finding.name}",
@@ -163,7 +163,7 @@ class _Drawn:
         }
 
     def _visit(self, place: Range, view: View) -> tuple[int, list[Bar]]:
-        """When the innermost statement around a place is executed, and what it reads; at the end if it never is."""
+        """The step of the innermost statement around a place, and the values it reads; the end if it never runs."""
         around = [
             (spot, visit)
             for statement, visit in view.visits.items()

@@ -1,4 +1,4 @@
-"""How often each rule was found, the most frequent first."""
+"""The number of findings per rule, the most frequent first."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RENDERERS: Mapping[str, Callable[[Run, TextIO], None]] = {
     "concise": as_text,
     "json": as_json,
 }
-"""For the formats in which counts make sense."""
+"""The renderers for the formats in which counts make sense."""
 
 
 def _tallies(run: Run) -> list[Sequence[Finding]]:

@@ -1,4 +1,4 @@
-"""What a report for people shows beside the findings, and whether in colour."""
+"""The style of a report for people: its extra lines, and whether it uses colour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COLORS = ("auto", "always", "never")
 
 @dataclass(frozen=True)
 class Style:
-    """``brief`` reports are findings alone, without a summary; ``unsafe`` ones count unsafe fixes among the fixes."""
+    """``brief`` reports have findings only, without a summary; ``unsafe`` ones count unsafe fixes as fixable."""
 
     color: str = "auto"
     brief: bool = False

@@ -27,14 +27,14 @@ def summary_line(run: Run) -> str:
 
 
 def closing_lines(run: Run) -> Iterator[str]:
-    """What follows the findings: what could be fixed, then the summary."""
+    """The lines after the findings: the number of fixable ones, then the summary."""
     if not run.style.brief:
         yield from _fixable(run)
     yield from summary_lines(run)
 
 
 def summary_lines(run: Run) -> Iterator[str]:
-    """The summary, and what was saved; nothing in a brief report."""
+    """The summary, and the saved slices; empty in a brief report."""
     if not run.style.brief:
         yield summary_line(run)
         yield from saved_lines(run)
@@ -47,7 +47,7 @@ def is_fixable(finding: Finding, style: Style) -> bool:
 
 
 def _fixable(run: Run) -> Iterator[str]:
-    """How many findings have fixes to apply; after ``--fix``, those that are left are withheld."""
+    """The number of findings with fixes to apply; after ``--fix``, the remaining ones are withheld."""
     with_fix = [finding for finding in run.findings if is_fixable(finding, replace(run.style, unsafe=True))]
     fixable = sum(is_fixable(finding, run.style) for finding in with_fix)
     hidden = len(with_fix) - fixable
@@ -60,7 +60,7 @@ def _fixable(run: Run) -> Iterator[str]:
 
 
 def saved_lines(run: Run) -> Iterator[str]:
-    """What `--save-probe` wrote, and for which findings it wrote nothing."""
+    """The files that `--save-probe` wrote, and the findings without one."""
     files = [(finding.saved.file, finding.saved.shown) for finding in run.findings if finding.saved]
     written = [shown for file, shown in files if file]
     if written:
