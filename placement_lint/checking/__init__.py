@@ -1,1 +1,1 @@
-"""One file to its findings."""
+"""The check of one file: from its text to its findings."""

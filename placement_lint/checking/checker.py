@@ -1,4 +1,4 @@
-"""One file to its findings: read, pass over what cannot matter, parse, analyse, place, suppress."""
+"""The check of one file: read, skip if it cannot matter, parse, analyse, locate, suppress."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from placement_lint.rule import Rule
 
 Texts = Mapping["cst.CSTNode", "cst.CSTNode"]
-"""For a node that the program runs and its text lacks: the node of the text."""
+"""For a node that the program runs but its text lacks: the corresponding node of the text."""
 
 Placer = Callable[["cst.Module", Sequence["cst.CSTNode"]], "dict[cst.CSTNode, Range]"]
-"""What tells where the nodes of a module stand."""
+"""A function that returns the positions of the nodes of a module."""
 
-# How many other files' contents a run keeps at hand.
+# Size of a run's cache of other files' contents.
 _KEPT = 2048
 
-# A file that names none of these holds no tensor, module or optimizer that the analysis could know.
+# A file without any of these names has no tensor, module or optimizer that the analysis could know.
 TRIGGER = re.compile(r"torch|lightning|accelerate|transformers|timm|deepspeed|diffusers|reveal_placement")
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What may be said of a file."""
+    """The rules and suppressions that apply to a file."""
 
     anchors: Anchors
     suppressions: Suppressions
@@ -58,14 +58,14 @@ class Terms:
 
 
 class Reading:
-    """How a text becomes a tree, the tree what rules say of it, and nodes places; a language server does it its way."""
+    """How a text is parsed and analysed, and its nodes located; a language server overrides this."""
 
     def is_notebook(self, path: str) -> bool:
         """Whether the bytes of a file are a notebook's JSON rather than Python source."""
         return path.endswith(NOTEBOOK)
 
     def may_tell(self, text: str, surroundings: Surroundings) -> bool:
-        """Whether a text that speaks of tensors is to be read at all."""
+        """Whether a text about tensors needs to be analysed at all."""
         from placement_lint.flow.triage.glance import may_tell
 
         return may_tell(text, surroundings)
@@ -74,11 +74,11 @@ class Reading:
         return read(text)
 
     def parse(self, text: str) -> cst.Module:
-        """The same with all layout, for what cannot be said without."""
+        """The same with all layout, for results that need it."""
         return parse(text)
 
     def pieces(self, text: str) -> Sequence[str]:
-        """A text, which it has parsed if that was of any use, as one or more pieces of whole statements."""
+        """A text, parsed before if that was useful, as one or more pieces of whole statements."""
         return [text]
 
     def hear(self, program: cst.Module, rules: Sequence[Rule], surroundings: Surroundings) -> Hearing:
@@ -91,11 +91,11 @@ class Reading:
             forget()
 
     def source(self, path: str) -> bytes | None:
-        """The content of another file, by its absolute path; None where there is none."""
+        """The content of another file, by its absolute path; None if there is none."""
         return read_from_disk(path)
 
     def answers(self) -> Answers:
-        """What is known of other files when the next one is looked at."""
+        """The cached answers about other files at the start of the next check."""
         return {}
 
     def place(self, module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cst.CSTNode, Range]:
@@ -105,7 +105,7 @@ class Reading:
 
 
 class OneRun(Reading):
-    """While nothing changes: what was found of a file, and that it is not there, is known of it for the next one."""
+    """While no file changes: the contents of files, and the absence of files, are cached for the next check."""
 
     def __init__(self) -> None:
         self._content = lru_cache(_KEPT)(read_from_disk)
@@ -122,7 +122,7 @@ class OneRun(Reading):
         return None
 
     def _may_be(self, path: str) -> bool:
-        """Whether there may be something of that path; of all that an import may mean, most is not there."""
+        """Whether a file of that path may exist; most of the paths that an import may mean do not."""
         folder, name = os.path.split(path)
         if folder == path:
             return True
@@ -152,7 +152,7 @@ class Checker:
                 registry.check_selector(selector)
 
     def rules_for(self, path: str) -> tuple[Rule, ...]:
-        """The selected rules less those that the project ignores in this file."""
+        """The selected rules without those that the project ignores in this file."""
         if not self.exemptions:
             return self.rules
         absolute = Path(self.job.absolute(path))
@@ -173,12 +173,12 @@ class Checker:
         return self.check_content(data, path)
 
     def check_content(self, data: bytes, path: str) -> Checked:
-        """The result for a file that has that content, which counts as read."""
+        """The result for a file with that content, which counts as read."""
         checked = self.check_bytes(data, path)
         return replace(checked, reads=(Read(self.job.absolute(path), digest(data)), *checked.reads))
 
     def check_bytes(self, data: bytes, path: str) -> Checked:
-        """Everything the tool has to say about one text, whatever is wrong with it."""
+        """The full result for one text, including errors in reading it."""
         try:
             with collector_at_rest():
                 return with_deep_stack(lambda: self._check(data, path))
@@ -190,7 +190,7 @@ class Checker:
             return Checked(path, crashes=(_crash(path, None, error),))
 
     def unreadable(self, path: str, reason: Unreadable) -> Checked:
-        """The file's only finding: nothing else is known of it."""
+        """The file's only finding: nothing else is known about it."""
         rule = UNREADABLE_SOURCE
         place = Range(reason.line, reason.column, reason.line, reason.column)
         finding = Finding(rule.code, rule.name, rule.severity, reason.message, path, place)
@@ -229,7 +229,7 @@ class Checker:
         anchors = Anchors(self.reading.pieces(text))
         terms = {path: Terms(anchors, suppressions, frozenset(rule.code for rule in rules))}
         kept, used = self._admitted(heard.findings, terms, surroundings)
-        # After a crash, that a comment suppressed nothing says nothing about the comment.
+        # After a crash, an unused comment proves nothing.
         if not heard.crashes:
             own = {place for file, place in used if file == path}
             idle = idle_comments(path, suppressions, own, rules)
@@ -247,14 +247,14 @@ class Checker:
         )
 
     def _may_matter(self, text: str, surroundings: Surroundings) -> bool:
-        """Whether anything can come of a text: it has to do with tensors, and there is something to begin with."""
+        """Whether a text may have findings: it is about tensors, and something in it can begin a finding."""
         speaks = TRIGGER.search(text) is not None or surroundings.lead_to(text, _speaks_of_tensors)
         return speaks and self.reading.may_tell(text, surroundings)
 
     def _heard(self, text: str, path: str, notebook: Notebook | None, surroundings: Surroundings) -> _Heard:
-        """What the analysis says of a text; with all its layout where that tells the place of what it says.
+        """The analysis result of a text; parsed with all layout only if positions need it.
 
-        Of a text that libcst cannot parse Python's own tree tells it, and the places roughly.
+        For a text that libcst cannot parse, Python's own tree is analysed, and positions are approximate.
         """
         try:
             if notebook is None:
@@ -291,7 +291,7 @@ class Checker:
     def _admitted(
         self, found: Sequence[Provisional], terms: dict[str, Terms], surroundings: Surroundings
     ) -> tuple[list[Provisional], set[tuple[str, Range]]]:
-        """What the files that it is about let pass, and the comments that were needed to suppress the rest."""
+        """The findings that the files involved allow, and the comments that suppress the others."""
         kept: list[Provisional] = []
         used: set[tuple[str, Range]] = set()
         for one in found:
@@ -311,7 +311,7 @@ class Checker:
         return kept, used
 
     def _terms(self, path: str, surroundings: Surroundings) -> Terms:
-        """Those of another file."""
+        """The terms of another file."""
         unit = surroundings.unit(self.job.absolute(path))
         text = surroundings.text(unit) if unit is not None else ""
         suppressions = read_suppressions(text)
@@ -333,7 +333,7 @@ class Checker:
 
 @dataclass(frozen=True)
 class _Heard:
-    """What the analysis of one file said."""
+    """The result of the analysis of one file."""
 
     findings: Sequence[Provisional] = ()
     crashes: tuple[Crash, ...] = ()
@@ -342,7 +342,7 @@ class _Heard:
 
 
 def _admitted_by(one: Provisional, terms: Mapping[str, Terms]) -> Provisional | None:
-    """What of it the files admit in which it would be reported."""
+    """The parts of a finding whose rules are selected in the files where they would be reported."""
     there, at_call = (
         _anchored(said, terms) if said is not None and said.code in terms[said.path].codes else None
         for said in (one.finding, one.at_call)
@@ -363,7 +363,7 @@ def _placed_roughly(module: cst.Module, nodes: Sequence[cst.CSTNode]) -> dict[cs
 
 
 def _names_in(folder: str) -> Set[str] | None:
-    """What there is in a folder, if it tells."""
+    """The names in a folder, if it can be listed."""
     try:
         return frozenset(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -378,7 +378,7 @@ def _speaks_of_tensors(text: str) -> bool:
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """While one file is looked at, next to nothing becomes garbage, and looking for it takes a tenth of the time."""
+    """Pause the garbage collector: the check of one file makes little garbage, and collection costs a tenth of it."""
     resting = not gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What the analysis knows at a line, and at which step a finding that a user expects there was lost."""
+"""The facts of the analysis at a line, and the step at which a finding that a user expects there was lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def why_not(selector: str, place: str, job: Job) -> str:
 
 
 def split_place(place: str) -> tuple[str, int]:
-    """The file and the line of ``FILE:LINE``. Raises UsageError for another form and for what cannot be read."""
+    """The file and the line of ``FILE:LINE``. Raises UsageError for another form and for unreadable files."""
     path, _, line = place.rpartition(":")
     if not path or not line.isdecimal() or int(line) < 1:
         raise UsageError(f"{place!r} is not of the form FILE:LINE, as in train.py:21")
@@ -93,7 +93,7 @@ class _Examining(Reading):
 
 
 class Examination:
-    """One line of a file, under the settings of a run."""
+    """The examination of one line of a file, under the settings of a run."""
 
     def __init__(self, path: str, line: int, job: Job) -> None:
         self.path = path
@@ -120,7 +120,7 @@ class Examination:
         reading = _Examining(self.line, thorough)
         return reading, Checker(self.job, reading).check_content(self.text.encode(), self.path)
 
-    # --- what is known -----------------------------------------------------------------------------------------
+    # --- known facts -------------------------------------------------------------------------------------------
 
     def known(self) -> str:
         return "\n".join([f"{self.shown}:{self.line}: {self._line}", *self._visits(self.reading)])
@@ -170,7 +170,7 @@ class Examination:
             "because of their depth or for lack of budget"
         )
 
-    # --- what is not said --------------------------------------------------------------------------------------
+    # --- missing findings --------------------------------------------------------------------------------------
 
     def lost(self, rule: Rule) -> str:
         reasons = "\n".join(self._lost(rule))
@@ -201,7 +201,7 @@ class Examination:
         return next((each for each in checked.findings if each.code == rule.code and self._is_here(each.range)), None)
 
     def _elsewhere(self, rule: Rule) -> Finding | None:
-        """A finding at another line that leads by way of this one."""
+        """A finding at another line whose trace includes this one."""
         for finding in self.checked.findings:
             steps = [step for step in finding.trace if step.path == finding.path and self._is_here(step.range)]
             if finding.code == rule.code and steps:
@@ -230,7 +230,7 @@ class Examination:
         return ""
 
     def _unsaid(self, rule: Rule) -> Iterator[str]:
-        """The analysis executes the line, and the rule reports nothing of it."""
+        """Reasons if the analysis executes the line and the rule reports nothing there."""
         hearing = self.reading.hearing
         assert hearing is not None
         entangled = [one for one in hearing.unsaid if one.rule == rule and self._at(one.problem.node)]

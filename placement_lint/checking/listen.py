@@ -1,9 +1,8 @@
 """Dispatch events to the rules that subscribe to them, and filter what the rules report by path condition.
 
-A value may have alternatives, and then a problem may hold under some of them only. It is reported where it holds on
-every path that reaches the statement, or under a condition that can be said in a sentence: a kind of machine, and
-one decision of the program or two options of its command line. Anything more entangled is as likely a gap of the
-analysis as a bug.
+A value may have alternatives, and then a problem may hold under some of them only. It is reported if it holds on every
+path that reaches the statement, or under a simple condition: a kind of machine, and one decision of the program or two
+options of its command line. A more complex condition is as likely a gap of the analysis as a bug.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from placement_lint.rule import Problem, Rule
 
 @dataclass
 class Hearing:
-    """What the rules said of one file. A crash without a rule is one of the analysis itself."""
+    """The report of all rules on one file. A crash without a rule is a crash of the analysis itself."""
 
     problems: list[tuple[Rule, Problem]] = field(default_factory=list)
     crashes: list[tuple[Rule | None, BaseException]] = field(default_factory=list)
@@ -64,7 +63,7 @@ class Unsaid:
 
 @dataclass
 class _Charge:
-    """A problem as it showed in the alternatives of one execution of one statement."""
+    """A problem with the alternatives of one execution of one statement in which it occurs."""
 
     problem: Problem
     site: cst.CSTNode | None = None
@@ -80,7 +79,7 @@ def problems_in(
     outcomes: Outcomes | None = None,
     thorough: bool = False,
 ) -> Hearing:
-    """What ``rules`` say of a program; an exception in one rule leaves the others' findings alone."""
+    """The report of ``rules`` on a program; an exception in one rule does not affect the others' findings."""
     with path_condition.asking(outcomes.conditions if outcomes is not None else None):
         return _hearing(module, rules, log, surroundings, outcomes, thorough)
 
@@ -113,7 +112,7 @@ def _hearing(
 
 
 def _heard(rule: Rule, account: Account) -> list[Problem]:
-    """One problem a node, and a call that led there from elsewhere."""
+    """The problems of a rule: one per node, and per call that leads there from elsewhere."""
     charges: dict[tuple[cst.CSTNode, cst.CSTNode | None], list[_Charge]] = {}
     for charge in _charges(rule, account):
         charges.setdefault((charge.problem.node, charge.site), []).append(charge)
@@ -127,10 +126,10 @@ def _unsaid(rule: Rule, account: Account) -> Iterator[Unsaid]:
 
 
 def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Problem | None:
-    """The gravest of what shows at one place, under the widest condition; None where that cannot be said simply.
+    """The most severe problem at one place, under the widest condition; None if that is not simple to state.
 
-    The forward of a model runs at several visits: with one GPU by itself, with more in replicas. The machines on
-    which a problem shows are those of all visits together.
+    The forward of a model runs at several visits: with one GPU by itself, with more in replicas. The machines on which
+    a problem occurs are those of all visits together.
     """
     said = [(charge, ways) for charge in charges if (ways := _sayable(charge))]
     gravest = max((_severity(rule, charge) for charge, _ in said), default=None)
@@ -150,7 +149,7 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
 
 
 def _called_without(charges: Sequence[_Charge], account: Account) -> int:
-    """The machines on which the function where a problem shows is called, but never with what makes it one."""
+    """The machines on which the function with a problem is called, but never with the values that cause it."""
     scenes = [scene for charge in charges if (scene := charge.problem.scene) is not None]
     functions = {scene.function for scene in scenes}
     called = reduce(or_, (machines for function, machines in account.called_on if function in functions), 0)
@@ -182,7 +181,7 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
 
 
 def _sites(problem: Problem, event: Event, account: Account) -> tuple[cst.CSTNode, ...]:
-    """Where else to report a problem: at the call that led to it, if there is but one, else where it shows."""
+    """Other places to report a problem: the call that led to it, if there is only one, then where it occurs."""
     led = account.sites.get(problem.node, ())
     calls = (event.scene.site, *(led if len(led) == 1 else ()), event.node)
     return (*(node for node in calls if node is not None), *(note.node for note in reversed(problem.trace)))
@@ -195,7 +194,7 @@ def _about(event: Event) -> tuple[str, str, str] | None:
 
 
 def _sayable(charge: _Charge) -> dict[str, int]:
-    """On which machines a problem shows, by the decision of the program, in words, that it takes; empty for none."""
+    """The machines on which a problem occurs, by the decision, in words, that it depends on; empty for none."""
     wrong, reach = charge.wrong, charge.reach
     if not wrong.certain:
         return {}
@@ -241,9 +240,9 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | N
     return f"when {' and '.join(answer.words for answer in decisions)}"
 
 
-# Each kind of machine by itself.
+# Each kind of machine.
 _KINDS = (NO_GPU, ONE_GPU, MANY_GPUS)
-# So many options a user may have to give for a problem to show.
+# The maximum number of options that a user has to give for a problem to occur.
 _MOST_OPTIONS = 2
 
 
@@ -261,7 +260,7 @@ def _can_be_said(decisions: Collection[Answer]) -> bool:
 
 
 def _decisive(answers: list[Answer], cube: Cube, charge: _Charge) -> list[Answer]:
-    """One or two of the answers with which a problem shows wherever its line is reached; all where none are so."""
+    """One or two of the answers that suffice for a problem wherever its line is reached; all if none suffice."""
     for count in range(1, min(_MOST_OPTIONS + 1, len(answers))):
         for some in combinations(sorted(answers, key=lambda answer: answer.question.number), count):
             assumed = charge.reach & of([Cube(cube.machines, frozenset(some))])
@@ -271,13 +270,13 @@ def _decisive(answers: list[Answer], cube: Cube, charge: _Charge) -> list[Answer
 
 
 def _is_required(answer: Answer, cube: Cube) -> bool:
-    """Whether the program raises, or ends, where everything else is so and the answer is another."""
+    """Whether the program raises or ends if only this answer differs."""
     rest = of([Cube(cube.machines, cube.answers - {answer})])
     return any(given is answer.given and rest.implies(under) for given, under in answer.question.required)
 
 
 def _not_default(answers: list[Answer]) -> list[Answer]:
-    """Of answers that options give alone, those that the user has to give another than the default; else all."""
+    """Among answers that only options give, those that differ from the default; all answers otherwise."""
     others = [answer for answer in answers if preferred_answer(answer.question) is not answer.given]
     return others if others and all(switches(answer.question) for answer in answers) else answers
 
@@ -287,7 +286,7 @@ def _goes_without_saying(answer: Answer) -> bool:
 
 
 def _without_rivals(decisions: list[Answer]) -> list[Answer]:
-    """Of questions that exclude each other one counts: the one answered yes, or any where all are answered no."""
+    """One of the questions that exclude each other: the one answered yes, or any one if all are answered no."""
     winners = {answer.question.rivals for answer in decisions if answer.given}
     kept: dict[object, Answer] = {}
     for answer in sorted(decisions, key=lambda answer: (not answer.given, answer.question.text)):
@@ -311,6 +310,6 @@ def _is_left_over(decision: Answer, answers: Collection[Answer]) -> bool:
 
 
 def _chooses_cpu_despite(answer: Answer, cube: Cube) -> bool:
-    """A program asks for the CPU although there is a GPU: an unusual case, unless a flag selects it."""
+    """Whether a program chooses the CPU although there is a GPU: an unusual case, unless a flag selects it."""
     chooses = answer.given is answer.question.chooses_cpu and not cube.machines & NO_GPU
     return chooses and not is_flag(answer.question)

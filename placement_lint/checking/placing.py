@@ -1,8 +1,8 @@
-"""From the problems of a program to findings: where each stands, in whichever file, and where it is reported.
+"""From the problems of a program to findings: the position of each, in any file, and the place to report it.
 
-A problem in the code of a module class is reported there, also where the class is another file's: how it is used
-made it one. One in a plain function of another file is reported there too, unless the function is also called without
-it: then it is the caller's, and is reported at the call (``reconcile``).
+A problem in the code of a module class is reported there, even if the class is in another file: its use causes the
+problem. A problem in a plain function of another file is reported there too, unless the function is also called without
+it: then the caller causes it, and it is reported at the call (``reconcile``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 Named = tuple[str, str, str]
-"""An attribute or a function of a class, or a function without: the file, the class and the name."""
+"""An attribute or a function of a class, or a plain function: the file, the class and the name."""
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a node stands; ``function`` is the plain function of another file that it is in, if it is in one."""
+    """The position of a node; ``function`` is the plain function of another file that contains it, if any."""
 
     path: str
     range: Range
@@ -42,7 +42,7 @@ Placer = Callable[["Sequence[cst.CSTNode]"], "dict[cst.CSTNode, Range]"]
 
 
 class Spots:
-    """Where nodes stand: those of the file itself, as ``place`` says, and those of parts of other files."""
+    """The positions of nodes: those of the file itself, by ``place``, and those of statements of other files."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Spots:
         self._known: dict[cst.CSTNode, Spot] = {}
 
     def look_up(self, nodes: Iterable[cst.CSTNode]) -> None:
-        """Find all of these at once."""
+        """Find the positions of all of these at once."""
         wanted = [node for node in dict.fromkeys(nodes) if node not in self._known]
         self._known.update((node, Spot(self.path, place)) for node, place in self._place(wanted).items())
         missing = {node for node in wanted if node not in self._known}
@@ -75,7 +75,7 @@ class Spots:
         return self._known.get(node)
 
     def named(self, file: str, cls: str, name: str) -> Named:
-        """An attribute or a function, as every file of a run names it."""
+        """An attribute or a function, named in the same way in every file of a run."""
         return (displayed(Path(file), self._folder), cls, name)
 
     def _elsewhere(self, statement: Statement, nodes: Collection[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, Spot]]:
@@ -134,7 +134,7 @@ def _finding(rule: Rule, problem: Problem, spots: Spots) -> Provisional | None:
 
 
 def _in_plain_function(finding: Finding, function: Named, problem: Problem, spots: Spots) -> Provisional | None:
-    """The same there or at the call that led to it; None where nothing but the other file itself is concerned."""
+    """The finding there or at the call that led to it; None if it concerns only the other file itself."""
     called = (spots.get(site) for site in problem.sites)
     site = next((spot for spot in called if spot is not None and spot.function is None), None)
     if site is None:
@@ -164,7 +164,7 @@ def _on_one_line(message: str) -> str:
 
 
 def _fix(problem: Problem, spot: Spot, spots: Spots) -> Fix | None:
-    """The fix, as long as all of it is in the finding's own file, and that is the one being checked."""
+    """The fix, if all of its edits are in the finding's own file, and that is the one being checked."""
     if problem.rewrite is None or spot.path != spots.path:
         return None
     edits = [(spots.get(node), text) for node, text in problem.rewrite.replacements]
@@ -178,7 +178,7 @@ def _fix(problem: Problem, spot: Spot, spots: Spots) -> Fix | None:
 
 
 def _plain(fact: object) -> object:
-    """A fact as data that can be sent, compared and written down; what is neither becomes its text."""
+    """A fact as data that can be sent, compared and stored; other values are converted to strings."""
     if isinstance(fact, (list, tuple)):
         return tuple(map(_plain, fact))
     return fact if isinstance(fact, (bool, int, float, str, type(None))) else str(fact)

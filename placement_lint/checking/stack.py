@@ -1,4 +1,4 @@
-"""Room for deep recursion: long operator chains nest one syntax node a term."""
+"""Room for deep recursion: long operator chains nest one syntax node per term."""
 
 from __future__ import annotations
 

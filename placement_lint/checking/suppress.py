@@ -1,4 +1,4 @@
-"""Which comments suppress a finding, and which suppress nothing or name no rule."""
+"""The comments that suppress a finding, and those that suppress nothing or name no rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement_lint.spelling import did_you_mean
 
 
 def speaking_for(code: str, place: Range, suppressions: Suppressions) -> set[Range]:
-    """The places of the comments, or of the parts of comments, that suppress a rule's finding there."""
+    """The positions of the comments, or of their parts, that suppress a rule's finding there."""
     rule = next(rule for rule in registry.all_rules() if rule.code == code)
     return {part for comment in suppressions.at(place) for part in _places_speaking_for(rule, comment)}
 
@@ -51,7 +51,7 @@ def _idle_parts(
 
 
 def _are_running(selector: str, running: Collection[Rule]) -> bool:
-    """Whether every default rule that the selector speaks of ran, so that silence means something."""
+    """Whether every default rule that the selector matches ran, so that the absence of findings means something."""
     return all(rule in running for rule in registry.all_rules() if rule.default and registry.matches(rule, selector))
 
 

@@ -1,1 +1,1 @@
-"""Settings: what a project can set, and where that comes from."""
+"""The settings of a project, and their sources."""

@@ -1,4 +1,4 @@
-"""Where settings come from: the configuration nearest to a file, and the ones that it extends."""
+"""Sources of settings: the configuration nearest to a file, and the ones that it extends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULE_TABLE_KEYS = ("per-file-ignores", "extend-per-file-ignores")
 
 @dataclass(frozen=True)
 class Layer:
-    """What one file sets."""
+    """The settings in one file."""
 
     path: Path
     values: Mapping[str, Any]
@@ -32,10 +32,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The layers that hold for a folder, what is extended before what extends it.
+    """The layers that apply to a folder; an extended file comes before the file that extends it.
 
-    What an extended file says counts as if it were written in the file that extends it, so all patterns are
-    relative to ``root``. An `extend-…` key adds to the same key of the layers below, any other one replaces it.
+    Settings in an extended file count as if they were in the file that extends it, so all patterns are relative to
+    ``root``. An `extend-…` key adds to the same key of the layers below, any other one replaces it.
     """
 
     root: Path
@@ -51,21 +51,21 @@ class Configuration:
         return Settings(root=self.root, **values)
 
     def sources(self, key: str) -> list[Path]:
-        """The files that had a say in a key's value; none if it is the default."""
+        """The files that determine a key's value; none if it is the default."""
         setting = [layer.path for layer in self.layers if key in layer.values]
         return setting if key.startswith(EXTEND) else setting[-1:]
 
     def check_rules(self) -> None:
-        """Refuse rules that do not exist."""
+        """Raise UsageError for rules that do not exist."""
         for layer in self.layers:
             for key, selector in _selectors(layer):
                 _check_selector(layer, key, selector)
 
 
 class Projects:
-    """The configuration of each file of a run: the nearest, unless the command line names one or wants none.
+    """The configuration of each file of a run: the nearest, unless the command line names one or disables them.
 
-    Rules that do not exist are refused at once, or ``trusting`` only when :meth:`check_rules` is called.
+    Rules that do not exist are rejected at once, or if ``trusting`` only when :meth:`check_rules` is called.
     """
 
     def __init__(self, config: str | None = None, isolated: bool = False, trusting: bool = False) -> None:
@@ -90,7 +90,7 @@ class Projects:
         return self.of(folder).settings
 
     def check_rules(self) -> None:
-        """Refuse rules that do not exist, in every configuration that was found."""
+        """Raise UsageError for rules that do not exist, in every configuration that was found."""
         for configuration in (self._only, *self._of_folder.values()):
             if configuration:
                 configuration.check_rules()
@@ -104,13 +104,13 @@ class Projects:
 
 
 def load_settings(folder: Path) -> Settings:
-    """The settings of the nearest configuration at or above ``folder``; its rules are not looked up."""
+    """The settings of the nearest configuration at or above ``folder``; its rules are not checked."""
     found = (configuration_in(parent) for parent in (folder, *folder.parents))
     return next((configuration.settings for configuration in found if configuration), Settings(root=folder))
 
 
 def configuration_in(folder: Path) -> Configuration | None:
-    """The configuration that a folder itself holds."""
+    """The configuration in a folder itself."""
     own, shared = folder / OWN_FILE, folder / SHARED_FILE
     if own.is_file():
         return Configuration(folder, tuple(_layers(own)))
@@ -154,7 +154,7 @@ def _layer(path: Path, section: object) -> Layer:
 
 
 def _section(path: Path) -> Any:
-    """The part of a file that is ours: the whole of it, unless other tools share it. None if there is none."""
+    """Our part of a file: all of it, unless other tools share it. None if there is none."""
     content = _read_toml(path)
     if path.name != SHARED_FILE:
         return content

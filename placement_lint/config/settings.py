@@ -1,4 +1,4 @@
-"""What a project can set, and how each key is read: one value for all of it, :class:`Settings`."""
+"""The settings of a project, and a reader for each key; :class:`Settings` holds all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RulesByPattern = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Settings:
-    """A field a key, dashes made underscores; ``root`` is the folder that patterns and paths are relative to."""
+    """One field per key, with underscores for dashes; patterns and paths are relative to the folder ``root``."""
 
     root: Path = field(default_factory=Path.cwd)
     select: tuple[str, ...] = ()
