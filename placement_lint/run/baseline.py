@@ -1,7 +1,7 @@
-"""Findings that a project has decided to live with for now: listed in a file, known again after lines have moved.
+"""Findings that a project accepts for now: listed in a file, and recognised after lines have moved.
 
 An entry names the rule, the file relative to the baseline's own folder, the enclosing function and the text of the
-line, and how many findings it stands for.
+line, and the number of findings that it covers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class Entry(NamedTuple):
-    """In the order in which entries are sorted."""
+    """The fields are in the sort order of entries."""
 
     path: str
     rule: str
@@ -37,7 +37,7 @@ class Baseline:
     entries: Mapping[Entry, int]
 
     def split(self, run: Run) -> tuple[Run, list[Entry]]:
-        """The run with its known findings apart, and the entries that its files no longer give."""
+        """The run with its known findings separated, and the entries that its files no longer have."""
         left = Counter(self.entries)
         new: list[Finding] = []
         known: list[Finding] = []
@@ -51,7 +51,7 @@ class Baseline:
         return replace(run, findings=tuple(new), known=tuple(known)), gone
 
     def _concerns(self, entry: Entry, looked_at: set[str]) -> bool:
-        """Whether the run could have found it: its file was looked at, or is no more."""
+        """Whether the run could have found it: its file was checked, or no longer exists."""
         return entry.path in looked_at or not (self.file.parent / entry.path).exists()
 
 
@@ -71,7 +71,7 @@ def read_baseline(name: str) -> Baseline:
 
 
 def write_baseline(name: str, findings: Iterable[Finding]) -> int:
-    """Write the baseline of these findings, the same bytes in whatever order they come; the number of its entries."""
+    """Write the baseline of these findings, with the same bytes in whatever order; returns the number of entries."""
     file = Path(os.path.abspath(name))
     counts = Counter(_entry(finding, file) for finding in findings)
     listed = [{**entry._asdict(), "count": counts[entry]} for entry in sorted(counts)]

@@ -1,11 +1,10 @@
-"""What earlier runs found, kept in the user's cache folder, so that a run looks at what has changed and nothing else.
+"""The result cache in the user's cache folder: a run checks only files that changed since an earlier run.
 
-A result is valid as long as every file that it was made from is the same: the checked one, those that its imports led
-to, and those that were looked for and did not exist. A file counts as the same if its size and time of modification
-are, else if its content is, or what there is in it of that which was asked for.
-
+A result is valid as long as every file that it was made from is unchanged: the checked one, those that its imports
+lead to, and those that were searched and did not exist. A file counts as unchanged if its size and modification time
+are, else if its content is, or the answers to the queries of it.
 One file holds the results of one kind of run (folder, settings, rules) by one installation. It is read and replaced as
-a whole: runs at the same time overwrite each other's news at worst, and a run that dies leaves the file as it was.
+a whole: concurrent runs at worst overwrite each other's new results, and a run that dies leaves the file unchanged.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ Thing = TypeVar("Thing")
 
 APP = "placement-lint"
 SUFFIX = ".results"
-# Results of one kind of run; what was not asked for the longest goes first.
+# Results of one kind of run; the least recently used go first.
 MOST_RESULTS = 100_000
-# Bytes of all files together; what was not used the longest goes first.
+# Bytes of all files together; the least recently used go first.
 MOST_BYTES = 512 * 2**20
-# A file that was modified this short a time before it was looked at may be modified again unnoticed.
+# A file that was modified this shortly before it was read may change again without a new modification time.
 CLOCK_STEP = 2_000_000_000  # nanoseconds; FAT's
 CHECKSUM = 16  # bytes
 
@@ -48,7 +47,7 @@ def folder() -> Path:
 
 
 def clear() -> int:
-    """Remove all that is kept; how many files that were."""
+    """Remove all cache files; returns their number."""
     kept = list(folder().glob(f"*{SUFFIX}"))
     for file in kept:
         file.unlink(missing_ok=True)
@@ -57,7 +56,7 @@ def clear() -> int:
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a file looked like from outside when its content was known."""
+    """The size and modification time of a file when its content was read."""
 
     modified: int
     size: int
@@ -66,7 +65,7 @@ class Stamp:
 
 @dataclass
 class _Content:
-    """What a cache file holds: ``installation`` made the ``results``, with rules from ``rule_sources``."""
+    """The content of a cache file: ``installation`` made the ``results``, with rules from ``rule_sources``."""
 
     installation: str
     rule_sources: tuple[str, ...] = ()
@@ -84,9 +83,9 @@ class Cache:
         self._file = folder() / f"{digest(kind)}{SUFFIX}"
         self._content = _valid(_read(self._file))
         self._seen: dict[str, str | None] = {}
-        # files with another content than they had
+        # files whose content has changed
         self._changed: dict[str, Seen | None] = {}
-        # results that hold all the same
+        # results that remain valid nevertheless
         self._renewed: dict[str, Checked] = {}
 
     @property
@@ -95,7 +94,7 @@ class Cache:
         return self._content is not None
 
     def get(self, path: str) -> Checked | None:
-        """The result of an earlier run for a file, if it is what this run would find."""
+        """The result of an earlier run for a file, if this run would find the same."""
         known = self._content.results.get(path) if self._content is not None else None
         if known is None or any(self._digest(path) is not None for path in known.absent):
             return None
@@ -107,7 +106,7 @@ class Cache:
         return known
 
     def keep(self, results: Iterable[Checked]) -> None:
-        """Write down what this run found; a result with a crash is better tried again."""
+        """Store the results of this run; files with a crash are checked again."""
         fresh = _shared(result for result in (*self._renewed.values(), *results) if not result.crashes)
         if not fresh:
             with suppress(OSError):
@@ -124,15 +123,15 @@ class Cache:
             self._complain(f"nothing can be kept in {self._file.parent}: {error.strerror}")
 
     def _digest(self, path: str) -> str | None:
-        """The digest of a file's content as it is now; None where there is none to be read."""
+        """The digest of a file's current content; None if it cannot be read."""
         if path not in self._seen:
             self._seen[path] = self._look(path)
         return self._seen[path]
 
     def _answers_the_same(self, read: Read) -> bool:
-        """Whether a file with another content has the same to say to who asked of it what was asked.
+        """Whether a file with another content gives the same answers to the recorded queries.
 
-        What fails here fails again where the file is checked, and is told of there.
+        An error here occurs again when the file is checked, and is reported there.
         """
         if read.asked is not None:
             with suppress(Exception):
@@ -141,7 +140,7 @@ class Cache:
         return False
 
     def _now(self, path: str) -> Seen | None:
-        """A file as it is now; None where it changes while one looks."""
+        """The current state of a file; None if it changes during the read."""
         if path not in self._changed:
             from placement_lint.project.unit import seen
 
@@ -166,7 +165,7 @@ class Cache:
             return None
 
     def _stamps(self, content: _Content, fresh: Iterable[Checked]) -> dict[str, Stamp]:
-        """Of all files that results were made from; new ones of those that this run has looked at itself."""
+        """The stamps of all files that results were made from; new ones for the files that this run has read."""
         looked_at = self._seen | {read.path: read.digest for result in fresh for read in result.reads}
         new = {path: stamp for path, made in looked_at.items() if made and (stamp := self._stamp(path, made))}
         needed = {read.path for result in content.results.values() for read in result.reads}
@@ -181,7 +180,7 @@ class Cache:
 
 
 def _shared(results: Iterable[Checked]) -> dict[str, Checked]:
-    """The same results with equal paths and reads made one object, which is written down once."""
+    """The same results with equal paths and reads as one object, so that each is stored once."""
     from dataclasses import replace
 
     known: dict[object, Any] = {}
@@ -201,11 +200,11 @@ def _shared(results: Iterable[Checked]) -> dict[str, Checked]:
     }
 
 
-# --- which installation ------------------------------------------------------------------------------------
+# --- the installation --------------------------------------------------------------------------------------
 
 
 def _installation() -> tuple[str, tuple[str, ...]]:
-    """What made the results of this run, and where its rules come from."""
+    """The fingerprint of the installation that makes the results of this run, and the sources of its rules."""
     from placement_lint.registry import rule_sources
 
     sources = rule_sources()
@@ -213,7 +212,7 @@ def _installation() -> tuple[str, tuple[str, ...]]:
 
 
 def _fingerprint(rule_sources: Iterable[str]) -> str:
-    """Changes with the tool, with what is installed beside it, and with the sources of any rule."""
+    """A digest that changes with the tool, with the installed distributions, and with the sources of any rule."""
     files = [file for root in (str(Path(__file__).parents[1]), *rule_sources) for file in _sources(root)]
     return digest(repr((sys.version, _installed(), sorted(files))).encode())
 
@@ -228,7 +227,7 @@ def _installed() -> list[str]:
 
 
 def _sources(root: str) -> Iterator[tuple[str, int, int]]:
-    """The Python files at or below a path, each with what shows that it was changed."""
+    """The Python files at or below a path, each with its modification time and size."""
     files = [root] if os.path.isfile(root) else _files_below(root)
     for file in files:
         with suppress(OSError):
@@ -245,7 +244,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _read(file: Path) -> _Content | None:
-    """What a file holds; None where there is none, or one that is damaged."""
+    """The content of a cache file; None if it is missing or damaged."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -276,7 +275,7 @@ def _write(file: Path, content: _Content) -> None:
 
 
 def _ages(kept: Path) -> Iterator[tuple[float, int, Path]]:
-    """When each file was used last, and its size; another run may remove one meanwhile."""
+    """The last use and the size of each file; another run may remove one meanwhile."""
     for file in kept.iterdir():
         with suppress(FileNotFoundError):
             status = file.stat()
@@ -284,7 +283,7 @@ def _ages(kept: Path) -> Iterator[tuple[float, int, Path]]:
 
 
 def _prune(kept: Path) -> None:
-    """Remove what was not used the longest, past the bound, and what a run that died left unfinished."""
+    """Remove the least recently used files past the bound, and unfinished files of runs that died."""
     files = sorted(_ages(kept))
     excess = sum(size for _, size, _ in files) - MOST_BYTES
     for modified, size, file in files:

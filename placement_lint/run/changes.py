@@ -1,4 +1,4 @@
-"""What has changed since a revision, as git tells it."""
+"""Changes since a revision, as reported by git."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placement_lint.report.results import Run
 HUNK = re.compile(r"@@ -\d+(?:,(?P<gone>\d+))? \+(?P<line>\d+)(?:,(?P<count>\d+))? @@")
 NEW_NAME = "+++ "
 EVERY_LINE = range(1, 2**31)
-# Whatever the user's own configuration makes of a diff: this one is read by a program.
+# Fixed options: the user's own git configuration must not change the format of the diff.
 DIFF = (
     *("-c", "core.quotePath=true", "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv"),
     *("--no-renames", "--src-prefix=a/", "--dst-prefix=b/"),
@@ -24,12 +24,12 @@ DIFF = (
 
 
 class Changes:
-    """The lines that are new in each file since a revision; a file that git does not know is all new."""
+    """The lines that are new in each file since a revision; an untracked file is all new."""
 
     def __init__(self, revision: str) -> None:
         root = _git("rev-parse", "--show-toplevel").rstrip("\n")
         commit = _git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
-        # What the other branch did meanwhile is no change of this one.
+        # Changes of the other branch are not changes of this one.
         base = _git("merge-base", commit, "HEAD", unless=commit).strip()
         diff = _git("-C", root, *DIFF, base, "--")
         unknown = _git("-C", root, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
@@ -71,7 +71,7 @@ def _new_lines(diff: str) -> dict[str, list[range]]:
 
 
 def _name(header: str) -> str:
-    """A file's name as a diff writes it: with a tab after spaces, in quotes with escapes where it is odd."""
+    """A file's name as a diff writes it: with a tab after spaces, and quoted with escapes if it is unusual."""
     name = header.removesuffix("\t")
     if name.startswith('"'):
         name = os.fsdecode(ast.literal_eval(f"b{name}"))
@@ -79,7 +79,7 @@ def _name(header: str) -> str:
 
 
 def _git(*arguments: str, unless: str | None = None) -> str:
-    """What git answers; where it refuses, ``unless`` if that is given."""
+    """The output of git; if git fails, ``unless`` if that is given."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, check=False)
     except OSError as error:

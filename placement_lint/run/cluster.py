@@ -1,7 +1,7 @@
-"""Checking files on a Dask cluster; imported only when it is used.
+"""Checks files on a Dask cluster; imported only when it is used.
 
-Contents travel, paths do not: a worker needs placement-lint, and none of the files. It gets the folders of the run as
-they are; a file that leads beyond them is checked here instead, so that the result is the same.
+File contents are sent, not paths: a worker needs placement-lint, and none of the files. It gets the folders of the run
+as they are; a file whose imports lead outside them is checked here instead, so that the result is the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATIENCE = 10  # seconds for a scheduler to answer
 
 
 def check_on_cluster(paths: Sequence[str], checker: Checker, address: str) -> Iterator[Checked]:
-    """Results as they come. ``checker`` is for what cannot be checked anywhere else."""
+    """Results as they complete. ``checker`` checks the files that workers cannot."""
     job = checker.job
     with _client(address) as client:
         folders = client.scatter(Folders.around(map(job.absolute, paths)), broadcast=True)
@@ -68,14 +68,14 @@ def _version() -> str:
 
 @dataclass(frozen=True)
 class Folders:
-    """Folders as they are here: the names in each, and the contents of the scripts and notebooks."""
+    """Snapshot of folders: the names in each, and the contents of the scripts and notebooks."""
 
     names: Mapping[str, frozenset[str]]
     contents: Mapping[str, bytes]
 
     @staticmethod
     def around(files: Iterable[str]) -> Folders:
-        """The folders of the files, and those on the way down to them from the one that all are in."""
+        """The folders of the files, and those on the paths to them from their common folder."""
         wanted = [os.path.dirname(file) for file in files]
         top = os.path.commonpath(wanted)
         folders = {folder for path in set(wanted) for folder in _between(top, path)}
@@ -84,7 +84,7 @@ class Folders:
         return Folders(names, {file: data for file in sources if (data := _content(file)) is not None})
 
     def read(self, path: str) -> bytes | None:
-        """A file's content, None where there is none; raises LookupError where that is not known here."""
+        """A file's content, None if there is none; raises LookupError if that is unknown here."""
         if path in self.contents:
             return self.contents[path]
         folder, name = os.path.split(path)
@@ -114,7 +114,7 @@ def _content(file: str) -> bytes | None:
 
 
 class _ShippedReading(Reading):
-    """Reads what was sent along; ``lost`` once something else was asked for."""
+    """Reads the files that were sent; ``lost`` once another file was requested."""
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
@@ -133,7 +133,7 @@ _one_at_a_time = threading.Lock()
 
 
 def _check(job: Job, batch: Batch, folders: Folders) -> list[Checked | None]:
-    """In a worker: the results of some files, None for one that asked for what is not there."""
+    """In a worker: the results of some files, None for a file that needs files which were not sent."""
     reading = _ShippedReading(folders)
     with _one_at_a_time:
         checker = Checker(job, reading)

@@ -1,4 +1,4 @@
-"""Many files to one run: in this process, in several, or on other machines, the result is the same."""
+"""A run over many files: in this process, in several, or on other machines, with the same result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_files(
 ) -> Run:
     """Check every selected file that the cache does not know, and call ``advance`` after each.
 
-    ``executor`` is where: in processes of this machine, as many as pay or ``jobs``, or on ``dask://HOST:PORT``.
+    ``executor`` is the place: processes of this machine, ``jobs`` or an automatic number, or ``dask://HOST:PORT``.
     """
     begun = time.perf_counter()
     paths = [displayed(file) for file in selection.files]
@@ -62,7 +62,7 @@ def check_text(data: bytes, path: str, job: Job) -> Run:
 
 
 class ImportedElsewhere(Container[str]):
-    """The files that files of a job's project outside the run import; nothing is read before the first question."""
+    """The files that are imported by files of a job's project outside the run; computed on the first query."""
 
     def __init__(self, job: Job, paths: Sequence[str]) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""Dataclasses as plain data for JSON, and back: what one run writes down for another to read."""
+"""Conversion of dataclasses to plain data for JSON, and back: one run stores it for another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 
 def plain(value: Any) -> Any:
-    """Lists for tuples, values for enumerations, and of dataclasses the fields that are not as by default."""
+    """Lists for tuples, values for enumerations, and for dataclasses the fields without their default values."""
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):
@@ -21,7 +21,7 @@ def plain(value: Any) -> Any:
 
 
 def typed(kind: Any, data: Any) -> Any:
-    """The value of a type that ``data`` stands for; raises TypeError or ValueError for data of another shape."""
+    """The value of a type from its plain form; raises TypeError or ValueError for data of another shape."""
     if get_origin(kind) is UnionType:
         (kind,) = set(get_args(kind)) - {NoneType}
         return None if data is None else typed(kind, data)

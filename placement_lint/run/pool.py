@@ -1,4 +1,4 @@
-"""Checking files in several processes; imported only when it is used."""
+"""Checks files in several processes; imported only when it is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placement_lint.report.results import Checked, Crash, Job
 
 # A batch has up to this many bytes; with few files, there are this many batches so that no process is idle.
 BATCH_BYTES, FEWEST_BATCHES = 2**17, 8
-# The garbage collector runs once this many objects were added: a check leaves no garbage behind.
+# The garbage collector runs once this many objects were added: a check leaves almost no garbage.
 _NEWS = 200_000
 Batch = tuple[str, ...]
 
@@ -25,7 +25,7 @@ _checkers: list[Checker] = []  # the one of this worker process
 
 
 def check_in_processes(paths: Sequence[str], job: Job, workers: int) -> Iterator[Checked]:
-    """Results as they come. A file that kills its process costs only its own result."""
+    """Results as they complete. A file that kills its process costs only its own result."""
     pool = _pool(workers, job)
     try:
         batches = {pool.submit(_check, batch): batch for batch in batched(paths)}
@@ -39,7 +39,7 @@ def check_in_processes(paths: Sequence[str], job: Job, workers: int) -> Iterator
 
 
 def batched(paths: Sequence[str]) -> Iterator[Batch]:
-    """Large files first, so that no process is left alone with one at the end; small ones together."""
+    """Large files first, so that no process is left with one at the end; small ones together."""
     sizes = sorted(((size_of(path), path) for path in paths), reverse=True)
     most = min(BATCH_BYTES, sum(size for size, _ in sizes) // FEWEST_BATCHES)
     batch: list[str] = []
@@ -66,7 +66,7 @@ def _start_worker(job: Job) -> None:
 
 
 def _end_with_parent() -> None:
-    """A run that was killed does not tell its workers, which would wait for work for ever."""
+    """Exit with the parent: a run that is killed does not notify its workers, which would wait for work forever."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -74,7 +74,7 @@ def _end_with_parent() -> None:
 
 
 def _check(batch: Batch) -> list[Checked]:
-    """The files of a batch share a deep stack: it takes longer to make one than to check a small file."""
+    """Check a batch in one deep stack, which takes longer to make than a small file takes to check."""
     return with_deep_stack(lambda: [_checkers[-1].check_file(path) for path in batch])
 
 

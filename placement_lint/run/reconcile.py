@@ -1,4 +1,4 @@
-"""The files of a run together: what several of them say is said once, and what one of them refutes is not said."""
+"""Combines the results of a run's files: drops duplicate findings, and findings that another file refutes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Said:
 
     @property
     def weight(self) -> tuple[object, ...]:
-        """The gravest first, then what the file says itself; the rest only so that the order of files says nothing."""
+        """The most severe first, then a file's own findings; the rest makes the order of files irrelevant."""
         steps = tuple((step.path, step.range, step.message) for step in self.finding.trace)
         return (-self.finding.severity.rank, not self.own, self.finding.message, steps)
 
@@ -40,7 +40,7 @@ def _key(finding: Finding) -> Key:
 
 
 def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) -> Iterator[_Said]:
-    """What no other file takes back."""
+    """The findings that no other file refutes."""
     tended = {attribute for checked in results for attribute in checked.tended}
     needed = {comment for checked in results for comment in checked.needed}
     own = {_key(finding) for checked in results for finding in checked.findings if finding.path == checked.path}
@@ -66,7 +66,7 @@ def _standing(results: Sequence[Checked], imported_elsewhere: Container[str]) ->
 
 
 def _first_at_calls(checked: Checked, elsewhere: set[Key]) -> dict[Key, Finding]:
-    """Of all that is reported at the same call, what happens first there: the rest follows, or is never reached."""
+    """Of the findings reported at the same call, the one that happens first: the others follow from it."""
     first: dict[Key, Finding] = {}
     for one in checked.provisional:
         if one.at_call is not None and _key(one.finding) in elsewhere:
@@ -75,7 +75,7 @@ def _first_at_calls(checked: Checked, elsewhere: set[Key]) -> dict[Key, Finding]
 
 
 def _called_without(results: Sequence[Checked]) -> set[Key]:
-    """Findings in plain functions of other files, where some call of the function leads to none of the rule's there."""
+    """Findings in plain functions of other files if some call of the function leads to none of that rule there."""
     functions: dict[Key, tuple[str, str, str]] = {}
     guilty: dict[tuple[str, str, tuple[str, str, str]], set[tuple[str, Range]]] = {}
     for checked in results:
@@ -96,7 +96,7 @@ def _called_without(results: Sequence[Checked]) -> set[Key]:
 
 
 def _heaviest(said: Iterable[_Said]) -> list[Finding]:
-    """One of what several files say of the same place; with the fix that the file itself has for it."""
+    """One of the findings of several files at the same place, with the fix from the file itself."""
     best = min(said, key=lambda one: one.weight)
     own = [one.finding for one in said if one.own]
     if best.own:

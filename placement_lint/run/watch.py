@@ -1,4 +1,4 @@
-"""Doing something again whenever one of some files changes; by asking the file system, which works everywhere."""
+"""Repeats work whenever one of some files changes; it polls the file system, which works everywhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def repeat_on_change(
     pause: float = PAUSE,
     wanted: Callable[[], bool] = forever,
 ) -> None:
-    """Work, wait for a change, and so on; a change that happens during the work counts."""
+    """Work, wait for a change, and repeat; a change during the work counts."""
     while wanted():
         before = _state(files())
         work()
