@@ -1,4 +1,4 @@
-"""When the tool cannot do its work at all: bad arguments, a bad configuration, a missing path."""
+"""Errors that prevent a run: bad arguments, a bad configuration, a missing path."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class UsageError(Exception):
 
 
 def require_torch(command: str) -> None:
-    """Refuse what cannot be done without PyTorch, which linting does not need."""
+    """Raise UsageError if PyTorch, which linting does not need, is not installed."""
     if find_spec("torch") is None:
         raise UsageError(f"`{command}` needs PyTorch: pip install torch")
 
 
 def require_pygls() -> None:
-    """Refuse to serve an editor without the libraries that speak its protocol."""
+    """Raise UsageError if the libraries for the editor protocol are not installed."""
     if find_spec("pygls") is None or find_spec("lsprotocol") is None:
         raise UsageError("`server` needs pygls and lsprotocol: pip install pygls lsprotocol")

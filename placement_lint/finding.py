@@ -1,7 +1,7 @@
 """Findings and their parts, which all other modules share.
 
-Nothing here knows libcst, torch or a terminal, so that reports, the language server and a cache can
-read findings without importing the analysis.
+Nothing here imports libcst, torch or a terminal library, so that reports, the language server and a cache can read
+findings without importing the analysis.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """How sure the harm is; ordered, so that ``Severity.ERROR > Severity.INFO``."""
+    """How certain the harm is; ordered, so that ``Severity.ERROR > Severity.INFO``."""
 
     INFO = "info"  # advice
     WARNING = "warning"  # harm that depends on data or hardware
@@ -42,7 +42,7 @@ class Applicability(Enum):
 
 
 class Level(Enum):
-    """What a probe ran to judge a finding."""
+    """The kind of run by which a probe judges a finding."""
 
     PATTERN = "pattern"  # the rule's experiment, built from the finding's facts
     REPLAY = "replay"  # the user's program, or a slice of it
@@ -58,12 +58,12 @@ class Outcome(Enum):
 
 
 SHOWN_AT = {Outcome.REPRODUCED: Level.PATTERN, Outcome.CONFIRMED: Level.REPLAY}
-"""The level at which each word for a symptom that shows is used."""
+"""The level at which each positive outcome is used."""
 
 
 @dataclass(frozen=True, order=True)
 class Range:
-    """A stretch of source text: 1-based lines, 1-based columns counted in characters, end exclusive."""
+    """A range of source text: 1-based lines, 1-based columns counted in characters, end exclusive."""
 
     line: int
     column: int
@@ -73,7 +73,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Anchor:
-    """What stays true of a place while lines come and go above it: its function and the text of its line."""
+    """The properties of a position that survive edits above it: its function and the text of its line."""
 
     function: str = ""
     text: str = ""
@@ -81,7 +81,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Step:
-    """One stop on the way to a finding: "built here", "moved here", "called here"."""
+    """One step of the trace of a finding: "built here", "moved here", "called here"."""
 
     path: str
     range: Range
@@ -121,16 +121,16 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """The outcome as reports write it: ``pattern reproduced``, or ``confirmed`` by a replay."""
+        """The outcome in reports: ``pattern reproduced``, or ``confirmed`` by a replay."""
         return f"pattern {self.outcome.value}" if self.level is Level.PATTERN else self.outcome.value
 
 
 @dataclass(frozen=True)
 class When:
-    """When a finding holds: on which kinds of machine, as bits of a path condition, and how its message says so.
+    """The condition of a finding: the kinds of machine, as bits of a path condition, and the words in its message.
 
-    ``where`` are the words for the machines, empty where the statement runs on no others; ``decision`` those for the
-    answer that the program has to give, empty where none is needed.
+    ``where`` are the words for the machines, empty if the statement runs on no others; ``decision`` those for the
+    answer that the program must give, empty if none is needed.
     """
 
     machines: int
@@ -139,7 +139,7 @@ class When:
 
     @property
     def words(self) -> str:
-        """The condition in the message: empty where the finding holds whenever its statement runs."""
+        """The condition in the message: empty if the finding holds whenever its statement runs."""
         return " and ".join(part for part in (self.where, self.decision) if part)
 
 
@@ -147,7 +147,7 @@ class When:
 class Saved:
     """The file to which the part of a program that shows a finding was saved, or the reason why there is none.
 
-    ``shown`` is where the file was run and showed its symptom; empty if it was not run.
+    ``shown`` is the device on which the file was run and showed its symptom; empty if it was not run.
     """
 
     file: str | None = None
@@ -157,11 +157,11 @@ class Saved:
 
 @dataclass(frozen=True)
 class Finding:
-    """One report about one place. ``path`` is relative to the working directory, POSIX separators.
+    """One report about one place. ``path`` is relative to the working directory, with POSIX separators.
 
-    In a notebook ``cell`` is the number of the cell, from 1, and lines are counted within the cell. ``facts`` are
-    what a probe builds its experiment from: names with numbers, strings, booleans, None or tuples of these. ``when`` is
-    None where no condition was weighed.
+    In a notebook ``cell`` is the number of the cell, from 1, and lines are counted within the cell. ``facts`` are the
+    parameters of a probe's experiment: names with numbers, strings, booleans, None or tuples of these. ``when`` is
+    None if no condition was determined.
     """
 
     code: str

@@ -1,7 +1,7 @@
-"""The rules that are installed, in the order of their codes, and the selection among them.
+"""The installed rules, in the order of their codes, and the selection among them.
 
-Rules come through the entry-point group ``placement_lint.rules``, a third party's like our own; each
-entry point names a sequence of :class:`~placement_lint.rule.Rule`.
+Rules come through the entry-point group ``placement_lint.rules``, both our own and third-party ones; each entry point
+names a sequence of :class:`~placement_lint.rule.Rule`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def rule_sources() -> tuple[str, ...]:
-    """The packages that rules come from and the files of those that are no package: what they say may hang on these."""
+    """The packages of rules, and the files of rules outside packages: their results may depend on these."""
     found: dict[str, None] = {}
     for entry in entry_points(group=GROUP):
         for name in (entry.module.partition(".")[0], entry.module):
@@ -55,7 +55,7 @@ def rule_sources() -> tuple[str, ...]:
 
 
 def find_rule(word: str) -> Rule:
-    """The rule of a code or name."""
+    """The rule with a code or name."""
     for rule in all_rules():
         if word.lower() in (rule.code.lower(), rule.name):
             return rule
@@ -66,12 +66,12 @@ def find_rule(word: str) -> Rule:
 
 
 def family_name(rule: Rule) -> str:
-    """``state`` for DPL301; a third party's rules are known by their prefix."""
+    """``state`` for DPL301; third-party rules are known by their prefix."""
     return next((name for name, prefix in FAMILIES.items() if prefix == rule.family), rule.family)
 
 
 def select(chosen: Sequence[str], ignored: Sequence[str], added: Sequence[str] = ()) -> tuple[Rule, ...]:
-    """The rules that run: the ``chosen`` ones, or the default ones where none are, and the ``added`` ones.
+    """The rules that run: the ``chosen`` ones, or if there are none the default ones, and the ``added`` ones.
 
     A narrower selector wins over a wider one, and ``ignored`` over the others.
     """
@@ -85,7 +85,7 @@ def select(chosen: Sequence[str], ignored: Sequence[str], added: Sequence[str] =
 
 
 def check_selector(selector: str) -> None:
-    """Refuse a selector that means nothing, naming the nearest one that does."""
+    """Raise UsageError for an unknown selector, naming the nearest known one."""
     if not is_selector(selector):
         raise UsageError(f"unknown rule or family `{selector}`{nearest_selector(selector)}")
 
@@ -96,7 +96,7 @@ def is_selector(selector: str) -> bool:
 
 
 def matches(rule: Rule, selector: str) -> bool:
-    """Whether a code, a prefix of one, a family's name, a rule's name or ``ALL`` speaks of the rule."""
+    """Whether a code, a prefix of one, a family's name, a rule's name or ``ALL`` selects the rule."""
     return _narrowness(rule, selector) > 0
 
 
@@ -105,7 +105,7 @@ def nearest_selector(word: str) -> str:
 
 
 def _narrowness(rule: Rule, selector: str) -> int:
-    """0 if the selector does not speak of the rule, else the more the fewer other rules it speaks of."""
+    """0 if the selector does not select the rule, else a number that grows as the selector gets narrower."""
     if selector == ALL:
         return 1
     if selector == rule.name:
@@ -119,7 +119,7 @@ def _strength(rule: Rule, selectors: Iterable[str]) -> int:
 
 
 def _runs_unasked(rule: Rule, chosen: Sequence[str], ignored: Sequence[str]) -> bool:
-    """Without a choice the default rules run; that a file is unreadable is said whatever is chosen."""
+    """Whether a rule runs without being chosen: a default rule if none is chosen, or the one for unreadable files."""
     return ((rule.default and not chosen) or rule.code == UNREADABLE) and not _strength(rule, ignored)
 
 

@@ -14,20 +14,20 @@ NOTHING: Replacements = ()
 
 
 def claimed(node: cst.CSTNode, claim: str, otherwise: str, before: bool = False) -> Line:
-    """A line that fails with the words ``otherwise`` unless the claim holds.
+    """A line that fails with the message ``otherwise`` unless the claim holds.
 
-    In the claim ``{node}`` is the node as it is written in the arm that runs, ``{target}`` what its statement assigns.
+    In the claim ``{node}`` is the source of the node in the arm that runs, ``{target}`` the target of its statement.
     """
     return Line(node, f'assert {claim}, "{otherwise}"', before)
 
 
 def remembered(node: cst.CSTNode, thing: str) -> tuple[Line, ...]:
-    """Lines that let a later one speak of the thing as ``watched[-1]``."""
+    """Lines that store a value as ``watched[-1]`` for a later line."""
     return (Line(node, f"watched.append({thing})"),)
 
 
 def beside(event: DevicesMixed) -> Replacements:
-    """The stray operand is moved to the device of the one at home, at the operation itself."""
+    """Move the stray operand to the device of the other operand, at the operation itself."""
     if event.stray.source == "the criterion's weight":
         return _criterion_moved(event)
     stray, home = _expression(event.stray), _expression(event.home)
@@ -65,9 +65,9 @@ def is_name(label: str) -> bool:
 
 
 def never_trained(event: OptimizerStale, new: str = "") -> Replay:
-    """What takes the place of an optimizer's parameters is looked for in it when it steps.
+    """Check at a step that an optimizer has the values that replaced its parameters.
 
-    ``new`` is its name at the place of the event, where that is another one than the event's.
+    ``new`` is the name of the replacement at the place of the event, if it differs from the event's.
     """
     assigned = isinstance(event.node, cst.Assign) or event.how in ("copied", "succeeded", "made in forward")
     new = new or ("{target}" if assigned else event.replaced)
@@ -82,7 +82,7 @@ def never_trained(event: OptimizerStale, new: str = "") -> Replay:
 
 
 def still_tied(event: TieBroken) -> Replay | None:
-    """Two layers are remembered where they are tied, and looked at when they are trained."""
+    """Record two layers where they are tied, and check them when they are trained."""
     tied = event.tied
     target = tied.targets[0].target if isinstance(tied, cst.Assign) else None
     value = tied.value if isinstance(tied, cst.Assign) else None
@@ -101,7 +101,7 @@ def still_tied(event: TieBroken) -> Replay | None:
 
 
 def callee(call: cst.CSTNode) -> str:
-    """What is called; empty where nothing is."""
+    """The called expression of a call; empty for other nodes."""
     return source_text(call.func) if isinstance(call, cst.Call) else ""
 
 
@@ -110,7 +110,7 @@ def first_argument(call: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def named_argument(call: cst.CSTNode) -> str:
-    """The first argument of a call, where it has a name."""
+    """The first argument of a call, if it is a name or an attribute."""
     given = first_argument(call)
     return source_text(given) if given is not None and is_path(given) else ""
 
@@ -130,7 +130,7 @@ def given_keyword(call: cst.CSTNode, name: str, text: str) -> Replacements:
 
 
 def without_keywords(call: cst.CSTNode, *names: str) -> Replacements:
-    """``f(x, y, name=z)`` becomes ``f(x)``: nothing is left but the first argument and other keywords."""
+    """``f(x, y, name=z)`` becomes ``f(x)``: only the first argument and other keywords remain."""
     if not isinstance(call, cst.Call) or not call.args:
         return NOTHING
     first, *rest = call.args
@@ -147,7 +147,7 @@ def _arguments(call: cst.CSTNode) -> tuple[cst.Arg, ...]:
 
 
 def arguments_text(call: cst.CSTNode) -> str:
-    """What stands between the parentheses of a call."""
+    """The text between the parentheses of a call."""
     return ", ".join(source_text(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for arg in _arguments(call))
 
 
@@ -155,7 +155,7 @@ LOCAL_RANK = 'int(__import__("os").environ["LOCAL_RANK"])'
 
 
 def like_its_module(call: cst.CSTNode) -> tuple[Line, ...]:
-    """A line that fails unless the call of a DataParallel wrapper gives what its module gives by itself."""
+    """A line that fails unless the call of a DataParallel wrapper returns the same as its module by itself."""
     if not callee(call) or any(arg.star for arg in _arguments(call)):
         return ()
     same = f"as_bare({callee(call)}, {arguments_text(call)})"
@@ -175,7 +175,7 @@ def call_as(call: cst.CSTNode, form: str) -> Replacements:
 
 
 def wrapped_module(call: cst.CSTNode) -> str:
-    """What a call wraps, where it has a name; else what the call's own statement assigns."""
+    """The argument of a wrapping call if it has a name; else the target of the call's statement."""
     return named_argument(call) or "{target}"
 
 
@@ -190,7 +190,7 @@ def asks_for_difference(comparison: cst.CSTNode) -> bool:
 
 
 def trained_in_the_end(stepped: Note, missed: tuple[Line, ...]) -> Replay:
-    """What lines remember as missed is looked for in the optimizer when it steps."""
+    """Check at a step that the optimizer has the parameters that earlier lines recorded as missed."""
     optimizer, step = stepping(stepped.node), stepped.node
     if not optimizer:
         return Replay()
@@ -202,13 +202,13 @@ def trained_in_the_end(stepped: Note, missed: tuple[Line, ...]) -> Replay:
 
 
 def moved_before(called: Note, device: str) -> tuple[Line, ...]:
-    """The model is on the device when it is called."""
+    """A line that moves the model to the device before it is called."""
     model = callee(called.node)
     return (Line(called.node, f"{model}.to({device})", before=True),) if is_name(model) else ()
 
 
 def arguments_moved(call: cst.CSTNode) -> Replacements:
-    """Whatever a module is called with is where the module is."""
+    """Move all arguments of a module's call to the module's device."""
     if not callee(call) or any(arg.star or arg.keyword is not None for arg in _arguments(call)):
         return NOTHING
     return ((call, f"{callee(call)}(*moved(({arguments_text(call)},), home_of({callee(call)})))"),)

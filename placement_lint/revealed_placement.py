@@ -1,4 +1,4 @@
-"""DPL004: answers to questions that a program asks the analysis."""
+"""DPL004: answers to a program's calls of ``reveal_placement``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The texts of rewrites: small edits that leave everything around them, comments included, as it is written.
+"""The texts of rewrites: small edits that leave the code around them unchanged, including comments.
 
-Each function gives the replacements of a rewrite, or none where the source is not of a form that it can rewrite. A
-node's place does not include the parentheses around it; its text here does.
+Each function returns the replacements of a rewrite, or none if the source has a form that it cannot rewrite. A node's
+position does not include the parentheses around it; its text here does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTHING: Replacements = ()
 
 
 def safe(message: str, replacements: Replacements) -> Rewrite | None:
-    """A rewrite that keeps what worked, if there is anything to replace."""
+    """A rewrite that keeps working code working, if there is anything to replace."""
     return Rewrite(Applicability.SAFE, message, replacements) if replacements else None
 
 
@@ -33,14 +33,14 @@ def unsafe(message: str, replacements: Replacements) -> Rewrite | None:
 
 
 def receiver(node: cst.CSTNode) -> cst.CSTNode:
-    """``x`` of ``x.name``, ``x.name()`` and ``x[…]``; of anything else the node itself."""
+    """``x`` of ``x.name``, ``x.name()`` and ``x[…]``; for anything else the node itself."""
     if isinstance(node, cst.Call):
         return receiver(node.func)
     return node.value if isinstance(node, (cst.Attribute, cst.Subscript)) else node
 
 
 def is_path(node: cst.CSTNode) -> bool:
-    """Whether it is a name or an attribute reached from one: read twice, it is the same twice."""
+    """Whether it is a name or an attribute reached from one: two reads give the same value."""
     return isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and is_path(node.value))
 
 
@@ -50,7 +50,7 @@ def appended(node: str | cst.CSTNode, suffix: str) -> Replacements:
 
 
 def module_of(node: cst.CSTNode, always: bool) -> Replacements:
-    """``x`` becomes ``x.module``; where it may be bare, ``getattr(x, "module", x)``."""
+    """``x`` becomes ``x.module``; if it may be unwrapped, ``getattr(x, "module", x)``."""
     return appended(node, "module") if always else module_or_itself(node, node)
 
 
@@ -103,7 +103,7 @@ def callee_replaced(call: cst.CSTNode, name: str) -> Replacements:
 
 
 def called_with(call: cst.CSTNode, name: str, keyword: str) -> Replacements:
-    """``f(x)`` becomes ``name(x, keyword)``; nothing where there are other arguments."""
+    """``f(x)`` becomes ``name(x, keyword)``; nothing if there are other arguments."""
     if not isinstance(call, cst.Call) or len(call.args) != 1 or call.args[0].star:
         return NOTHING
     return ((call.func, name), (call.args[0], f"{argument_text(call.args[0])}, {keyword}"))
@@ -115,7 +115,7 @@ def replaced_by(node: cst.CSTNode, text: str) -> Replacements:
 
 
 def _primary(node: cst.CSTNode) -> str:
-    """A text whose attributes can be read."""
+    """The text of an expression whose attributes can be read."""
     simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or is_parenthesised(node)
     return source_text(node) if simple else f"({source_text(node)})"
 
@@ -134,12 +134,12 @@ _TAKES_DEVICE = {
 }  # fmt: skip
 
 
-# Keyword arguments that say where a tensor is to be.
+# Keyword arguments that name the device of a tensor.
 _NAMING_DEVICE = {"device", "map_location"}
 
 
 def on_device(call: cst.CSTNode, device: str) -> Replacements:
-    """A call that moves or makes a tensor does so on ``device``, instead of the one that it names, if any."""
+    """Let a call that moves or makes a tensor use ``device``, instead of the device that it names, if any."""
     if not isinstance(call, cst.Call) or not device:
         return NOTHING
     named = next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value in _NAMING_DEVICE), None)
@@ -162,7 +162,7 @@ def argument_added(call: cst.CSTNode, argument: str) -> Replacements:
 
 
 def without_argument(call: cst.CSTNode, name: str) -> Replacements:
-    """``f(x, name=y)`` becomes ``f(x)``, where that is the last argument."""
+    """``f(x, name=y)`` becomes ``f(x)``, if that is the last argument."""
     last = call.args[-1] if isinstance(call, cst.Call) and len(call.args) > 1 else None
     if not isinstance(call, cst.Call) or last is None or last.keyword is None or last.keyword.value != name:
         return NOTHING
@@ -171,7 +171,7 @@ def without_argument(call: cst.CSTNode, name: str) -> Replacements:
 
 
 def first_argument(call: cst.CSTNode, text: str) -> Replacements:
-    """``f(x)`` becomes ``f(text)``, where ``x`` is a name or an attribute."""
+    """``f(x)`` becomes ``f(text)``, if ``x`` is a name or an attribute."""
     if not isinstance(call, cst.Call) or len(call.args) != 1 or call.args[0].keyword is not None:
         return NOTHING
     return ((call.args[0].value, text),) if is_path(call.args[0].value) else NOTHING
@@ -194,13 +194,13 @@ def each_made_anew(node: cst.CSTNode, items: cst.List | cst.Tuple, times: cst.Ba
 
 
 def bare_text(node: cst.BaseExpression) -> str:
-    """A text without parentheses of its own."""
+    """A text without its own parentheses."""
     text = source_text(node)
     return text[1:-1] if is_parenthesised(node) else text
 
 
 def by_keyword(call: cst.CSTNode, names: Sequence[str]) -> Replacements:
-    """``f(x, flag=y)`` becomes ``f(name=x, flag=y)``, with a name for each argument that has none."""
+    """``f(x, flag=y)`` becomes ``f(name=x, flag=y)``, with a name for each positional argument."""
     if not isinstance(call, cst.Call) or any(arg.star for arg in call.args):
         return NOTHING
     given = [arg for arg in call.args if arg.keyword is None]
@@ -299,7 +299,7 @@ def wrapped_in(statement: cst.CSTNode, container: str) -> Replacements:
     return ((value, f"{container}({text})"),)
 
 
-# A Parameter that requires grad is of a floating type.
+# A Parameter that requires gradients has a floating type.
 _WHOLE_NUMBERS = re.compile(r"int|long|short|bool")
 _CONVERSIONS = {"to", "cuda", "cpu", "float", "double", "half", "bfloat16"}
 
@@ -327,7 +327,7 @@ def _arguments_text(arguments: Sequence[cst.Arg]) -> str:
 
 
 def moved_below(statements: Sequence[cst.CSTNode], name: str) -> Replacements:
-    """The first of some statements in a row goes below the last, unless one of them mentions ``name``."""
+    """Move the first of consecutive statements below the last, unless one of them mentions ``name``."""
     texts = [source_text(statement) for statement in statements]
     if len(texts) < 2 or any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts[1:]):
         return NOTHING

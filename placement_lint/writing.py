@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: a reader finds the old content or the new one, never a part."""
+"""Atomic writes of files: a reader finds the old content or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def write(path: Path, data: bytes, durable: bool = True) -> None:
 
 
 def write_new(folder: Path, stem: str, suffix: str, text: str) -> Path:
-    """Create ``stem.suffix``, or ``stem_2.suffix`` and so on where that exists; raises OSError."""
+    """Create ``stem.suffix``, or ``stem_2.suffix`` and so on if that exists; raises OSError."""
     with _draft(folder) as draft:
         draft.write_bytes(text.encode())
         return _named(draft, (folder / name for name in _names(stem, suffix)))
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it cannot be replaced; ``/dev/stdout`` may lead to a regular file that holds other things already."""
+    """Whether it cannot be replaced; ``/dev/stdout`` may lead to a regular file with other content."""
     return path.parts[:2] == ("/", "dev") or (path.exists() and not path.is_file())
 
 
 @contextmanager
 def _draft(folder: Path) -> Iterator[Path]:
-    """The path of a temporary file in that folder, which is removed if it is still there afterwards."""
+    """The path of a temporary file in that folder, which is removed if it still exists afterwards."""
     draft = folder / f".{os.urandom(8).hex()}.tmp"
     try:
         yield draft
@@ -63,7 +63,7 @@ def _draft(folder: Path) -> Iterator[Path]:
 
 
 def _named(draft: Path, paths: Iterator[Path]) -> Path:
-    """The file under the first of the names that nothing has."""
+    """Rename the file to the first of the paths that does not exist yet."""
     for path in paths:
         try:
             os.link(draft, path)

@@ -1,1 +1,1 @@
-"""What the analysis tells the rules: its events, and the facts that they carry."""
+"""The output of the analysis for the rules: its events, and the facts that they carry."""

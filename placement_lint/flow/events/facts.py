@@ -1,4 +1,4 @@
-"""What rules tell their experiments: abstract values as plain data."""
+"""The input of the rules' experiments: abstract values as plain data."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from placement_lint.flow.events.schema import DevicesMixed, Scene
 
 
 def place_fact(place: Place) -> str:
-    """``cpu``, ``cuda:1``, or ``cuda`` where only the analysis tells one GPU from another.
+    """``cpu``, ``cuda:1``, or ``cuda`` if only the analysis distinguishes the GPUs.
 
-    The GPU of an unknown number is a single one as well: the first will do.
+    A GPU with an unknown index is a single one as well: the first stands for it.
     """
     if isinstance(place, Device) and (place == CPU or isinstance(place.index, int)):
         return str(place)
@@ -19,12 +19,12 @@ def place_fact(place: Place) -> str:
 
 
 def replica_facts(scene: Scene) -> dict[str, object]:
-    """The ids of the wrapper in whose replica something happens, where they are literal."""
+    """The ids of the wrapper in whose replica something happens, if they are literal."""
     return {"device_ids": scene.replica_ids} if len(scene.replica_ids) > 1 else {}
 
 
 def mixed_facts(event: DevicesMixed) -> dict[str, object]:
-    """The operation that meets operands on different devices, their devices, and the kind of model."""
+    """The operation with operands on different devices, their devices, and the kind of model."""
     whole = event.home if event.home.whole else event.stray
     return {
         "operation": _operation(event),

@@ -12,7 +12,7 @@ from placement_lint.flow.events.schema import DevicesMixed
 
 
 class Cause(Enum):
-    """In the order of precedence: the first that holds is the one to report."""
+    """In order of precedence: the first cause that holds is reported."""
 
     LEFT = auto()  # an earlier call of forward left it on the module
     UNREGISTERED = auto()  # the module sits in a plain list
@@ -24,7 +24,7 @@ class Cause(Enum):
 
 
 def cause_of(event: DevicesMixed) -> Cause:
-    """What is to blame for the stray operand."""
+    """The cause that the stray operand is out of place."""
     stray = event.stray.tensor
     if event.in_forward and stray.left:
         return Cause.LEFT if _asks_for_sizes(event) else Cause.ASSUMED
@@ -44,7 +44,7 @@ def cause_of(event: DevicesMixed) -> Cause:
 
 
 def _on_some_paths_only(event: DevicesMixed) -> bool:
-    """A flag of a module that is looked at by itself may well say whether it is on a GPU; a mode says no such thing."""
+    """Whether a flag may decide if a module analysed by itself is on a GPU; a mode does not decide that."""
     if not _wherever(event) or event.else_registered or event.scene.reach.implies(event.scene.when):
         return False
     asked = _asked_about(event)
@@ -52,30 +52,30 @@ def _on_some_paths_only(event: DevicesMixed) -> bool:
 
 
 def _asks_for_sizes(event: DevicesMixed) -> bool:
-    """Whether the program comes here under tests that no move changes: of numbers, of flags, of what is there."""
+    """Whether the tests that lead here are about numbers, flags or existence, which no move changes."""
     return all(_is_size_or_flag(subject) for subject in _asked_about(event))
 
 
 def _asked_about(event: DevicesMixed) -> list[object]:
-    """What the program asks about where the operands meet on different devices, and not wherever it runs the line."""
+    """The subjects of the tests that lead to the mismatch, without those that lead to the line in any case."""
     known = {answer for cube in event.scene.reach.cubes for answer in cube.answers}
     asked = {answer for cube in event.scene.when.cubes for answer in cube.answers} - known
     return [answer.question.subject for answer in asked]
 
 
 def _is_mode(subject: object) -> bool:
-    """Whether a question compares something with a text that names no device."""
+    """Whether a question compares something with a string that names no device."""
     operator, *operands = subject if isinstance(subject, tuple) else ("",)
     texts = [one.value for one in operands if isinstance(one, Const) and isinstance(one.value, str)]
     return operator == "Equal" and bool(texts) and not any(word in text.lower() for text in texts for word in _PLACES)
 
 
-# How the texts with which programs say where something runs begin, or what is in them.
+# Prefixes or parts of the strings with which programs name devices.
 _PLACES = (*ACCELERATORS, "cpu", "gpu", "device", "host")
 
 
 def _is_size_or_flag(subject: object) -> bool:
-    """Whether a question is one of numbers or flags; an unknown key, or the result of a call, may hang on a device."""
+    """Whether a question is about numbers or flags; an unknown key, or a call's result, may depend on a device."""
     if isinstance(subject, Symbol):
         return subject.type in NUMBER_TYPES or not isinstance(subject.source, cst.Call)
     operator, *operands = subject if isinstance(subject, tuple) else ("",)
@@ -97,6 +97,6 @@ def _names_a_card(tensor: Tensor) -> bool:
 
 
 def _wherever(event: DevicesMixed) -> bool:
-    """A class looked at by itself: its module may well be on the CPU, like the stray."""
+    """Whether the class is analysed by itself: its module may be on the CPU, like the stray operand."""
     place = event.home.tensor.place
     return not event.by_option if isinstance(place, Symbol) else place.kind == "own"

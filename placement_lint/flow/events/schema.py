@@ -1,7 +1,7 @@
-"""What the flow analysis tells the rules: things that happen in the program, with the values concerned.
+"""The events of the flow analysis, input of the rules: they happen in the program, and carry the values concerned.
 
-An event carries concrete values, never a choice: where a value has alternatives, each gives an event of its
-own, and the scene says under which condition. Labels are how the program itself names a thing.
+An event carries concrete values, never a choice: for a value with alternatives there is one event per alternative, with
+the condition in its scene. Labels are the program's own names for values.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ class Scene:
     reach: Condition
     when: Condition
     visit: int
-    # for code of another file that is not a module class: the call, in one or in the program's own file, that led there
+    # for code of another file that is not a module class: the call, in such a class or in the program's file, that led
+    # there
     site: cst.CSTNode | None = None
     # notes on the DataParallel wrapper in whose replica this runs, and on the call that started it
     replica: tuple[Note, ...] = ()
     # a class or function analysed by itself, without a caller
     standalone: bool = False
-    # the literal ``device_ids`` of that wrapper, empty where they are not given or not known
+    # the literal ``device_ids`` of that wrapper, empty if they are not given or unknown
     replica_ids: tuple[object, ...] = ()
     # the calls that are running, outermost first
     calls: tuple[cst.CSTNode, ...] = ()
@@ -51,7 +52,7 @@ class Event:
 
     @property
     def holder(self) -> Holder | None:
-        """The attribute of a module that it is about, if it is about one."""
+        """The attribute of a module that the event is about, if any."""
         return None
 
 
@@ -63,9 +64,9 @@ class MoveDiscarded(Event):
     method: str
     tensor: Tensor
     target: Place
-    # an assignment to the receiver, at this statement, would be seen by later reads
+    # an assignment to the receiver, at this statement, would affect later reads
     assignable: bool
-    # whether what is moved is more than the result of another call
+    # whether the moved value is more than the result of another call
     named: bool = True
 
 
@@ -79,14 +80,14 @@ class Operand:
     unregistered: bool = False
     # the parameters of the module that ``source`` names, rather than a tensor of that name
     whole: bool = False
-    # the class of that module, where it is one of a library
+    # the class of that module, if it is a library's
     layer: str = ""
     # an item of the list or tuple that ``source`` names
     inside: bool = False
 
     @property
     def not_registrable(self) -> Operand:
-        """The same, where a buffer in the place of the attribute that holds it would be wrong as well."""
+        """The same operand, if a buffer instead of the attribute that holds it would be wrong as well."""
         holder = replace(self.tensor.holder, registrable=False) if self.tensor.holder else None
         return replace(self, tensor=replace(self.tensor, holder=holder))
 
@@ -108,18 +109,18 @@ class DevicesMixed(Event):
     operation: str
     stray: Operand
     home: Operand
-    # whether a module's forward is running, and where that module was moved or wrapped, if that was seen
+    # whether a module's forward is running, and where that module was moved or wrapped, if known
     in_forward: bool
     moved: Note | None
-    # the program's own name, valid here, for the device of ``home``; empty where it has none
+    # the program's own name, valid here, for the device of ``home``; empty if it has none
     home_name: str = ""
-    # arguments that were surely tensors where ``stray`` was made or moved: those of the function that did so
+    # arguments that were surely tensors where ``stray`` was made or moved: those of that function
     inputs: tuple[str, ...] = ()
-    # whether ``home`` is where an option of the command line says
+    # whether an option of the command line decides the device of ``home``
     by_option: bool = False
-    # no forward made or moved ``stray``: it was brought in
+    # no forward made or moved ``stray``: it came from outside
     brought: bool = False
-    # under another condition the module has registered what it keeps as ``stray``: that moves with it
+    # under another condition the module registers the value that it keeps as ``stray``: then it moves with the module
     else_registered: bool = False
 
     @property
@@ -132,7 +133,7 @@ class DevicesMixed(Event):
 
     @property
     def seen_moving(self) -> bool:
-        """Whether the program was seen to run this on a GPU, or to move the module there."""
+        """Whether the program runs this on a GPU, or moves the module there."""
         return not self.scene.standalone or self.moved is not None
 
 
@@ -145,7 +146,7 @@ class FirstDeviceMissed(Event):
 
     label: str
     wrapper: str
-    # the literal ``device_ids``, empty where they are not given or not known
+    # the literal ``device_ids``, empty if they are not given or unknown
     ids: tuple[object, ...]
     first: Place
     place: Place
@@ -161,15 +162,15 @@ class WrapperAttributeRead(Event):
     wrapper: str
     name: str
     wrapped: Note
-    # a wrapper is all that is ever read from here
+    # the read object is a wrapper in every read here
     always: bool = False
 
 
 @dataclass(frozen=True)
 class WrapperAttributeWritten(Event):
-    """An attribute is assigned on a wrapper whose module reads its own of that name, another one.
+    """An attribute is assigned on a wrapper whose module reads another one, its own of that name.
 
-    ``part`` says that it is a layer or a Parameter; ``reads`` are where the module's own is read.
+    ``part`` if it is a layer or a Parameter; ``reads`` are the reads of the module's own.
     """
 
     label: str
@@ -178,7 +179,7 @@ class WrapperAttributeWritten(Event):
     wrapped: Note
     part: bool
     reads: tuple[Note, ...] = ()
-    # a wrapper is all that it is ever assigned on here
+    # the assigned object is a wrapper in every assignment here
     always: bool = False
 
     @property
@@ -188,7 +189,7 @@ class WrapperAttributeWritten(Event):
 
 @dataclass(frozen=True)
 class WrappedTwice(Event):
-    """The wrapped module is a wrapper already: ``node`` is the second wrapping, or the one that a loop repeats."""
+    """The wrapped module is already a wrapper: ``node`` is the second wrapping, or the one that a loop repeats."""
 
     label: str
     wrapper: str
@@ -199,10 +200,10 @@ class WrappedTwice(Event):
 
 @dataclass(frozen=True)
 class DdpModuleChanged(Event):
-    """A module in DDP trains after something was done to it that DDP does not know of. ``node`` is what was done.
+    """A module in DDP trains after a change that DDP does not know of. ``node`` is the change.
 
-    ``how`` is ``moved``, ``converted``, ``assigned`` (by ``load_state_dict``), ``replaced``, ``frozen``,
-    ``trainable``, or the name of the operation; ``what`` says from where to where, or of what.
+    ``how`` is ``moved``, ``converted``, ``assigned`` (by ``load_state_dict``), ``replaced``, ``frozen``, ``trainable``,
+    or the name of the operation; ``what`` are the source and target of the change, or its object.
     """
 
     label: str
@@ -213,9 +214,9 @@ class DdpModuleChanged(Event):
 
 @dataclass(frozen=True)
 class DdpBypassed(Event):
-    """A training step calls a module that is in DDP, or a part of it, and not the wrapper. ``node`` is the call.
+    """A training step calls a module that is in DDP, or a part of it, instead of the wrapper. ``node`` is the call.
 
-    ``instead`` is what to call, where all of the module was called.
+    ``instead`` is the object to call, if the whole module was called.
     """
 
     label: str
@@ -225,9 +226,9 @@ class DdpBypassed(Event):
 
 @dataclass(frozen=True)
 class TrainedOutsideDdp(Event):
-    """An optimizer trains what takes part in the backward of a DDP, and is in none itself. ``node`` calls the module.
+    """An optimizer trains a module outside of DDP that takes part in the backward of one. ``node`` calls the module.
 
-    ``kind`` is its class; of a Parameter by itself ``label`` is empty, and ``node`` makes it.
+    ``kind`` is its class; for a Parameter by itself ``label`` is empty, and ``node`` makes it.
     """
 
     label: str
@@ -241,8 +242,8 @@ class TrainedOutsideDdp(Event):
 class ParallelInGroup(Event):
     """A DataParallel over several GPUs is built in a process that is one of several.
 
-    ``ddp`` is how this file writes DistributedDataParallel, ``rank`` the variable with the index of the GPU; each
-    empty where there is none.
+    ``ddp`` is this file's name for DistributedDataParallel, ``rank`` the variable with the index of the GPU; each is
+    empty if there is none.
     """
 
     label: str
@@ -269,7 +270,7 @@ class StateLoaded(Event):
     into_wrapper: bool
     strict: bool
     trace: tuple[Note, ...]
-    # by how many characters the program shortened the keys before; None where it did not rename them
+    # the number of characters by which the program shortened the keys before; None if it did not rename them
     shortened: int | None = None
 
 
@@ -309,9 +310,9 @@ class Returned:
 
 @dataclass(frozen=True)
 class PrecisionLost(Event):
-    """Autocast around a DataParallel call, at ``node``, asks for a ``dtype`` that its replicas do not compute in.
+    """Autocast around a DataParallel call, at ``node``, requests a ``dtype`` that its replicas do not compute in.
 
-    ``layer`` is the call of one that does not.
+    ``layer`` is the call of a layer that does not.
     """
 
     dtype: str
@@ -320,20 +321,20 @@ class PrecisionLost(Event):
 
 @dataclass(frozen=True)
 class NonTensorReturned(Event):
-    """The forward of a DataParallel model returns something that its outputs cannot be gathered from."""
+    """The forward of a DataParallel model returns a value from which its outputs cannot be gathered."""
 
     returned: tuple[Returned, ...]
-    # arguments of the forward that are surely tensors, and how this file writes ``torch.tensor``
+    # arguments of the forward that are surely tensors, and this file's name for ``torch.tensor``
     inputs: tuple[str, ...]
     maker: str
 
 
 @dataclass(frozen=True)
 class BatchMisplaced(Event):
-    """In a replica the batch is not in the dimension in which something takes it to be.
+    """In a replica the batch is not in the dimension that an operation expects.
 
-    ``what`` is ``input`` of a layer (``node`` wraps the model), ``state``, which came in as an argument of the call
-    (``node``), or ``output`` (``node`` is what forward returns). ``layer`` is the class of the layer, if there is one.
+    ``what`` is ``input`` of a layer (``node`` wraps the model), ``state``, which was an argument of the call
+    (``node``), or ``output`` (``node`` is returned by forward). ``layer`` is the class of the layer, if there is one.
     """
 
     what: str
@@ -349,7 +350,7 @@ class BatchMisplaced(Event):
 class NotBatched(Event):
     """An argument of a DataParallel call is split although its first dimension is not the batch's, or it has none.
 
-    ``rows`` is its first size, None where it is 0-dim; ``batch`` the number of rows of the others, where it is known.
+    ``rows`` is its first size, None if it is 0-dim; ``batch`` the number of rows of the others, if it is known.
     """
 
     call: cst.CSTNode
@@ -373,16 +374,16 @@ class KeywordAlone(Event):
     last: bool
     keyword: str
     names: tuple[str, ...]
-    # the literal ``device_ids`` of the wrapper, empty where they are not given or not known
+    # the literal ``device_ids`` of the wrapper, empty if they are not given or unknown
     ids: tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class PackingMisused(Event):
-    """DataParallel and a packed sequence do not go together.
+    """A packed sequence is used with DataParallel, which does not support it.
 
     ``what`` is ``argument`` (``node`` is a PackedSequence that a wrapper is called with), ``lengths`` (it is on a GPU)
-    or ``output`` (``node`` pads to what is the longest in one replica, and ``label`` is returned).
+    or ``output`` (``node`` pads to the longest sequence in one replica, and ``label`` is returned).
     """
 
     what: str
@@ -392,9 +393,9 @@ class PackingMisused(Event):
 
 @dataclass(frozen=True)
 class ChunkUsed(Event):
-    """A value that a hook keeps in a replica is used as if it came of the whole batch. ``node`` registers the hook.
+    """A value that a hook keeps in a replica is used as if it came from the whole batch. ``node`` registers the hook.
 
-    ``ids`` are the literal ``device_ids`` of the wrapper, empty where they are not given or not known.
+    ``ids`` are the literal ``device_ids`` of the wrapper, empty if they are not given or unknown.
     """
 
     label: str
@@ -404,10 +405,10 @@ class ChunkUsed(Event):
 
 @dataclass(frozen=True)
 class AliasUsed(Event):
-    """A replica computes with the original's weights, which an attribute led it to. ``node`` assigned the attribute.
+    """A replica computes with the original's weights, reached through an attribute. ``node`` assigned the attribute.
 
-    ``how`` is what the attribute holds, ``read`` where the replica read it, ``method`` the name of a bound method;
-    ``registering`` as in UnregisteredUsed.
+    ``how`` describes the content of the attribute, ``read`` is where the replica read it, ``method`` the name of a
+    bound method; ``registering`` as in UnregisteredUsed.
     """
 
     owner: str
@@ -421,7 +422,7 @@ class AliasUsed(Event):
 
 @dataclass(frozen=True)
 class ParametersRead(Event):
-    """``parameters()`` or its kind is called on a module while a replica runs."""
+    """``parameters()`` or a similar method is called on a module while a replica runs."""
 
     label: str
     method: str
@@ -433,7 +434,7 @@ class AttributeRebound(Event):
 
     label: str
     name: str
-    # where the attribute is read later on: the value that the program misses
+    # later reads of the attribute: the value that the program misses
     reads: tuple[Note, ...]
     buffer: bool
 
@@ -461,7 +462,7 @@ class SharedContainerChanged(Event):
 
 @dataclass(frozen=True)
 class ParameterLost(Event):
-    """A tensor computed from a Parameter is stored where the Parameter was meant to be, or is: it ``replaces`` one."""
+    """A tensor computed from a Parameter is stored in the Parameter's intended place, or ``replaces`` the Parameter."""
 
     label: str
     name: str
@@ -474,7 +475,7 @@ class ParameterShared(Event):
     """Two attributes of a module are in the same memory, and one of them is changed. ``node`` made the Parameter.
 
     ``name`` is the Parameter's attribute, ``changed_name`` the one that is changed, and ``other`` the one that changes
-    with it, which is read at ``reads``; ``both`` says that they are Parameters both.
+    with it, which is read at ``reads``; ``both`` if both are Parameters.
     """
 
     name: str
@@ -487,9 +488,9 @@ class ParameterShared(Event):
 
 @dataclass(frozen=True)
 class LayerRepeated(Event):
-    """A container of torch.nn gets one layer or Parameter many times. ``node`` multiplies the list that has it.
+    """A container of torch.nn gets one layer or Parameter many times. ``node`` multiplies the list with it.
 
-    ``items`` is that list or tuple, ``times`` by what it is multiplied; ``kind`` is the class of the layer.
+    ``items`` is that list or tuple, ``times`` the factor; ``kind`` is the class of the layer.
     """
 
     items: cst.List | cst.Tuple
@@ -499,7 +500,7 @@ class LayerRepeated(Event):
 
 @dataclass(frozen=True)
 class TieBroken(Event):
-    """An optimizer trains apart what was one Parameter under several names. ``node`` gave each name a new one.
+    """An optimizer trains one Parameter with several names as separate ones. ``node`` gave each name a new one.
 
     ``how`` is ``materialized``, ``converted``, ``moved to XLA`` or ``assigned`` (by ``load_state_dict``); ``tied`` is
     the statement that tied them.
@@ -523,9 +524,9 @@ class UnregisteredUsed(Event):
     container: str
     content: str
     used: Note
-    # where the owner was moved or wrapped; None where it never was
+    # where the owner was moved or wrapped; None if it never was
     moved: Note | None
-    # the container of torch.nn, as this file names it, that could take the place; empty where none could
+    # this file's name for the container of torch.nn that could be used instead; empty if none could
     registering: str = ""
     held_by: Holder | None = None
 
@@ -544,12 +545,12 @@ class MadeInForward(Event):
 
 @dataclass(frozen=True)
 class OptimizerStale(Event):
-    """An optimizer steps whose parameters were replaced. ``node`` is the replacement.
+    """An optimizer steps after its parameters were replaced. ``node`` is the replacement.
 
-    ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``;
-    or the operation on the whole model: the name of a function of torch, ``materialized`` where it had no data before,
-    ``converted`` where conversions are asked to make new Parameters, ``made in forward`` where the first call adds to
-    the model, ``unfrozen`` where parameters that the optimizer excluded as frozen ask for gradients again.
+    ``how`` is ``replaced``, ``assigned`` (by ``load_state_dict``), ``succeeded`` (by another model) or ``copied``; or
+    the operation on the whole model: the name of a function of torch, ``materialized`` if it had no data before,
+    ``converted`` if conversions are set to make new Parameters, ``made in forward`` if the first call adds to the
+    model, ``unfrozen`` if parameters that the optimizer excluded as frozen require gradients again.
     """
 
     optimizer: str
@@ -558,13 +559,13 @@ class OptimizerStale(Event):
     how: str
     built: Note
     stepped: Note
-    # from the statement that builds the optimizer to the last replacement, where they follow each other in a block
+    # from the statement that builds the optimizer to the last replacement, if they follow each other in a block
     statements: tuple[cst.CSTNode, ...] = ()
 
 
 @dataclass(frozen=True)
 class SchedulerOutlived(Event):
-    """A scheduler steps whose optimizer no longer trains. ``node`` is the statement by which another took its place."""
+    """A scheduler steps whose optimizer no longer trains. ``node`` is the statement that replaced the optimizer."""
 
     scheduler: str
     optimizer: str
@@ -590,16 +591,16 @@ class OptimizerMisses(Event):
 
 @dataclass(frozen=True)
 class ParameterReadAsData(Event):
-    """A forward reads a Parameter of its module, which asks for gradients, through ``.data``, and nothing else does."""
+    """A forward reads a Parameter of its module, which requires gradients, only through ``.data``."""
 
     label: str
 
 
 @dataclass(frozen=True)
 class GradientLost(Event):
-    """A forward cuts a value off, and what lies before is held by an optimizer and reached by no backward at all.
+    """A forward cuts a value off the graph; the parameters before it are in an optimizer, but no backward reaches them.
 
-    ``node`` is the cut, ``how`` what cuts.
+    ``node`` is the cut, ``how`` the operation.
     """
 
     text: str
@@ -611,9 +612,9 @@ class GradientLost(Event):
 
 @dataclass(frozen=True)
 class GradientsOfCopyClipped(Event):
-    """Of a model and its copy one gets gradients, and those of the other are clipped by ``node``.
+    """A model or its copy gets gradients, but ``node`` clips those of the other one.
 
-    ``how`` is the function, ``label`` what it is given, ``trained`` the other, and ``name`` a variable that holds that.
+    ``how`` is the function, ``label`` its argument, ``trained`` the other, and ``name`` a variable that holds it.
     """
 
     label: str
@@ -625,7 +626,7 @@ class GradientsOfCopyClipped(Event):
 
 @dataclass(frozen=True)
 class NonLeafOptimized(Event):
-    """An optimizer is given a tensor that was computed from the leaf that was meant; ``made`` is where."""
+    """An optimizer gets a tensor that was computed from the intended leaf; ``made`` is the computation."""
 
     label: str
     how: str
@@ -634,7 +635,7 @@ class NonLeafOptimized(Event):
 
 @dataclass(frozen=True)
 class GeneratorExhausted(Event):
-    """``use``, or a ``loop``, takes the parameters out of a generator that has none left; ``maker`` made it."""
+    """``use``, or a ``loop``, reads the parameters from a generator that is exhausted; ``maker`` made it."""
 
     label: str
     use: str
@@ -660,20 +661,20 @@ class OptimizerStateStranded(Event):
 class CudaRequested(Event):
     """CUDA is requested explicitly by a program that elsewhere chooses its device.
 
-    ``node`` asks for it, or is the literal that does so by way of a variable or an argument, which is ``used`` there.
+    ``node`` is the request, or the literal that reaches it through a variable or an argument, which is ``used`` there.
     """
 
     how: str
     choice: Note
     choice_text: str
     used: Note | None = None
-    # ``choice_text``, where that is a device that has this name also here
+    # ``choice_text``, if it is a device that has this name here too
     device: str = ""
 
 
 @dataclass(frozen=True)
 class CpuRefused(Event):
-    """A call that only takes GPUs is given the CPU: by ``given``, which is a ``number`` if it comes of a tensor."""
+    """A call that only takes GPUs gets the CPU: by ``given``, which is a ``number`` if it comes from a tensor."""
 
     given: cst.BaseExpression
     number: bool
@@ -681,12 +682,12 @@ class CpuRefused(Event):
 
 @dataclass(frozen=True)
 class HostRead(Event):
-    """The memory of a tensor on another device is asked for on the host."""
+    """The memory of a tensor on another device is read on the host."""
 
     source: str | cst.CSTNode
     how: str
     tensor: Tensor
-    # the tensor is an item of what ``source`` names
+    # the tensor is an item of the value that ``source`` names
     inside: bool
 
     @property
@@ -696,7 +697,7 @@ class HostRead(Event):
 
 @dataclass(frozen=True)
 class GradFlagAssigned(Event):
-    """``requires_grad``, or a name meant to be it, is assigned on a tensor, or on a module that has no such thing."""
+    """``requires_grad``, or a misspelling, is assigned on a tensor, or on a module, which has no such attribute."""
 
     label: str
     owner: str
@@ -711,7 +712,7 @@ class GradFlagAssigned(Event):
 
 @dataclass(frozen=True)
 class Rumoured(Event):
-    """Something that is right and often said to be wrong; ``claim`` is which of the things in rumours.py."""
+    """Correct code that is often claimed to be wrong; ``claim`` is one of the claims in rumours.py."""
 
     claim: str
     label: str
@@ -721,24 +722,24 @@ class Rumoured(Event):
 
 @dataclass(frozen=True)
 class DeviceIdsInvalid(Event):
-    """DataParallel is given ``device_ids`` or an ``output_device`` that it cannot use, or not as meant.
+    """DataParallel gets ``device_ids`` or an ``output_device`` that it cannot use, or that are not as intended.
 
     ``fault`` is ``empty``, ``number``, ``text``, ``device``, ``no device``, ``cpu``, ``cpu output``, ``repeated``,
     ``invisible`` or ``output elsewhere``.
     """
 
     fault: str
-    # as plain data, for code that shows or tests them
+    # as plain data, for code that prints or tests them
     ids: object
     output: object
-    # the list of visible devices, where the program sets it
+    # the list of visible devices, if the program sets it
     visible: tuple[str, ...] = ()
     trace: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)
 class DistributedArgumentsInvalid(Event):
-    """DistributedDataParallel is given devices that do not fit its module.
+    """DistributedDataParallel gets devices that do not fit its module.
 
     ``fault`` is ``number``, ``several``, ``module on the CPU``, ``another GPU``, ``current device`` or
     ``output alone``.
@@ -761,19 +762,19 @@ class VisibleDevicesLate(Event):
 
 @dataclass(frozen=True)
 class InvisibleDevice(Event):
-    """GPUs are named by numbers that ``CUDA_VISIBLE_DEVICES`` does not leave visible."""
+    """GPUs are named by numbers that ``CUDA_VISIBLE_DEVICES`` hides."""
 
     how: str
     indices: tuple[int, ...]
     visible: tuple[str, ...]
     set_here: Note
-    # the value that the program gives both as the list and as the number; the others are an example of it
+    # the value that the program uses both as the list and as the number; the others are an example of it
     given: str = ""
 
 
 @dataclass(frozen=True)
 class CurrentDeviceUnset(Event):
-    """The ranks of a process group all use the current device, which nothing set: the first GPU."""
+    """The ranks of a process group all use the current device, which no code set: the first GPU."""
 
     how: str
     trace: tuple[Note, ...]
@@ -786,7 +787,7 @@ class MoveOnNonMovable(Event):
     label: str
     method: str
     kind: str
-    # the device as the program writes it, and how this file names torch.is_tensor; empty where it cannot
+    # the device as the program writes it, and this file's name for torch.is_tensor; empty if there is none
     device: str
     is_tensor: str
     # the call is a statement of its own
@@ -797,7 +798,7 @@ class MoveOnNonMovable(Event):
 class CudaInWorker(Event):
     """A worker process of a DataLoader, forked from this one, uses CUDA.
 
-    ``loader`` is where the workers come from; ``initialised`` whether the program uses CUDA itself.
+    ``loader`` makes the workers; ``initialised`` if the program uses CUDA itself.
     """
 
     how: str
@@ -808,7 +809,7 @@ class CudaInWorker(Event):
 
 @dataclass(frozen=True)
 class LoaderMisplaced(Event):
-    """A DataLoader or a split cannot do its work where the tensors or generators are.
+    """A DataLoader or a split cannot work with the devices of the tensors or generators.
 
     ``fault`` is ``pinned``, ``default device`` or ``generator``.
     """
@@ -820,7 +821,7 @@ class LoaderMisplaced(Event):
 
 @dataclass(frozen=True)
 class LoadedWhereSaved(Event):
-    """``torch.load`` puts a checkpoint's tensors back where they were saved, in a program that runs elsewhere too.
+    """``torch.load`` restores a checkpoint's tensors to their original device, in a program that also runs elsewhere.
 
     ``why`` is ``choice`` (the program chooses its device) or ``ranks`` (every process loads it).
     """
@@ -838,10 +839,10 @@ class GlobalRankUsed(Event):
     """The rank among all processes names a GPU, in a program made for several nodes."""
 
     label: str
-    # how this file names os.environ; empty where it does not
+    # this file's name for os.environ; empty if there is none
     environ: str
     trace: tuple[Note, ...]
-    # the program computes it from the number of the node, and has that from somewhere
+    # the program computes it from the number of the node, which it receives from outside
     computed: bool = False
 
 
@@ -855,7 +856,7 @@ class SamplerMisused(Event):
 
 @dataclass(frozen=True)
 class GradientOfCopyRead(Event):
-    """``.grad`` is read of a tensor that was moved away from the leaf that has the gradient."""
+    """``.grad`` is read from a tensor that was moved away from the leaf that has the gradient."""
 
     label: str
     place: Place
@@ -865,7 +866,7 @@ class GradientOfCopyRead(Event):
 
 @dataclass(frozen=True)
 class UnfinishedCopyRead(Event):
-    """A copy to the host is read that was asked not to wait, and nothing has waited for it since."""
+    """A non-blocking copy to the host is read before anything has waited for it."""
 
     label: str
     how: str
@@ -874,18 +875,18 @@ class UnfinishedCopyRead(Event):
 
 @dataclass(frozen=True)
 class DeviceNeverEqual(Event):
-    """The device of a tensor is compared with what no tensor's device equals."""
+    """The device of a tensor is compared with a value that no tensor's device equals."""
 
     tested: cst.CSTNode
     other: cst.CSTNode
-    # the other is a text, not a device
+    # the other is a string, not a device
     text: bool
     identity: bool
 
 
 @dataclass(frozen=True)
 class Revealed(Event):
-    """``reveal_placement(label)``, and what is ``known`` of the value, in words."""
+    """``reveal_placement(label)``, and the ``known`` facts about the value, in words."""
 
     label: str
     known: str
