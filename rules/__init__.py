@@ -1,1 +1,1 @@
-"""The rules: one folder a family, one file a rule."""
+"""The rules: one folder per family, one file per rule."""

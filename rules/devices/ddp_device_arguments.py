@@ -1,4 +1,4 @@
-"""DistributedDataParallel is given devices that do not fit its module."""
+"""DistributedDataParallel gets devices that do not fit its module."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _message(event: DistributedArgumentsInvalid) -> str:
 
 
 def _written(event: DistributedArgumentsInvalid) -> dict[str, object]:
-    """What the program gives; the rank that shows the fault, where it gives its rank."""
+    """The arguments in the program; for those computed from a rank, the values of a rank that shows the fault."""
     if event.fault == "current device":
         return {"device_ids": [1], "output_device": None, "place": "cuda:0"}
     rank = {"device_ids": 1, "output_device": 1}
@@ -137,7 +137,7 @@ def _train(facts: Facts, place: str, ids: object, output: object) -> None:
     in_process_group()
     wrap: Any = torch.nn.parallel.DistributedDataParallel
     model = Model().to(place)
-    # Without ids the inputs stay where they are.
+    # Without ids the wrapper does not move the inputs.
     wrap(model, device_ids=ids, output_device=output)(square() if ids else square().to(place))
 
 

@@ -1,4 +1,4 @@
-"""The rank among all processes names a GPU of this node."""
+"""The global rank is used as a GPU index of one node."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check(event: GlobalRankUsed) -> Iterator[Problem]:
         event.trace,
         advice="use the local rank",
         rewrite=unsafe("use the local rank", first_argument(event.node, local)) if local and not event.trace else None,
-        # Which node this is may be said in a way of the program's own: a run may be that of the first.
+        # The program may compute the number of its node in its own way: a run may be that of the first node.
         replay=Replay(crew=TWO_NODES, right=not event.computed),
     )
 
@@ -77,7 +77,7 @@ def control(facts: Facts) -> None:
 
 
 def _on_second_node(ordinal: str) -> None:
-    """The first process of the second node, where all nodes have as many GPUs as this one."""
+    """The first process of the second node, if all nodes have as many GPUs as this one."""
     import torch
 
     count = torch.cuda.device_count()

@@ -1,4 +1,4 @@
-"""DataParallel is given devices that it cannot use."""
+"""DataParallel gets devices that it cannot use."""
 
 from __future__ import annotations
 

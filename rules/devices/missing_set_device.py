@@ -85,7 +85,7 @@ def control(facts: Facts) -> str:
 
 
 def _in_two_ranks(set_device: bool, device: str) -> str:
-    """The current device is a matter of the thread: each new one begins as a process does."""
+    """Run two ranks as threads: the current device is thread-local, and a new thread begins like a process."""
     import threading
 
     import torch

@@ -72,7 +72,7 @@ def check(event: FirstDeviceMissed) -> Iterator[Problem]:
 
 
 def _ids(event: FirstDeviceMissed) -> tuple[object, ...]:
-    """The ids of the wrapper; where they are not literal, two that begin with the same."""
+    """The ids of the wrapper; if they are not literal, two that begin with the first device."""
     index = event.first.index if isinstance(event.first, Device) and isinstance(event.first.index, int) else 0
     return event.ids or (index, 0 if index else 1)
 

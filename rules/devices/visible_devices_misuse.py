@@ -98,11 +98,11 @@ def check_number(event: InvisibleDevice) -> Iterator[Problem]:
 
 
 def _counted_from_0(event: InvisibleDevice) -> Replay:
-    """The program with other numbers; where it does not spell them out, without the list."""
+    """The program with other numbers; if it has no literal numbers, without the list."""
     text = source_text(event.node)
     fitting = re.sub(r"(?<![\w.])(cuda:)?(\d+)\b", lambda found: _renumbered(found, event.visible), text)
     if fitting == text:
-        # With the number that an option has by default, the program may be right.
+        # With the default number of an option, the program may be correct.
         return Replay(mended=(Line(event.set_here.node, f"del {_LISTED}"),), right=not event.given)
     return Replay(repairs=(((event.node, fitting),),))
 

@@ -1,4 +1,4 @@
-"""DPL9xx: what is often said to be wrong, and is right. Off by default; the experiments show it."""
+"""DPL9xx: correct code that is often claimed to be wrong. Off by default; the experiments refute the claims."""
 
 from placement_lint.rules.folklore import (
     cpu_inputs_into_data_parallel,

@@ -1,4 +1,4 @@
-"""A DataParallel is called with inputs on the CPU: right."""
+"""A DataParallel is called with inputs on the CPU, which is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs were moved to a GPU before DataParallel scatters them: right."""
+"""Inputs are moved to a GPU before DataParallel scatters them, which is correct."""
 
 from __future__ import annotations
 

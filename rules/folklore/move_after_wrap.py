@@ -1,4 +1,4 @@
-"""The wrapper was moved, not the model before it: right."""
+"""The wrapper is moved instead of the model before wrapping, which is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer was built before the model was moved: right."""
+"""The optimizer is built before the model is moved, which is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer was built before the model was wrapped: right."""
+"""The optimizer is built before the model is wrapped, which is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer was given the parameters of the wrapper: right."""
+"""The optimizer gets the parameters of the wrapper, which is correct."""
 
 from __future__ import annotations
 
