@@ -1,4 +1,4 @@
-"""A DataLoader meets CUDA where it cannot: in a forked worker, while pinning, or while shuffling."""
+"""A DataLoader uses CUDA where it cannot: in a forked worker, while pinning, or while shuffling."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def check_loader(event: LoaderMisplaced) -> Iterator[Problem]:
 
 
 def _replay(loader: Note, argument: tuple[str, str], at_once: bool) -> Replay:
-    """A batch is taken, if it may be ``at_once``; the repaired loader has another argument."""
+    """A replay that takes a batch if ``at_once``; the repaired loader has another argument."""
     batch = (Line(loader.node, "next(iter({target}))"),) if at_once and callee(loader.node).endswith("Loader") else ()
     return Replay(watch=batch, repairs=(given_keyword(loader.node, *argument),), workers=True)
 
@@ -141,7 +141,7 @@ def control(facts: Facts) -> None:
 
 
 def _iterate(facts: Facts, device: str, on_gpu: bool) -> None:
-    """Take a batch of samples from a device, shuffled with a generator that is on the GPU, or with the usual one."""
+    """Take a batch of samples on a device, shuffled with a generator on the GPU or with the default one."""
     from typing import Any
 
     import torch

@@ -102,7 +102,7 @@ def control(facts: Facts) -> str:
 
 
 def _sampled(facts: Facts, right: bool) -> str:
-    """What two epochs of the second of two processes go through."""
+    """The orders of several epochs in the second of two processes."""
     from torch.utils.data import DataLoader, DistributedSampler
 
     from placement_lint.probe.bench import Samples

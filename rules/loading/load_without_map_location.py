@@ -1,4 +1,4 @@
-"""A checkpoint is loaded to wherever it was saved."""
+"""A checkpoint is loaded to the device that saved it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check(event: LoadedWhereSaved) -> Iterator[Problem]:
 
 
 def _absent_gpu(event: LoadedWhereSaved) -> str:
-    """A GPU that is missing exactly on the machines that the finding is about."""
+    """A GPU that does not exist on exactly the machines of the finding."""
     return "cuda:0" if any(cube.machines == NO_GPU for cube in event.scene.when.cubes) else "cuda:7"
 
 

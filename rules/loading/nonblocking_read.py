@@ -78,7 +78,7 @@ def control(facts: Facts) -> str:
 
 
 def _pending(waits: bool) -> str:
-    """Whether the GPU is still at work when the host goes on: the copy is the last in its queue."""
+    """Whether the GPU is still busy when the call returns: the copy is the last operation in its queue."""
     import torch
 
     cuda: Any = torch.cuda

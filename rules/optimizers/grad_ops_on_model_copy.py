@@ -1,4 +1,4 @@
-"""The gradients of a copy are clipped: it has none."""
+"""The gradients of a copy of the model are clipped, which has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An optimizer takes parameters that have no data yet."""
+"""An optimizer gets parameters that have no data yet."""
 
 from __future__ import annotations
 

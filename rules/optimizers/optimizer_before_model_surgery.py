@@ -1,4 +1,4 @@
-"""An optimizer takes parameters that a utility replaces afterwards."""
+"""An optimizer gets parameters that a utility replaces afterwards."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _train(facts: Facts, built_first: bool) -> str:
 
 
 def _adapted(layer: Any) -> Any:
-    """What adapters come down to: the Parameters that there are get frozen, others are added."""
+    """A minimal adapter: the existing Parameters are frozen, and others are added."""
     from torch import nn
 
     from placement_lint.probe.bench import SIDE
@@ -121,7 +121,7 @@ def _quantized(layer: Any) -> None:
 
 
 def _prepared(model: Any, how: str) -> tuple[Any, Callable[[Any], Any]]:
-    """The model as the utility finds it, and the utility."""
+    """The model before the utility runs, and the utility."""
     from torch import nn
     from torch.nn.utils import parametrizations, parametrize
 

@@ -1,4 +1,4 @@
-"""An optimizer takes parameters that are sharded afterwards."""
+"""An optimizer gets parameters that are sharded afterwards."""
 
 from __future__ import annotations
 

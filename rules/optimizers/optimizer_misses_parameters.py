@@ -1,4 +1,4 @@
-"""Parameters take part in the training that no optimizer holds."""
+"""Parameters take part in the training, but no optimizer holds them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def control(facts: Facts) -> str:
 
 
 def _train(facts: Facts, given: bool) -> str:
-    """Which of the parameters that get a gradient stay as they are."""
+    """Train for one step; returns whether a parameter with a gradient stays unchanged."""
     import torch
     from torch import nn
 

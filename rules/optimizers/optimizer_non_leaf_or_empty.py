@@ -1,4 +1,4 @@
-"""An optimizer is given tensors that it cannot train, or none."""
+"""An optimizer gets tensors that it cannot train, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An optimizer's state stays where the model was."""
+"""An optimizer's state stays on the device from which the model was moved."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def check(event: OptimizerStateStranded) -> Iterator[Problem]:
 
 
 def _cast(event: OptimizerStateStranded) -> tuple[Line, ...]:
-    """After the move, the second step of the trace, the state is loaded again, which moves it to the model."""
+    """Load the state again after the move, the second step of the trace: this moves it to the model."""
     if not is_name(event.optimizer):
         return ()
     return (Line(event.trace[1].node, f"{event.optimizer}.load_state_dict({event.optimizer}.state_dict())"),)

@@ -81,7 +81,7 @@ def check(event: SchedulerOutlived) -> Iterator[Problem]:
 
 
 def _followed(event: SchedulerOutlived) -> Replay:
-    """Whether the scheduler, when it steps, has the optimizer that took the old one's place."""
+    """Check at a step of the scheduler that it has the optimizer that replaced the old one."""
     scheduler, step = event.scheduler, event.stepped.node
     if not is_name(scheduler) or not callee(step):
         return Replay()
