@@ -1,1 +1,1 @@
-"""How long placement-lint takes beside its peers, on public packages: ``python -m tests.bench``."""
+"""Compares the run time of placement-lint with that of its peers, on public packages: ``python -m tests.bench``."""

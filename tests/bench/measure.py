@@ -1,4 +1,4 @@
-"""Running a command for its cost."""
+"""Runs a command and measures its cost."""
 
 from __future__ import annotations
 

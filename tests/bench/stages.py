@@ -1,4 +1,4 @@
-"""Where placement-lint's own time goes, file after file in one process."""
+"""The time that placement-lint spends in each stage, file by file in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command lines that are compared."""
+"""The command lines of the compared tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skipping costs no finding: a package is checked as usual, and with nothing skipped."""
+"""Skipping loses no finding: a package is checked as usual, and with nothing skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs by a grammar: PyTorch code with whatever Python allows around it."""
+"""Random programs from a grammar: PyTorch code with arbitrary Python around it."""
 
 from __future__ import annotations
 

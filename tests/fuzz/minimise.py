@@ -1,4 +1,4 @@
-"""A failing program made small: lines, then statements and tokens are taken out as long as it fails the same way."""
+"""Minimises a failing program: lines, statements and tokens are removed as long as it fails in the same way."""
 
 from __future__ import annotations
 

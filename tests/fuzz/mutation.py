@@ -1,4 +1,4 @@
-"""Changes of programs: of tokens, of expressions and of statements, with pieces of other programs."""
+"""Mutations of programs: of tokens, expressions and statements, with pieces of other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of every program: no crash, bounded time and memory, and the same findings in whichever way."""
+"""The oracles, which must hold for every program: no crash, bounded time and memory, and the same findings each way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that are tried: each is known by a seed and a number, and made again from them."""
+"""The programs of the fuzzer: each is identified by a seed and a number, and can be generated from them again."""
 
 from __future__ import annotations
 

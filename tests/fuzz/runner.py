@@ -1,4 +1,4 @@
-"""Programs tried in processes of their own: one that hangs or dies takes its program down and nothing else."""
+"""Runs programs in separate processes: one that hangs or dies affects no other program."""
 
 from __future__ import annotations
 

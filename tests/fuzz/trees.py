@@ -1,4 +1,4 @@
-"""Python's own tree of a text that may be none of Python's."""
+"""Python's own tree of a text that may not be valid Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people have said of each finding: `ledger.tsv`, one line a finding."""
+"""The reviews of findings: `ledger.tsv`, one line per finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pinned packages: found on the index that pip uses, fetched, unpacked; nothing of them is run."""
+"""The pinned packages: found on pip's index, downloaded and unpacked; none of their code runs."""
 
 from __future__ import annotations
 
