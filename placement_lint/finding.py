@@ -15,7 +15,7 @@ class Severity(Enum):
 
     INFO = "info"  # advice
     WARNING = "warning"  # harm that depends on data or hardware
-    ERROR = "error"  # raises or trains wrongly whenever the condition holds
+    ERROR = "error"  # raises or trains incorrectly whenever the condition holds
 
     @property
     def rank(self) -> int:

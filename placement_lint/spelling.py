@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-CLOSE = 0.75  # by the ratio of difflib: of four letters one may differ
+CLOSE = 0.75  # ratio of difflib: one of four letters may differ
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

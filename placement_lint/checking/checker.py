@@ -186,7 +186,7 @@ class Checker:
             return self.unreadable(path, reason)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of the native parser is no Exception
+        except BaseException as error:  # a panic of the native parser is not an Exception
             return Checked(path, crashes=(_crash(path, None, error),))
 
     def unreadable(self, path: str, reason: Unreadable) -> Checked:

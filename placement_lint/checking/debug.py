@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from placement_lint.rule import Rule
 
 
-MOST_WAYS = 10  # to a line that are shown: a function that is called a hundred times has a hundred
+MOST_WAYS = 10  # to a line: a function that is called a hundred times has a hundred
 
 
 def debugged(place: str, job: Job) -> str:

@@ -90,8 +90,9 @@ def find_files(arguments: Sequence[str], excludes: Excludes) -> Selection:
 
 
 def walk(root: Path, excludes: Excludes, selection: Selection) -> Iterator[tuple[Path, str]]:
-    """Scripts and notebooks below a folder, sorted, and the real path of each; links to folders are not followed, so no
-    loop can arise.
+    """Scripts and notebooks below a folder, sorted, and the real path of each.
+
+    Links to folders are not followed, so no loop can arise.
     """
     absolute = Path(os.path.abspath(root))
     inherited = _gitignores_above(absolute) if excludes.gitignore else []

@@ -97,13 +97,12 @@ Answers: TypeAlias = dict[Hashable, tuple[Any, Mapping[str, "Seen | None"], Aske
 
 @dataclass
 class Surroundings:
-    """The files around the file at ``path``, absolute, with the text ``program``; ``roots`` are the folders from which
-    a project is imported.
+    """The files around the file at ``path``, absolute, with the text ``program``.
 
-    ``looked_at`` are the files that were read, with None for those that were not found: while all of that is unchanged,
-    the file's imports have the same meaning. The queries ``asked`` of a unit are recorded, since most files are queried
-    little: a changed file counts as unchanged as long as the answers are. While no file changes, the surroundings of
-    all files may share their ``answers``.
+    ``roots`` are the folders from which a project is imported. ``looked_at`` are the files that were read, with None
+    for those that were not found: while all of that is unchanged, the file's imports have the same meaning. Most files
+    are queried little, so the queries ``asked`` of a unit are recorded: a changed file counts as unchanged as long as
+    the answers are. While no file changes, the surroundings of all files may share their ``answers``.
     """
 
     path: str

@@ -323,7 +323,7 @@ def _touched(own: _Outer, variables: frozenset[str], changes: Mapping[str, froze
                 yield root
             continue
         yield from changes.get(_root(node.func), ())
-        if node not in seen:  # else it is inside a call whose names are told
+        if node not in seen:  # otherwise it is inside a call whose names were yielded
             for part in ast.walk(node):
                 if isinstance(part, ast.Name) and part.id in variables:
                     yield part.id

@@ -1,7 +1,6 @@
 """The folders that a program adds to ``sys.path``, as far as they follow from its text, for paths near the program.
 
-Expressions such as ``sys.path.append(os.path.join(os.path.dirname(__file__), "lib"))`` are computed without running
-code.
+Expressions such as ``sys.path.append(os.path.join(os.path.dirname(__file__), "lib"))`` are computed, but no code runs.
 """
 
 from __future__ import annotations

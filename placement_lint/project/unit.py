@@ -54,8 +54,7 @@ _PRINTS, _RECORDS = 8_192, 2_048
 class Unit:
     """A file of the project for the files that import it. They query it through their ``Surroundings``.
 
-    Hundreds of units are cached, so the text is kept in UTF-8: a str takes four bytes per character if it has one
-    emoji.
+    Hundreds of units are cached, so the text is kept in UTF-8: a str with one emoji takes four bytes per character.
     """
 
     path: str

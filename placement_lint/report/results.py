@@ -132,8 +132,7 @@ class Run:
 
     ``known`` are findings that a baseline lists, ``fixed`` those that fixes have removed; None without either.
     ``texts`` are the sources that did not come from a file. ``results`` are those of the single files, by project, and
-    ``shard`` is the number of this part of a run and the number of all parts. ``style`` is the style of reports for
-    people.
+    ``shard`` is the number of this part of a run and the number of all parts. ``style`` is for reports to people.
     """
 
     findings: tuple[Finding, ...]

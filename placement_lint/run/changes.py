@@ -54,7 +54,7 @@ class Changes:
 def _new_lines(diff: str) -> dict[str, list[range]]:
     found: dict[str, list[range]] = {}
     lines: list[range] = []
-    removed = added = 0  # lines of the current hunk still to come; what they say is no header
+    removed = added = 0  # remaining lines of the current hunk, which cannot be headers
     for text in diff.split("\n"):
         if removed and text.startswith("-"):
             removed -= 1

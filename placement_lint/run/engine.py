@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from placement_lint.project.importers import Importers
     from placement_lint.run.cache import Cache
 
-FEW_BYTES = 2**16  # below this, starting processes costs more than it brings
+FEW_BYTES = 2**16  # below this size, starting processes costs more than it saves
 PROCESSES = "processes"
 
 
@@ -114,7 +114,7 @@ def _checked(paths: Sequence[str], job: Job, jobs: int | None, executor: str) ->
         return
     from placement_lint.checking.checker import Checker, OneRun
 
-    checker = Checker(job, OneRun())  # imports what processes then share, and refuses rules that do not exist
+    checker = Checker(job, OneRun())  # imports modules that processes share, and rejects unknown rules
     workers = min(jobs or _default_jobs(paths), len(paths))
     if executor != PROCESSES:
         from placement_lint.run.cluster import check_on_cluster

@@ -21,7 +21,7 @@ BATCH_BYTES, FEWEST_BATCHES = 2**17, 8
 _NEWS = 200_000
 Batch = tuple[str, ...]
 
-_checkers: list[Checker] = []  # the one of this worker process
+_checkers: list[Checker] = []  # the checker of this worker process
 
 
 def check_in_processes(paths: Sequence[str], job: Job, workers: int) -> Iterator[Checked]:
@@ -61,7 +61,7 @@ def _pool(workers: int, job: Job) -> ProcessPoolExecutor:
 def _start_worker(job: Job) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     _checkers.append(Checker(job, OneRun()))
-    gc.freeze()  # the existing objects stay: the collector need not traverse them again and again
+    gc.freeze()  # the existing objects are permanent: the collector should not traverse them
     gc.set_threshold(_NEWS)
 
 
@@ -81,7 +81,7 @@ def _check(batch: Batch) -> list[Checked]:
 def _results(batch: Batch, future: Future[list[Checked]], job: Job) -> list[Checked]:
     try:
         return future.result()
-    except BrokenProcessPool:  # by one of these files or by another one: a process for each will tell
+    except BrokenProcessPool:  # one of these files, or another: a process per file finds out
         return [_check_alone(path, job) for path in batch]
 
 

@@ -14,7 +14,7 @@ Key = tuple[str, int, str, Range]
 @dataclass(frozen=True)
 class _Said:
     finding: Finding
-    own: bool  # by the file that it is about
+    own: bool  # reported by the check of its own file
 
     @property
     def weight(self) -> tuple[object, ...]:

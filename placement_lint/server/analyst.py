@@ -12,7 +12,7 @@ from placement_lint.server.analysis import Analyse, Analysis, Close, Draw, Locat
 from placement_lint.server.frames import packed, read
 from placement_lint.server.launch import Process, launch
 
-LIMIT = 60.0  # seconds an answer
+LIMIT = 60.0  # seconds per answer
 START_LIMIT = 60.0
 URGENT, PATIENT = 0, 1
 
@@ -77,7 +77,7 @@ class Analyst:
         return await turn.answer
 
     async def _serve(self) -> None:
-        with contextlib.suppress(Lost):  # the first request says it again
+        with contextlib.suppress(Lost):  # the first request raises it again
             await self._started()
         while True:
             turn = await self._turns.get()
@@ -98,11 +98,11 @@ class Analyst:
         process = await self._started()
         assert process.stdin is not None
         try:
-            with contextlib.suppress(OSError):  # a worker that has died is seen to when nothing is heard of it
+            with contextlib.suppress(OSError):  # a dead worker is handled when no answer arrives
                 process.stdin.write(packed(request))
                 process.stdin.flush()
             return await self._heard(process, self.limit)
-        except BaseException:  # a worker that still owes an answer is of no use for the next request
+        except BaseException:  # an unread answer would be taken for the next request's
             self._kill()
             raise
 

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 NAME = "placement-lint"
 WATCHED = ("**/*.py", "**/*.ipynb", "**/.gitignore", *(f"**/{name}" for name in CONFIGURATION_FILES))
-PATIENCE = 2.0  # seconds for an editor to say what is set in it
+PATIENCE = 2.0  # seconds for an editor to send its settings
 NOTEBOOKS = types.NotebookDocumentSyncOptions(
     notebook_selector=[
         types.NotebookDocumentFilterWithNotebook(notebook="*", cells=[types.NotebookCellLanguage(language=PYTHON)])

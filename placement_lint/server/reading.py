@@ -19,7 +19,7 @@ from placement_lint.rule import Rule
 from placement_lint.server.analysis import Placed, Step
 from placement_lint.server.splicing import Spliced, Splicer
 
-MOST_PLACES = 2  # of one assignment; more is no information at a glance
+MOST_PLACES = 2  # of one assignment in a hint; more would not be readable
 CPU = "cpu"
 ASSIGNMENTS = (cst.Assign, cst.AnnAssign, cst.NamedExpr)
 
@@ -29,7 +29,7 @@ Places = Mapping[cst.CSTNode, Range]
 class OpenTexts:
     """The texts that are open in the editor, by absolute path: they override the files on disk."""
 
-    MOST_CHANGES = 64  # kept by others who have read them
+    MOST_CHANGES = 64  # of texts before the caches of earlier texts are cleared
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}

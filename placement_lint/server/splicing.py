@@ -107,7 +107,7 @@ class Splicer:
             self._parts = [
                 part or _part(piece, gone.popleft() if gone else None) for part, piece in zip(kept, pieces, strict=True)
             ]
-        except Unreadable:  # says so of a line of the piece
+        except Unreadable:  # its line number is that of the piece
             return None
         module = _joined(self._parts)
         return Spliced(module, self._parts) if module else None

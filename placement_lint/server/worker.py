@@ -88,7 +88,7 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, _answers()
     worker = Worker()
     registry.all_rules()
-    gc.freeze()  # what is there now, stays: the collector need not look at it again and again
+    gc.freeze()  # the existing objects are permanent: the collector should not traverse them
     gc.disable()  # it runs between requests
     answers.write(packed(None))
     answers.flush()

@@ -67,7 +67,7 @@ class WorkspaceReports:
     def _paths(self, folders: list[str]) -> list[str]:
         found: dict[str, None] = {}
         for folder in folders:
-            with suppress(UsageError):  # a folder that is gone, or a configuration that has been complained about
+            with suppress(UsageError):  # a missing folder, or a broken configuration, which was reported
                 found.update(dict.fromkeys(self._session.configurations.files(folder)))
         return list(found)
 

@@ -110,7 +110,7 @@ def _meaning(text: str) -> object:
         warnings.simplefilter("ignore")
         try:
             return ast.literal_eval(text)
-        except (SyntaxError, ValueError):  # in a text that is too new for this Python, which checks no literal of it
+        except (SyntaxError, ValueError):  # in syntax too new for this Python, whose literals are not checked
             return text
 
 

@@ -51,7 +51,7 @@ class _Piece:
         try:
             return list(_definitions(python_tree(self.text)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return []  # no Python, or newer than the one that runs
+            return []  # not Python, or syntax newer than the running Python
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, int, int]]:

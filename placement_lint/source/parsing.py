@@ -61,7 +61,7 @@ def _parsed(text: str) -> cst.Module:
         return cst.parse_module(text)
     except (RecursionError, MemoryError):
         raise Unreadable(TOO_DEEP) from None
-    except Exception as error:  # a syntax error, or what the constructor of a node refuses
+    except Exception as error:  # a syntax error, or an error of a node's constructor
         # Python's own message names the mistake, while libcst lists the tokens it expected.
         raise syntax_error(text) or _beyond_the_parser(error) from None
 
@@ -137,7 +137,7 @@ def _tree_within_reach(text: str) -> _Tree | None:
         if error.msg.startswith(_IN_LITERALS):
             raise _refused(error) from None
         refuse_nested_brackets(text)
-        return None  # the parser will say so, or knows newer syntax than the running Python
+        return None  # the parser reports it, or supports newer syntax than the running Python
     except ValueError:
         refuse_nested_brackets(text)
         return None

@@ -1,4 +1,4 @@
-"""What simulation costs: ``python tests/simulate/measure_cost.py`` prints simulated against plain CPU time.
+"""Measures the cost of simulation: ``python tests/simulate/measure_cost.py`` prints simulated against plain CPU time.
 
 Each model is trained for 20 steps with Adam; the median of five runs counts, on one CPU thread.
 """

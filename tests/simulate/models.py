@@ -1,4 +1,4 @@
-"""The three models that numbers and costs are measured on, and their data."""
+"""The three models on which numbers and costs are measured, and their data."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""In what the versions of torch differ that the simulation runs on."""
+"""Differences between the versions of torch on which the simulation runs."""
 
 import inspect
 import sys

@@ -1,4 +1,4 @@
-"""DataParallel and its functional pieces on two GPUs: everything that PyTorch promises about them."""
+"""DataParallel and its functions on two GPUs: everything that PyTorch documents about them."""
 
 import copy
 import gc

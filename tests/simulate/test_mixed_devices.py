@@ -1,4 +1,4 @@
-"""Which mixtures of devices PyTorch refuses, in which words, and which it takes."""
+"""The mixtures of devices that PyTorch rejects, with its messages, and those that it accepts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Moving tensors and modules: what is new, what stays itself, what the optimizer notices."""
+"""Moves of tensors and modules: which objects are new, which stay the same, and the effect on the optimizer."""
 
 import copy
 import warnings

@@ -1,4 +1,4 @@
-"""Simulated training is real training: the losses are those of plain CPU runs."""
+"""Simulated training gives the same losses as plain CPU runs."""
 
 import pytest
 import torch

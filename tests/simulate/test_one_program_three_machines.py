@@ -1,4 +1,4 @@
-"""The same program with no GPU, one and two: where DataParallel changes what a program means."""
+"""The same program with no GPU, one and two: the cases in which DataParallel changes a program's results."""
 
 import pytest
 import torch

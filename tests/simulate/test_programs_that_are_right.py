@@ -1,6 +1,6 @@
-"""The programs of ``fixtures/right-programs`` are right: they go through on any number of GPUs.
+"""The programs of ``fixtures/right-programs`` are correct: they succeed on any number of GPUs.
 
-Another few of them run each day; ``SHARE=all`` runs all (see ``shares.py``).
+A few of them run each day; ``SHARE=all`` runs all of them (see ``shares.py``).
 """
 
 import os

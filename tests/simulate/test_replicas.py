@@ -1,4 +1,4 @@
-"""What a replica sees, what survives it, and what reaches it: one row a behaviour."""
+"""The state that a replica sees, and the changes that survive it or reach it: one row per behaviour."""
 
 import pytest
 import torch

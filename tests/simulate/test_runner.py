@@ -1,4 +1,4 @@
-"""`run_script`: whole programs as ``python script.py`` would run them, and the account of what went wrong."""
+"""`run_script`: whole programs as ``python script.py`` would run them, and its reports of errors."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""``check --timeline``: where tensors are on machines with 0, 1 and 2 GPUs, without running the program."""
+"""``check --timeline``: the places of tensors on machines with 0, 1 and 2 GPUs, without running the program."""
 
 from __future__ import annotations
 

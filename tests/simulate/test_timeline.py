@@ -1,4 +1,4 @@
-"""The files that ``run`` writes about where tensors were: a page, tried in a browser, and a trace."""
+"""The files of ``run`` about the places of tensors: a page, tested in a browser, and a trace."""
 
 from __future__ import annotations
 

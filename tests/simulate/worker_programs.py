@@ -1,4 +1,4 @@
-"""Programs that run in processes of their own, started by the tests."""
+"""Programs that run in separate processes, started by the tests."""
 
 import gc
 import os

@@ -15,12 +15,12 @@ class Cause(Enum):
     """In order of precedence: the first cause that holds is reported."""
 
     LEFT = auto()  # an earlier call of forward left it on the module
-    UNREGISTERED = auto()  # the module sits in a plain list
+    UNREGISTERED = auto()  # the module is in a plain list
     PLAIN_ATTRIBUTE = auto()
     FIXED_IN_REPLICA = auto()
     MADE_IN_FORWARD = auto()
     NOT_MOVED = auto()
-    ASSUMED = auto()  # one of the places was only taken for granted
+    ASSUMED = auto()  # one of the places is only assumed
 
 
 def cause_of(event: DevicesMixed) -> Cause:

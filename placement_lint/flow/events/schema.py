@@ -87,7 +87,7 @@ class Operand:
 
     @property
     def not_registrable(self) -> Operand:
-        """The same operand, if a buffer instead of the attribute that holds it would be wrong as well."""
+        """The same operand, whose holder should not become a buffer, because that would be wrong as well."""
         holder = replace(self.tensor.holder, registrable=False) if self.tensor.holder else None
         return replace(self, tensor=replace(self.tensor, holder=holder))
 

@@ -66,8 +66,7 @@ def entries(machine: Machine, value: Value) -> Mapping:
 def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) -> Value:
     """An item that ``value``, or something unknown, may have replaced.
 
-    The place of a tensor is then unknown, unless both are in one place. A constant or a container becomes unknown
-    itself.
+    The place of a tensor is then unknown, unless both are in one place. A constant or a container becomes unknown.
     """
     if isinstance(item, Tensor):
         same = isinstance(value, Tensor) and (value.place, value.role) == (item.place, item.role)

@@ -809,11 +809,10 @@ class Machine:
 
     @property
     def site(self) -> cst.CSTNode | None:
-        """The call of the plain function of another file that is running, from code that finding locations may refer
-        to.
+        """The call that led to the running plain function of another file; None if the running code is not such a
+        function.
 
-        That is the program's own file, or a module class of any file: its users decide how it is wrapped and where it
-        is.
+        It is in the program's own file or in a module class, whose users decide how it is wrapped and where it is.
         """
         if self._answers(self.frame):
             return None

@@ -78,8 +78,7 @@ class Replica(Moment):
 
 
 class Tried(NamedTuple):
-    """A running try: the number of functions that were running when it began, and the exceptions that its handlers
-    catch.
+    """A running try: the number of functions running when it began, and the exceptions that its handlers catch.
 
     It ``resumes`` if no handler for one of them leaves the loop or function, or raises another exception.
     """

@@ -160,8 +160,7 @@ def is_option(symbol: Symbol) -> bool:
 
 
 def switches(question: Question) -> frozenset[Symbol]:
-    """The options that decide a question: tested as a flag, or compared with literals; empty if other values are
-    involved.
+    """The options that alone decide a question, tested as a flag or compared with literals; otherwise empty.
 
     A value computed from an option, or a part of it, is excluded: two questions about it may mean the same.
     """

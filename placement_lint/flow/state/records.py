@@ -28,8 +28,11 @@ class Tie:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A choice of a device: ``on_cpu`` is its condition for the CPU, ``surely_not`` the condition under which every
-    single flag that it depends on excludes CUDA."""
+    """A choice of a device.
+
+    ``on_cpu`` is its condition for the CPU, ``surely_not`` the condition under which every single flag that it depends
+    on excludes CUDA.
+    """
 
     on_cpu: Condition
     surely_not: Condition
