@@ -147,7 +147,7 @@ class When:
 class Saved:
     """The file to which the part of a program that shows a finding was saved, or the reason why there is none.
 
-    ``shown`` is the device on which the file was run and showed its symptom; empty if it was not run.
+    ``shown`` names the devices on which the file was run and showed its symptom; empty if it was not run.
     """
 
     file: str | None = None

@@ -157,7 +157,7 @@ def _gitignore_of(folder: Path) -> list[Patterns]:
 
 
 def size_of(path: str) -> int:
-    """In bytes; 0 if the file no longer exists."""
+    """The size of a file in bytes; 0 if the file no longer exists."""
     try:
         return os.path.getsize(path)
     except OSError:
@@ -165,7 +165,7 @@ def size_of(path: str) -> int:
 
 
 def displayed(path: Path, folder: str = os.curdir) -> str:
-    """Relative to the working directory, with POSIX separators."""
+    """A path relative to the working directory, with POSIX separators."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:  # another drive

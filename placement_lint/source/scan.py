@@ -41,7 +41,7 @@ _ROUND_BRACKETS = bytes.maketrans(b"[]{}", b"()()")
 
 @dataclass(frozen=True)
 class Comment:
-    """A comment with the place of its ``#``; ``leading`` if no code stands before it in the file."""
+    """A comment with the position of its ``#``; ``leading`` if no code precedes it in the file."""
 
     text: str
     line: int

@@ -809,8 +809,7 @@ class Machine:
 
     @property
     def site(self) -> cst.CSTNode | None:
-        """The call that led to the running plain function of another file; None if the running code is not such a
-        function.
+        """The call that led to the running plain function of another file; None outside of such functions.
 
         It is in the program's own file or in a module class, whose users decide how it is wrapped and where it is.
         """

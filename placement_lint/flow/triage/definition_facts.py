@@ -496,7 +496,7 @@ class Said(Text):
     def leaves_of(self, requested: frozenset[str], later: frozenset[str]) -> str:
         """The lines in which the methods of a class set or return the attributes that a subclass requests.
 
-        ``later`` are the attributes requested not only by the ``__init__`` of the subclass.
+        ``later`` are the attributes requested by methods of the subclass that may run outside of its ``__init__``.
         """
         given = [
             (_left_by if name in later else _left_by_building)(self.methods[name])

@@ -229,7 +229,7 @@ class Alone:
 
     @property
     def loads(self) -> bool:
-        """Whether it loads a checkpoint: an error if the program around it chooses a device."""
+        """Whether it loads a checkpoint, which may be a finding if the program around it chooses a device."""
         return any(self.said.begins_where("load"))
 
     @property
@@ -263,7 +263,7 @@ class Alone:
 
     @property
     def tells_own_places(self) -> bool:
-        """Whether it moves or makes something on a device that is not only given by its caller."""
+        """Whether it moves or makes something on a device that does not come from its caller alone."""
         if self.names_gpu:
             return True
         given = {word for header in self.said.headers for word in words_of(header)} - set(_ASSIGNED.findall(self.code))

@@ -103,7 +103,7 @@ class Prospects(Outlook[Value]):
         ] or known
 
     def _begins_before_methods(self, said: Said, cls: Known) -> bool:
-        """Whether something begins before any of its methods runs that not only a forward finishes."""
+        """Whether a finding may begin before any of its methods runs, unless only a forward can complete it."""
         before = Said(said.before_methods)
         in_forward_only = cls.is_module and said.alone.meets_in_forward_only
         return self._begins(before, cls) or (not in_forward_only and self._meets(before, cls))

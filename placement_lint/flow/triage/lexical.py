@@ -202,7 +202,7 @@ class Text:
 
     @cached_property
     def run_later(self) -> dict[str, str]:
-        """The methods that ``__init__`` is not alone to run, with their texts."""
+        """The methods that may run outside of ``__init__``, with their texts."""
         built = self.reached_from(("__init__",))
         later = self.reached_from([name for name, method in self.methods.items() if method not in built])
         return {name: method for name, method in self.methods.items() if method in later or method not in built}
