@@ -1,4 +1,4 @@
-"""Flow analysis: what a program does to its tensors, modules and optimizers, told as events.
+"""Flow analysis: derives events for the operations of a program on tensors, modules and optimizers.
 
-The packages import each other in one direction; ``tests/flow/test_layers.py`` holds the order and what is left to do.
+The packages import each other in one direction; ``tests/flow/test_layers.py`` lists the order and its exceptions.
 """

@@ -1,6 +1,6 @@
-"""What torch's names mean for placement, as data.
+"""The meaning of torch's names for placement, as data.
 
-Facts were read in torch 2.13; where a behaviour has another version, the entry says so.
+The facts are those of torch 2.13, unless an entry names another version.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 # --- names ---------------------------------------------------------------------------------------------
 
-# Where a name is defined inside torch, and the public name that everything here goes by.
+# Modules inside torch that define public names, and the public name that the tables use.
 _ALIASES = (
     (re.compile(r"torch\.nn\.parallel\.(?:data_parallel\.)?DataParallel"), "torch.nn.DataParallel"),
     (
@@ -45,7 +45,7 @@ _ALIASES = (
 
 @lru_cache(maxsize=8192)
 def canonical(name: str) -> str:
-    """The public name of a thing that torch defines elsewhere."""
+    """The public name of an object that torch defines in another module."""
     if not name.startswith(("torch.", "np.")):
         return name
     for pattern, public in _ALIASES:
@@ -54,7 +54,7 @@ def canonical(name: str) -> str:
     return name
 
 
-# Modules from which ``import *`` brings names that the tables here know.
+# Modules from which ``import *`` imports names that are in the tables here.
 STAR_MODULES = (
     "torch",
     "torch.nn",
@@ -66,11 +66,11 @@ STAR_MODULES = (
     "torch.nn.utils",
 )
 
-# --- tensors out of nothing ----------------------------------------------------------------------------
+# --- factories -----------------------------------------------------------------------------------------
 
 
 class Shape(Enum):
-    """How the arguments of a factory tell whether its result is 0-dim."""
+    """How the arguments of a factory determine whether its result is 0-dim."""
 
     SIZES = auto()  # torch.zeros(2, 3) or torch.zeros((2, 3)): 0-dim for () only
     SIZE = auto()  # torch.full((2, 3), v): the first argument is the size
@@ -111,9 +111,9 @@ FACTORIES = {
 
 # Factories that always build on the CPU, whatever the default device is (they share or wrap host memory).
 HOST_FACTORIES = {"torch.from_numpy", "torch.frombuffer"} | {name for name in FACTORIES if name.endswith("Tensor")}
-HOST_FACTORIES.remove("torch.Tensor")  # of whatever type is the default
+HOST_FACTORIES.remove("torch.Tensor")  # its type is the default type
 
-# Given a tensor they stay where it is rather than building a new one on the CPU.
+# Given a tensor, these return one on the same device instead of a new one on the CPU.
 FACTORIES_OF_DATA = {"torch.as_tensor", "torch.tensor"}
 
 CUDA_CONSTRUCTORS = {
@@ -125,7 +125,7 @@ LIKE_FACTORIES = {f"torch.{name}_like" for name in ("zeros", "ones", "empty", "f
 
 NEW_METHODS = {"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"}
 
-# --- tensors out of tensors ----------------------------------------------------------------------------
+# --- operations on tensors -----------------------------------------------------------------------------
 
 # Tensor methods whose result is not a tensor.
 HOST_VALUE_METHODS = {
@@ -135,10 +135,10 @@ HOST_VALUE_METHODS = {
     "share_memory_", "record_stream", "register_post_accumulate_grad_hook", "is_shared", "hasattr",
 }  # fmt: skip
 
-# The type of whole numbers that say how many there are of something: none is negative.
+# The type of integers that are sizes or counts: they are never negative.
 SIZE = "size"
 
-# The types of what some of them return.
+# The types of the results of some of them.
 HOST_VALUE_TYPES = {
     "size": "torch.Size", "shape": "torch.Size", "dtype": "torch.dtype",
     "item": "number", "tolist": "list", "numpy": "numpy.ndarray",
@@ -147,19 +147,19 @@ HOST_VALUE_TYPES = {
     **dict.fromkeys(("is_contiguous", "is_floating_point", "is_complex", "is_cuda", "is_pinned"), "bool"),
 }  # fmt: skip
 
-# Methods that of all that programs compute with only tensors have; they return tensors.
+# Methods that return tensors and that only tensors have, among the values that programs compute with.
 METHODS_OF_TENSORS = {"unsqueeze", "unsqueeze_", "contiguous", "detach", "detach_", "index_select", "masked_fill"}
 
 LEGACY_TYPE = re.compile(r"torch\.(?:cuda\.)?(?:Float|Double|Half|BFloat16|Long|Int|Short|Byte|Char|Bool)Tensor")
 
-# The types of what some functions of Python's library return, by function or by module.
+# The types of the results of some functions of Python's standard library, by function or by module.
 FUNCTION_TYPES = {
     "math": "float", "time.time": "float", "time.perf_counter": "float", "time.monotonic": "float",
     "random.random": "float", "random.uniform": "float", "random.randint": "int", "time.strftime": "str",
     "json.dumps": "str",
 }  # fmt: skip
 
-# Of a value with such a type each item is of this one.
+# The type of each item of a value with one of these types.
 ITEM_TYPES = {"torch.Size": SIZE, "str": "str"}
 NUMBER_TYPES = {"int", SIZE, "float", "bool", "number"}
 
@@ -175,16 +175,16 @@ TENSOR_ATTRIBUTES = {
     "is_ipu", "is_vulkan", "is_maia", "output_nr", "retains_grad", "grad_dtype",
 }  # fmt: skip
 
-# Attributes of a tensor that say whether it is on a device of some kind.
+# Attributes of a tensor that are true if it is on a device of some kind.
 DEVICE_FLAGS = {f"is_{kind}": kind for kind in ("cpu", "cuda", "mps", "xpu", "xla")}
 
-# What gives another tensor on the same memory.
+# Operations that return another tensor on the same memory.
 VIEWS = {
     "data", "detach", "T", "mT", "real", "imag", "indexing", "view", "view_as", "squeeze", "unsqueeze", "select",
     "narrow", "transpose", "t", "permute", "flatten", "expand", "reshape", "swapaxes", "movedim",
 }  # fmt: skip
 
-# Methods, and functions of torch and torch.nn.functional, that go element by element (or row by row).
+# Elementwise (or row by row) methods, and functions of torch and torch.nn.functional.
 SAME_SHAPE = {
     "to", "cuda", "cpu", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "contiguous", "clone",
     "detach", "data", "requires_grad_", "relu", "gelu", "elu", "selu", "silu", "mish", "leaky_relu", "sigmoid",
@@ -192,10 +192,10 @@ SAME_SHAPE = {
     "rsqrt", "square", "pow", "sin", "cos", "clamp", "clip", "round", "floor", "ceil", "sign", "erf", "layer_norm",
     "normalize", "masked_fill", "pin_memory", "negation", "flip", "triu", "tril", "softmax", "log_softmax",
 }  # fmt: skip
-# What comes out of a tensor without its past: no backward goes through.
+# Operations whose result is detached from the graph: no gradient flows back through them.
 SEVERING = {"data", "detach", "numpy", "long", "int", "bool", "argmax", "argmin", "sign", "comparison"}
 
-# What library models call their parts; what else one has may be a Parameter.
+# Names of the submodules of library models; any other attribute may be a Parameter.
 PARTS_OF_MODELS = {
     "features", "classifier", "fc", "head", "heads", "layer1", "layer2", "layer3", "layer4", "conv1", "bn1", "stem",
     "encoder", "decoder", "backbone", "blocks", "trunk", "avgpool", "maxpool", "embeddings", "transformer", "bert",
@@ -208,7 +208,7 @@ REDUCTIONS = {
     "nanmean", "nansum", "amax", "amin", "count_nonzero", "mode", "trace", "dist", "dot",
 }  # fmt: skip
 
-# Functions of torch that make one tensor of several.
+# Functions of torch that combine several tensors into one.
 JOINS = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack")
 
 # Methods and functions of torch that require all their tensors on one device. The numbers are the positions
@@ -230,7 +230,7 @@ SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(JOINS),
 }  # fmt: skip
 
-# Those among them that go element by element.
+# The elementwise ones among them.
 ELEMENTWISE = {
     "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum", "minimum", "where",
     "lerp", "addcmul", "addcdiv", "logaddexp", "masked_fill", "fmax", "fmin", "eq", "ne", "gt", "lt", "ge", "le",
@@ -298,12 +298,12 @@ LIGHTNING_MODULES = frozenset(
     for place in ("", ".core", ".core.lightning", ".core.module")
 ) | {"lightning.LightningModule"}
 
-# Modules whose ``device`` says where they are (also transformers/modeling_utils.py, `ModuleUtilsMixin`).
+# Modules whose ``device`` is the device they are on (also transformers/modeling_utils.py, `ModuleUtilsMixin`).
 DEVICE_OF_MODULE = LIGHTNING_MODULES | {"transformers.PreTrainedModel", "transformers.modeling_utils.PreTrainedModel"}
 
 MODULE_BASES = {"torch.nn.Module", "torch.jit.ScriptModule", *DEVICE_OF_MODULE}
 
-# Fields of what such models return that are tensors (transformers/modeling_outputs.py).
+# Fields of the outputs of such models that are tensors (transformers/modeling_outputs.py).
 MODEL_OUTPUTS = {"logits", "last_hidden_state", "pooler_output", "loss", "start_logits", "end_logits"}
 
 # Trainers that move their model and its inputs.
@@ -329,7 +329,7 @@ PARAMETRIC_LAYERS = {
     )
 }  # fmt: skip
 
-# These compute with the last dimension alone, and those with each number, or as good as that.
+# Layers that compute over the last dimension only, and layers that are elementwise, or nearly so.
 LAST_DIMENSION_LAYERS = {"torch.nn.Linear", "torch.nn.LayerNorm", "torch.nn.RMSNorm"}
 ELEMENTWISE_LAYERS = {
     f"torch.nn.{name}"
@@ -339,15 +339,15 @@ ELEMENTWISE_LAYERS = {
     )
 }  # fmt: skip
 
-# Those that autocast runs in the lower precision, all or in part (aten/src/ATen/autocast_mode.h).
+# Layers that autocast runs in the lower precision, entirely or in part (aten/src/ATen/autocast_mode.h).
 LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for part in ("Norm", "Embed", "Bilinear"))}
 
 # Layers whose forward returns more than one tensor, or takes tensors that need not share a device.
-# With a mask that is found to be causal they compute without it, wherever it is
+# These ignore a mask that they detect as causal, so it may be on any device
 # (torch/nn/modules/transformer.py, `_detect_is_causal_mask`; torch/nn/functional.py, `multi_head_attention_forward`).
 IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
 
-# Containers that hold copies of the layer that they are given; the copies stay on that layer's device.
+# Containers that hold copies of the layer passed to them; the copies are on that layer's device.
 STACKS = {"torch.nn.TransformerEncoder": "encoder_layer", "torch.nn.TransformerDecoder": "decoder_layer"}
 
 RECURRENT_LAYERS = {f"torch.nn.{name}" for name in ("RNN", "LSTM", "GRU")}
@@ -361,7 +361,7 @@ NAMES_OF_PARAMETERS = {
     ),
     **dict.fromkeys(RECURRENT_LAYERS, ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")),
 }
-# Layers hold their Parameters under these names; eight layers in one recurrent module is the most that is covered.
+# Layers hold their Parameters under these names, for up to eight layers in one recurrent module.
 PARAMETERS_OF_LAYERS = {"weight", "bias", "in_proj_weight", "in_proj_bias"} | {
     f"{kind}_{gate}_l{layer}{direction}"
     for kind in ("weight", "bias")
@@ -370,17 +370,17 @@ PARAMETERS_OF_LAYERS = {"weight", "bias", "in_proj_weight", "in_proj_bias"} | {
     for direction in ("", "_reverse")
 }
 
-# Contexts that decide whether there are gradients.
+# Contexts that enable or disable gradients.
 GRADIENT_CONTEXTS = ("no_grad", "inference_mode", "enable_grad", "set_grad_enabled")
 
-# How autocast is called, and the positions of ``device_type``, ``dtype`` and ``enabled``; of the first, or what it is.
+# Names of autocast, with the positions of ``device_type`` (or its value), ``dtype`` and ``enabled``.
 AUTOCASTS: dict[str, tuple[int | str, int, int]] = {
     **dict.fromkeys(("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"), (0, 1, 2)),
     **dict.fromkeys(("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast"), ("cuda", 1, 0)),
 }
 
 # Layers that have the batch in the second dimension unless they are built with ``batch_first=True``: how many of
-# their arguments have it there, and the position of ``batch_first`` where it can be given by position.
+# their arguments have it there, and the position of ``batch_first``, or -1 if it is passed by keyword only.
 SEQUENCE_LAYERS = {
     **dict.fromkeys(RECURRENT_LAYERS, (1, 4)),
     "torch.nn.MultiheadAttention": (3, 9),
@@ -400,7 +400,7 @@ WRAPPERS = {
     "torch.nn.parallel.DistributedDataParallel": "DistributedDataParallel",
 }
 
-# What a wrapper holds beside the module that it wraps (torch/nn/parallel/data_parallel.py, distributed.py).
+# Attributes of a wrapper other than the module that it wraps (torch/nn/parallel/data_parallel.py, distributed.py).
 WRAPPER_FIELDS = {
     "device", "device_ids", "output_device", "dim", "src_device_obj", "device_type", "device_mesh", "process_group",
     "bucket_bytes_cap", "find_unused_parameters", "broadcast_buffers", "require_backward_grad_sync",
@@ -421,7 +421,7 @@ MODULE_METHODS = {
     "replicate", "scatter", "parallel_apply", "gather", "no_sync", "join", "register_comm_hook",
     "forward_sync_buffers", "_set_static_graph",
 }  # fmt: skip
-# What reads ``w.name`` on a wrapper without AttributeError.
+# Names that a wrapper has, so that reading ``w.name`` does not raise AttributeError.
 MODULE_ATTRIBUTES = WRAPPER_FIELDS | MODULE_METHODS | {"module", "training"}
 # DistributedDataParallel sets ``self.device``; DataParallel does not.
 MODULE_ATTRIBUTES_OF_DATA_PARALLEL = MODULE_ATTRIBUTES - {"device"}
@@ -437,14 +437,14 @@ def _within_one_edit(name: str) -> set[str]:
     return left_out | exchanged | replaced | {before + letter + after for before, after in cuts for letter in letters}
 
 
-# The flag of a tensor, and the names that people write for it.
+# The flag of a tensor, and misspellings of it.
 GRAD_FLAGS = {*_within_one_edit("requires_grad"), "requires_gradient", "require_gradient"}
 
-# What replicas answer with nothing: torch/nn/parallel/replicate.py puts plain tensors where parameters were.
+# Methods that return nothing in a replica: torch/nn/parallel/replicate.py replaces parameters by plain tensors.
 PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", "requires_grad_"}
 
 MODULE_MOVES = {"to", "cuda", "cpu", "to_empty"}
-# ... and of a tensor.
+# The same methods of a tensor.
 TENSOR_MOVES = {"to", "cuda", "cpu"}
 # Methods that convert the parameters in place.
 MODULE_CONVERSIONS = {"half", "float", "double", "bfloat16", "type"}
@@ -455,7 +455,7 @@ MODULE_SELF_METHODS = {
     "apply", "share_memory", "to_empty", "append", "extend", "insert", "to_sparse",
 }  # fmt: skip
 
-# Functions of well-known libraries that build a module of a class we do not look into, on the CPU.
+# Functions of well-known libraries that build a module on the CPU, of a class that is not analysed.
 MODULE_FACTORIES = (
     re.compile(r"torchvision\.models\.(?:\w+\.)*[a-z]\w*"),
     re.compile(r"torchvision\.models\.(?:\w+\.)*[A-Z]\w*"),
@@ -464,13 +464,13 @@ MODULE_FACTORIES = (
     re.compile(r"pretrainedmodels\.(?:models\.)?[a-z]\w*"),
     re.compile(r"transformers\.\w+\.(?:from_pretrained|from_config)"),
 )
-# These are in the same places and build no module.
+# Names that match these patterns but do not build a module.
 NOT_MODULE_FACTORIES = re.compile(
     r"torchvision\.models\..*(?:Weights|get_weight\w*|list_models|get_model_weights|create_feature_extractor|_utils.*)"
     r"|transformers\.\w*(?:Tokenizer|Config|Processor|FeatureExtractor|TokenizerFast)\w*\..*"
 )
 
-# Modules of libraries in which things are looked up by a name that is computed, and what stands for all of them.
+# Library modules in which programs look up attributes by computed names, and the name that represents any of them.
 HUBS = {
     **dict.fromkeys(
         ("torchvision.models", *(f"torchvision.models.{task}" for task in ("detection", "segmentation", "video"))),
@@ -487,12 +487,12 @@ HUBS = {
 
 @dataclass(frozen=True)
 class OptimizerFacts:
-    """``eager``: makes its state when it is built (torch/optim/adagrad.py); ``lazy``: at the first step."""
+    """``eager``: the constructor creates the state (torch/optim/adagrad.py); otherwise the first step does."""
 
     eager: bool = False
-    # without this keyword argument (or with 0) there is no state at all
+    # without this keyword argument (or with 0) the optimizer has no state
     stateful_if: str | None = None
-    # the class is unknown: any of these
+    # the class is unknown: it may be any of these
     unknown: bool = False
 
 
@@ -511,7 +511,7 @@ OPTIMIZERS = {
     "transformers.optimization.AdamW": OptimizerFacts(),
 }  # fmt: skip
 
-# Schedulers that set the learning rate of the optimizer that is their first argument.
+# Schedulers that set the learning rate of the optimizer passed as their first argument.
 SCHEDULERS = {
     *(
         f"torch.optim.{name}"
@@ -537,13 +537,13 @@ DTYPES = {
     "float32": "float32", "float": "float32", "float64": "float64", "double": "float64", "float16": "float16",
     "half": "float16", "bfloat16": "bfloat16",
 }  # fmt: skip
-# What puts a Parameter behind a computed weight: the object stays the same.
+# Functions that replace a weight by one computed from the same Parameter object.
 REPARAMETRIZATIONS = {
     "torch.nn.utils.parametrizations.spectral_norm",
     "torch.nn.utils.parametrizations.orthogonal",
     "torch.nn.utils.parametrize.register_parametrization",
 }
-# Functions that put new Parameter objects into the module that they are given: sharded tensors or one flat Parameter.
+# Functions that replace the Parameters of their module by new objects: sharded tensors or one flat Parameter.
 SHARDING = {
     "torch.distributed.fsdp.FullyShardedDataParallel": "FullyShardedDataParallel",
     "torch.distributed.fsdp.fully_shard": "fully_shard",
@@ -558,11 +558,11 @@ class Surgery(Enum):
     """How an operation on a module replaces Parameters; an operation that keeps the Parameter objects has none."""
 
     SPLITS = auto()  # one Parameter of the module becomes several
-    JOINS = auto()  # what was split becomes one Parameter again
-    JOINS_SPLIT = auto()  # the same, but what was never split stays what it is
-    ADDS = auto()  # the Parameters that there are get frozen, and others are added
+    JOINS = auto()  # the parts of a split Parameter become one Parameter again
+    JOINS_SPLIT = auto()  # the same, but Parameters that were never split stay unchanged
+    ADDS = auto()  # the existing Parameters are frozen, and others are added
     REPLACES = auto()
-    COPIES = auto()  # the result is a copy, unless it is asked to work in place
+    COPIES = auto()  # the result is a copy, unless an argument requests an in-place operation
 
 
 SURGERY = {
@@ -579,7 +579,7 @@ SURGERY = {
 
 # --- transfers ---------------------------------------------------------------------------------------------
 
-# What waits for the GPU; so do the methods of streams and events of these names.
+# Functions that wait for the GPU; the methods of streams and events with these names do so, too.
 WAITS = {"torch.cuda.synchronize", "torch.accelerator.synchronize"}
 WAITING_METHODS = {"synchronize", "wait_stream", "wait_event", "wait"}
 
@@ -592,7 +592,7 @@ SAMPLERS = {
 
 # --- processes ---------------------------------------------------------------------------------------------
 
-# What initialises CUDA (torch/cuda/__init__.py: `_lazy_init`, or the driver is asked); seeds wait until then.
+# Functions that initialise CUDA (torch/cuda/__init__.py: `_lazy_init`, or a driver call); setting a seed does not.
 CUDA_INITIALISERS = {
     *(
         f"torch.cuda.{name}"
@@ -608,10 +608,10 @@ PROCESS_STARTERS = {
     *(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen")),
     *(f"{package}.{name}" for package in ("multiprocessing", "torch.multiprocessing") for name in ("Process", "Pool")),
     "os.system", "os.execv", "os.execvp", "os.execve",
-    "vllm.LLM",  # its engine is a process of its own
+    "vllm.LLM",  # its engine runs in a separate process
 }  # fmt: skip
 
-# What gives each process its GPU.
+# Frameworks that assign a GPU to each process.
 PLACING_FRAMEWORKS = re.compile(
     r"accelerate\.PartialState|lightning(?:\.fabric)?\.Fabric|transformers\.(?:Seq2Seq)?Trainer|deepspeed\.(?:initialize|init_distributed)|horovod\.torch\.init|ray\.\w+(?:\.\w+)*"
 )
@@ -622,7 +622,7 @@ COLLECTIVES_ON_THE_CURRENT_DEVICE = {
     for name in ("barrier", "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list")
 }
 
-# Those that give each process what others computed.
+# Collectives that give each process results of other processes.
 REDUCTIONS_OVER_RANKS = {
     f"torch.distributed.{name}"
     for name in (
@@ -633,18 +633,18 @@ REDUCTIONS_OVER_RANKS = {
 
 # --- host --------------------------------------------------------------------------------------------------
 
-# Calls that read a tensor's memory on the host and refuse one that is elsewhere. What ``scipy.optimize`` and
-# ``scipy.integrate`` are given they may only hand on to a function of the program's own.
+# Calls that read a tensor's memory on the host and raise for one on another device. ``scipy.optimize`` and
+# ``scipy.integrate`` are excluded because they may only pass their arguments on to a function of the program.
 _HOST_READERS = re.compile(
     r"numpy\.(?:(?:linalg|fft|testing)\.)?[a-z]\w*|sklearn\.metrics\.\w+"
     r"|matplotlib\.pyplot\.(?:plot|imshow|matshow|scatter|hist|hist2d|hexbin|bar|barh|boxplot|violinplot|contourf?"
     r"|errorbar|fill_between|loglog|semilog[xy]|pcolor|pcolormesh|stem|step)"
-    # ``scipy.sparse.issparse`` looks at the type alone
+    # ``scipy.sparse.issparse`` checks the type only
     r"|scipy\.(?!optimize\.|integrate\.|(?:\w+\.)*is[a-z_]+$)\w+(?:\.\w+)*"
 )
 
-# Functions of NumPy that look at the shape of an argument, call a method of it, or take no arrays
-# (tried with numpy 2.4: the others call ``Tensor.__array__``).
+# Functions of NumPy that only read the shape of an argument, call a method of it, or take no arrays
+# (tested with numpy 2.4: the others call ``Tensor.__array__``).
 _NOT_ON_HOST = {
     f"numpy.{name}"
     for name in (
@@ -656,7 +656,7 @@ _NOT_ON_HOST = {
     )
 }  # fmt: skip
 
-# Of a tensor itself these call the method, with arguments that torch refuses on any device.
+# Given a tensor, these call its method with arguments that torch rejects on any device.
 _REDUCTIONS_OF_ITEMS = {
     f"numpy.{name}" for name in ("sum", "prod", "max", "min", "amax", "amin", "any", "all", "mean", "std", "var")
 }
@@ -664,21 +664,21 @@ _REDUCTIONS_OF_ITEMS = {
 
 @lru_cache(maxsize=8192)
 def reads_on_host(name: str) -> bool:
-    """Whether a function reads the tensors on the host that it is given, or that are in a list which it is given."""
+    """Whether a function reads its tensor arguments, or tensors in a list argument, on the host."""
     return _HOST_READERS.fullmatch(name) is not None and name not in _NOT_ON_HOST
 
 
 def reads_items_alone(name: str) -> bool:
-    """Whether it does so with the tensors in a list alone."""
+    """Whether a function reads only tensors in a list argument on the host, not a tensor argument."""
     return name in _REDUCTIONS_OF_ITEMS
 
 
-# What gives the sizes of a tensor as one on the host (aten/src/ATen/native/TensorShape.cpp: `_shape_as_tensor`).
+# Functions that return a tensor's sizes as a host tensor (aten/src/ATen/native/TensorShape.cpp: `_shape_as_tensor`).
 SHAPES_AS_TENSORS = {"torch.onnx.operators.shape_as_tensor", "torch._shape_as_tensor"}
 
 # --- tracing -----------------------------------------------------------------------------------------------
 
-# Functions, of whichever module, that do what ``isinstance(x, torch.fx.Proxy)`` does.
+# Functions, in any module, that are equivalent to ``isinstance(x, torch.fx.Proxy)``.
 PROXY_TESTS = {"is_torch_fx_proxy"}
 
 # Every name in the tables, for ``from torch.nn import *``.
@@ -695,7 +695,7 @@ KNOWN_NAMES = frozenset(
     }
 )  # fmt: skip
 
-# Makers of arrays with dimensions.
+# Functions that return arrays with dimensions.
 ARRAY_MAKERS = {
     *(
         f"numpy.{name}"

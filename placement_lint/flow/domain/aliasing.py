@@ -1,4 +1,4 @@
-"""Values that lead from a replica back to the original: whatever is in them is the original's as well."""
+"""Aliases from a replica back to the original module: everything reachable through them is also the original's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from placement_lint.flow.domain.values import (
 
 
 def marked(value: Value, alias: Alias) -> Value:
-    """A value with everything in it that is the original's."""
+    """The value with itself and its parts marked as belonging to the original."""
     if isinstance(value, Object) and value.kind in (Kind.MODULE, Kind.LIST, Kind.DICT):
         return replace(value, alias=alias)
     if isinstance(value, Tensor) and value.role in (Role.PARAMETER, Role.BUFFER):

@@ -10,7 +10,7 @@ from placement_lint.flow.domain.values import Value
 
 @record(frozen=True)
 class Arguments:
-    """``spread`` where ``*args`` or ``**kwargs`` of unknown content are among them."""
+    """``spread`` is set if the call has ``*args`` or ``**kwargs`` of unknown content."""
 
     positional: tuple[Value, ...] = ()
     keywords: dict[str, Value] = field(default_factory=dict)

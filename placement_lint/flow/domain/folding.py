@@ -1,9 +1,9 @@
-"""Constant folding: what Python computes from constants, within the bounds of :mod:`placement_lint.flow.api.bounds`.
+"""Constant folding: computes with Python's constants, within the bounds of :mod:`placement_lint.flow.api.bounds`.
 
-The one place where a value of the program is handed to Python's own operators and methods. Each function returns the
-result, or None where Python would raise, or where the result would be too large or is not computed here. Only values
-of Python's plain types come in. No attribute of a value is ever read, no item but of a string or tuple, and no size
-is taken from the program unchecked.
+Only this module passes values of the program to Python's own operators and methods. Each function returns the
+result, or None if Python would raise, or if the result would be too large or is not computed here. The arguments are
+values of Python's built-in types. The module reads no attribute of a value, items only of strings and tuples, and
+checks each size that comes from the program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from string import Formatter
 from placement_lint.flow.api.bounds import LONGEST, LONGEST_TEXT, WIDEST_FIELD, WIDEST_INTEGER
 from placement_lint.flow.domain.values import Const
 
-# What Python's operators and methods raise for constants of the wrong type or size.
+# Exceptions of Python's operators and methods for constants of the wrong type or size.
 _REFUSED = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
@@ -29,7 +29,7 @@ def _bounded(value: object) -> Const | None:
 
 
 def _is_small(value: object) -> bool:
-    """Whether what is computed from a value and another small one is far from exhausting memory."""
+    """Whether a value is so small that an operation on it and another small value cannot exhaust memory."""
     if isinstance(value, (str, bytes)):
         return len(value) <= LONGEST_TEXT
     return not isinstance(value, int) or value.bit_length() <= WIDEST_INTEGER
@@ -95,7 +95,7 @@ def numbers(bounds: Sequence[object]) -> Sequence[Const] | None:
 
 # --- strings ---------------------------------------------------------------------------------------------------
 
-# Methods of a text that return another text, or a number.
+# String methods that return another string, or a number.
 TEXT_METHODS = frozenset(
     {"strip", "lstrip", "rstrip", "lower", "upper", "replace", "removeprefix", "removesuffix"}
     | {"find", "startswith", "endswith"}
@@ -140,19 +140,19 @@ def item(value: object, place: object) -> Const | None:
 
 
 def joined(parts: Sequence[str]) -> Const | None:
-    """Strings one after the other."""
+    """The concatenation of strings."""
     return Const("".join(parts)) if sum(map(len, parts)) <= LONGEST_TEXT else None
 
 
 def percent(text: str, value: object) -> Const | None:
-    """``"cuda:%d" % 1``, with no width but those in the text."""
+    """``"cuda:%d" % 1``, if the width is not ``*``."""
     if "*" in text or not isinstance(value, (int, str)) or not _is_narrow(text):
         return None
     return _computed(operator.mod, text, value)
 
 
 def formatted(text: str, values: Sequence[object]) -> Const | None:
-    """``"cuda:{}".format(1)``: of fields that name an argument by its place, and nothing in it."""
+    """``"cuda:{}".format(1)``, if each field is empty or a position, without attributes or items."""
     parts: list[str] = []
     places: list[str] = []
     try:
@@ -182,7 +182,7 @@ _CONVERSIONS: Mapping[str, Callable[[object], object]] = {"": lambda value: valu
 
 
 def field(value: object, specification: str = "", conversion: str = "") -> str | None:
-    """A replacement field of an f-string or of ``str.format``; none whose specification has fields itself."""
+    """A replacement field of an f-string or of ``str.format``; None if its specification has nested fields."""
     if "{" in specification or not _is_narrow(specification):
         return None
     made = _computed(lambda given: format(_CONVERSIONS[conversion](given), specification), value)

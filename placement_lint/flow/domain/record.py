@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 else:
 
     def record(frozen: bool) -> Callable[[type[T]], type[T]]:
-        """A frozen dataclass for who checks types; what guards it at runtime would triple the cost of making one."""
+        """A frozen dataclass for type checkers; enforcing it at runtime would triple the cost of construction."""
         return lambda kind: dataclass(unsafe_hash="__hash__" not in vars(kind))(kind)
 
 
 def replace(record: T, /, **changes: Any) -> T:
     """A copy of an immutable record with other fields, at a tenth of what ``dataclasses.replace`` costs.
 
-    Only for records that keep exactly their fields and check nothing when they are made, as those of the analysis do.
+    Only for records without other attributes and without checks at construction, such as those of the analysis.
     """
     copy = object.__new__(type(record))
     object.__setattr__(copy, "__dict__", record.__dict__ | changes)

@@ -1,7 +1,7 @@
-"""Whether what two runs over almost the same text came to is the same.
+"""Structural comparison of the results of two runs over almost the same text.
 
-Within one run, values are equal that are about the same: an object has its id. Here all counts that there is to know of
-them: nodes, histories, names. Nodes and conditions are the same in both runs or not equal at all.
+Within one run, values with the same identity are equal: an object compares by its id. Here all fields are compared:
+nodes, histories, names. Nodes and conditions compare by identity.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import libcst as cst
 
 
 class Likeness:
-    """Compares two values at a time, and each two once."""
+    """Compares pairs of values, and caches the result of each pair."""
 
     def __init__(self) -> None:
-        # by identity, together with the two, so that nothing else gets theirs as long as this is here
+        # by the ids of both values; the entry keeps the values alive so that their ids are not reused
         self._known: dict[tuple[int, int], tuple[object, object, bool]] = {}
 
     def forget(self) -> None:
-        """Let go of all that was compared."""
+        """Clear the cache and release the compared values."""
         self._known.clear()
 
     def same(self, one: object, other: object) -> bool:
@@ -46,6 +46,6 @@ class Likeness:
 
 
 def _is_made_of_parts(value: object) -> bool:
-    """Whether a value is what its fields are: a node, or a condition, is equal to itself alone."""
+    """Whether a value compares by its fields; a node or a condition compares by identity."""
     kind = getattr(type(value), "__dataclass_params__", None)
     return kind is not None and kind.eq and not isinstance(value, cst.CSTNode)

@@ -1,7 +1,7 @@
-"""Abstract values: what the analysis knows of a Python value, as small frozen objects.
+"""Abstract values: the facts that the analysis tracks about a Python value, as small frozen objects.
 
-Everything that changes over time (where a module is, what an attribute holds) lives in the store, keyed by
-the identity of an :class:`Object` or :class:`Symbol`; the values themselves never change.
+State that changes over time (the device of a module, the value of an attribute) is in the store, keyed by
+the identity of an :class:`Object` or :class:`Symbol`; the values themselves are immutable.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from placement_lint.flow.domain.record import record, replace
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
 
-# Past this many alternatives a value is given up: it becomes a symbol, on which every rule is silent.
+# A value with more alternatives than this is widened to a symbol, about which rules report nothing.
 MAX_ALTERNATIVES = 8
-# The functions and classes of a table may be more: they mostly return similar values.
+# The limit for functions and classes, as in a dispatch table: they mostly return similar values.
 MAX_CALLABLES = 24
 
 
@@ -28,7 +28,7 @@ MAX_CALLABLES = 24
 class Const:
     """A literal. ``1``, ``1.0`` and ``True`` are different constants here.
 
-    Of one that names an accelerator, ``written`` is where it stands in the program.
+    For a constant that names an accelerator, ``written`` is the expression in the program.
     """
 
     value: object
@@ -47,34 +47,34 @@ class Symbol:
 
     id: int
     source: str | cst.CSTNode = field(default="", compare=False)
-    # A symbol that the program has treated as a module may be read as one: attribute chains keep the root.
+    # the value of which this symbol is an attribute: if the program treats the root as a module, this may be one
     parent: Symbol | Object | None = field(default=None, compare=False)
-    # the Python type that it surely has: ``float``, ``str``, ``torch.Size``; empty where that is not known
+    # the known Python type: ``float``, ``str``, ``torch.Size``; empty if unknown
     type: str = field(default="", compare=False)
     # a number that depends on the rows of a batch that DataParallel scattered
     scattered: bool = field(default=False, compare=False)
-    # of an option: its value unless the user gives another one
+    # for a command-line option: its default value
     preferred: Const | None = None
 
     @property
     def text(self) -> str:
-        """How the program writes it."""
+        """The source text of the value."""
         return source_text(self.source)
 
 
 @record(frozen=True)
 class AtLeast:
-    """An integer known only from below: ``torch.cuda.device_count()`` on a machine with several GPUs."""
+    """An integer with a known lower bound: ``torch.cuda.device_count()`` on a machine with several GPUs."""
 
     bound: int
 
 
 @record(frozen=True)
 class Device:
-    """A place for tensors.
+    """A device for tensors.
 
-    ``kind`` is a torch device type, or one of two places that exist only in the analysis: ``replica`` (the GPU
-    of whichever DataParallel replica is running) and ``own`` (wherever the analysed module is).
+    ``kind`` is a torch device type, or one of two symbolic devices of the analysis: ``replica`` (the GPU of the running
+    DataParallel replica) and ``own`` (the device of the analysed module).
     ``index`` is None for "the current device", and a Symbol for an index that is unknown but equal to itself.
     ``written`` is the literal that names it, if there is one.
     """
@@ -90,7 +90,7 @@ class Device:
         return f"{self.kind}:{index}" if index else self.kind
 
 
-# The kinds of device whose memory is not the host's: an operation takes no operands of one of them and of the CPU.
+# Kinds of device with separate memory: an operation with one operand there and one on the CPU raises.
 ACCELERATORS = frozenset({"cuda", "mps", "xpu", "npu", "hpu", "xla"})
 
 CPU = Device("cpu")
@@ -98,11 +98,11 @@ REPLICA = Device("replica")
 OWN = Device("own")
 
 Place: TypeAlias = "Device | Symbol"
-"""Where a tensor is: a device, or a symbol for a device that is unknown but equal to itself."""
+"""The device of a tensor, or a symbol for a device that is unknown but equal to itself."""
 
 
 def describe(place: Place) -> str:
-    """A place in a sentence."""
+    """The description of a place in a message."""
     if isinstance(place, Symbol):
         return f"`{place.text}`" if place.text else "an unknown device"
     return {
@@ -130,7 +130,7 @@ def compare(one: Place, other: Place) -> Comparison:
         return Comparison.UNKNOWN
     kinds = {one.kind, other.kind}
     if kinds == {"replica", "cuda"}:
-        # Some replica is on another card than the one that an index names.
+        # Some replica is on another GPU than the indexed one.
         indexed = one.index if one.kind == "cuda" else other.index
         return Comparison.DIFFERENT if isinstance(indexed, int) else Comparison.UNKNOWN
     if "cpu" in kinds and not kinds.isdisjoint(_NOT_ON_HOST):
@@ -147,12 +147,12 @@ class Role(Enum):
     PLAIN = "tensor"
     PARAMETER = "parameter"
     BUFFER = "buffer"
-    BATCH = "batch"  # straight out of a loader; it may be a nest of tensors
-    INPUT = "input"  # of a forward; taken to be where the module is
+    BATCH = "batch"  # directly from a loader; it may be a nested structure of tensors
+    INPUT = "input"  # an argument of a forward; assumed to be on the module's device
 
 
 class Source(Enum):
-    """How a tensor came to be where it is."""
+    """The kind of operation that put a tensor on its device."""
 
     UNKNOWN = auto()
     FACTORY = auto()  # torch.zeros(3)
@@ -165,9 +165,9 @@ class Source(Enum):
 
 @record(frozen=True)
 class Holder:
-    """The attribute of a module that a tensor was read from, and the statement that assigned it.
+    """The attribute of a module from which a tensor was read, and the statement that assigned it.
 
-    Of what is held in a plain container: the container's type, and whether it is a ``module`` or a ``parameter``.
+    For a value in a plain container, ``container`` is its type and ``content`` is ``module`` or ``parameter``.
     """
 
     owner: Object
@@ -175,7 +175,7 @@ class Holder:
     node: cst.CSTNode
     container: str = ""
     content: str = ""
-    # at that statement the module could register what is assigned
+    # at that statement the module could register the value
     registrable: bool = False
 
 
@@ -183,8 +183,8 @@ class Holder:
 class Alias:
     """An attribute through which a replica reaches the original module instead of itself.
 
-    ``node`` is the statement that assigned it, ``read`` where a replica reads it; ``how`` is what it holds: ``list``,
-    ``tuple``, ``dict``, ``bound method`` (called ``method``), ``lambda`` or ``partial``.
+    ``node`` is the statement that assigned it, ``read`` the expression by which a replica reads it; ``how`` is the kind
+    of its value: ``list``, ``tuple``, ``dict``, ``bound method`` (with the name ``method``), ``lambda`` or ``partial``.
     """
 
     owner: Object
@@ -197,7 +197,7 @@ class Alias:
 
 @record(frozen=True)
 class Lost:
-    """What was done to a Parameter that made it an ordinary tensor, and where and which it was before."""
+    """The operation that turned a Parameter into an ordinary tensor, with the Parameter's place and identity."""
 
     how: str
     node: cst.CSTNode
@@ -207,7 +207,7 @@ class Lost:
 
 @record(frozen=True)
 class Cut:
-    """Where a value was cut off, how, and the modules and Parameters ``behind``: no gradient comes back to them."""
+    """A detached value: the node, how it was detached, and the modules and Parameters that get no gradient."""
 
     node: cst.CSTNode
     how: str
@@ -216,9 +216,9 @@ class Cut:
 
 @record(frozen=True)
 class Chunk:
-    """A replica's part of a batch, kept by a ``hook`` (the call that registered it); the replica's notes and ids.
+    """A replica's part of a batch that a hook kept; ``hook`` is its registration, the rest the replica's notes and ids.
 
-    It is there as long as no module is called bare: ``since`` says since when.
+    It is valid until a module is called without a wrapper; ``since`` is the time at which it was kept.
     """
 
     hook: cst.Call
@@ -229,82 +229,82 @@ class Chunk:
 
 @record(frozen=True)
 class Tensor:
-    """A tensor, by what matters for placement. Only ``place``, ``scalar``, ``role`` and the loss facts
-    tell two tensors apart; the rest is history for messages."""
+    """A tensor, with the properties that matter for placement. Only ``place``, ``scalar``, ``role`` and the loss
+    facts distinguish tensors; the other fields are history for messages."""
 
     place: Place
-    scalar: bool | None = None  # 0-dim: True, False, or not known
+    scalar: bool | None = None  # 0-dim: True, False, or unknown
     role: Role = Role.PLAIN
-    # "mean" or "sum" where the tensor is a loss reduced that way over the batch
+    # "mean" or "sum" if the tensor is a loss with that reduction over the batch
     reduction: str | None = None
-    # a vector of one such loss a replica, as DataParallel gathers it
+    # a vector of such losses, one per replica, that DataParallel gathered
     per_replica: bool = False
-    # the call of a DataParallel model that gathered it, or what takes an item of that, where its shape is not known:
-    # at least one element a replica
+    # the call of a DataParallel model that gathered it, or an expression that reads an item of the result, if the shape
+    # is unknown: it has at least one element per replica
     gathered: cst.CSTNode | None = None
-    # of such a vector: whether some batch gives the replicas chunks of different sizes
+    # for such a vector: whether some batch is split into chunks of different sizes
     uneven: bool = False
     lost: Lost | None = None
-    # the Parameters by themselves, outside of any module's call, that a backward from here would reach
+    # the Parameters used outside of module calls that a backward from here would reach
     parameters: frozenset[int] = field(default=frozenset(), compare=False)
-    # a leaf that gradients are asked for, and what made another tensor of one
+    # a leaf that requires gradients, and the operation that computed this tensor from such a leaf
     requires_grad: bool = field(default=False, compare=False)
     computed: Lost | None = field(default=None, compare=False)
-    # integer or boolean content, as far as it shows: index tensors follow other rules
+    # the kind of operation that put it on its device, and the node that created it
     source: Source = field(default=Source.UNKNOWN, compare=False)
     created: cst.CSTNode | None = field(default=None, compare=False)
     # the modules whose parameters a backward from here would reach
     modules: frozenset[int] = frozenset()
-    # all modules and Parameters that it would reach, None where that is not known; and what it was cut off from
+    # all modules and Parameters that it would reach, None if unknown; and the cuts before it
     reached: frozenset[int] | None = None
     cuts: frozenset[Cut] = field(default=frozenset(), compare=False)
     history: tuple[Note, ...] = field(default=(), compare=False)
     holder: Holder | None = field(default=None, compare=False)
-    # the outermost call of a module through which the tensor came in as an argument; of what is only taken to be one,
-    # the parameter
+    # the outermost call of a module that got the tensor as an argument; for an argument that is only assumed to be a
+    # tensor, the parameter
     entered: cst.CSTNode | None = field(default=None, compare=False)
-    # how many rows it may have, where that is known: of a loader's batches, the full ones and the last
+    # the possible numbers of rows, if known: for a loader's batches, those of the full ones and of the last
     rows: frozenset[int] = frozenset()
-    # the values of its rows are written out in the program; it is a loader's batch, or came of one row by row
+    # the program has its rows as a literal; it is a loader's batch, or was computed from one row by row
     literal: bool = False
     loaded: bool = False
-    # in a replica: the dimension along which DataParallel split it, which is that of the batch
+    # in a replica: the batch dimension, along which DataParallel split it
     split: int | None = None
-    # in a replica: what padded it to the longest of the sequences there
+    # in a replica: the call that padded it to the longest sequence of that replica
     padded: cst.CSTNode | None = field(default=None, compare=False)
-    # a hook of a replica kept it
+    # the chunk that a hook of a replica kept
     chunk: Chunk | None = field(default=None, compare=False)
-    # a call of forward that has ended left it on its module, as ``holder`` says
+    # a forward that has returned stored it in the attribute ``holder`` of its module
     left: bool = False
-    # the place is taken for granted, not seen: an unknown argument of a forward
+    # the place is assumed rather than observed: an unknown argument of a forward
     assumed: bool = False
-    # the result of two tensors on different devices: its place is right once the stray one is moved, and not the other
+    # the result of two tensors on different devices, with the place that it has if the stray one is moved
     mended: bool = False
-    # ... or once the other is moved, and not this: only the mismatch of those two is reported
+    # ... or with the one that it has if the other is moved: only the mismatch of the operands is reported
     adrift: bool = False
-    # the reduction of a vector of per-replica losses that this number comes from
+    # the call that reduced a vector of per-replica losses to this number
     reduced: cst.CSTNode | None = field(default=None, compare=False)
-    # the DDP wrappers through which it was computed, and the calls that bypassed one (its id, the call)
+    # the ids of the DDP wrappers through which it was computed, and the calls that bypassed one (its id, the call)
     synced: frozenset[int] = frozenset()
     unsynced: frozenset[tuple[int, cst.CSTNode]] = frozenset()
-    # computed from the rows of a batch that DataParallel scattered: each replica has others
+    # computed from the rows of a batch that DataParallel scattered: it differs between replicas
     scattered: bool = field(default=False, compare=False)
-    # while a replica runs, the attribute of its module whose memory this is
+    # in a replica: the attribute of its module that shares memory with this tensor
     memory: Holder | None = field(default=None, compare=False)
-    # ... and the one that a move copied it from
+    # in a replica: the attribute of its module from which a move copied it
     copied_in_replica: Holder | None = field(default=None, compare=False)
-    # the same where what was read there is not the replica's
+    # in a replica: the attribute through which it was read from the original module
     alias: Alias | None = field(default=None, compare=False)
-    # the copy to the host that may not be finished, and how often the program had waited for the GPU until then
+    # the copy to the host that may not be complete, and the number of waits for the GPU before it
     unfinished: tuple[cst.CSTNode, object] | None = field(default=None, compare=False)
-    # the move that copied it from a leaf made to have a gradient: the gradient stays with the leaf
+    # the move that copied it from a leaf that requires a gradient: the leaf gets the gradient, not the copy
     copied: cst.CSTNode | None = field(default=None, compare=False)
-    # tells the tensor itself from an equal one: kept while it is only handed around
+    # the identity of the tensor object, which assignments and calls preserve
     uid: int = field(default=0, compare=False)
 
     @property
     def granted(self) -> cst.Param | None:
-        """The parameter of a forward that it comes of, where nothing else says that it is there."""
+        """The parameter of a forward that is this tensor, if the place is only assumed."""
         return self.entered if self.assumed and isinstance(self.entered, cst.Param) else None
 
     def at(self, place: Place, note: Note | None = None, source: Source = Source.MOVE) -> Tensor:
@@ -345,7 +345,7 @@ class Kind(Enum):
 
 @record(frozen=True)
 class Object:
-    """Something with an identity. ``cls`` is its class: a :class:`Class` of this program or a name of a library."""
+    """A value with an identity. ``cls`` is its class: a :class:`Class` of this program or a name of a library."""
 
     id: int
     kind: Kind = field(compare=False)
@@ -365,7 +365,7 @@ class External:
 
 @record(frozen=True)
 class Imported:
-    """A module of the project: the names of its top level are cells of ``frame``, once they were asked for."""
+    """A module of the project: its top-level names are cells of ``frame``, resolved on first use."""
 
     frame: int
     name: str = field(compare=False)
@@ -373,7 +373,7 @@ class Imported:
 
 @record(frozen=True)
 class Pending:
-    """``from module import name`` before the name is used; ``library`` is its full name if the module has no such."""
+    """``from module import name`` before its first use; ``library`` is the full name if the module lacks the name."""
 
     module: Imported
     name: str
@@ -382,26 +382,26 @@ class Pending:
 
 @record(frozen=True)
 class Sequence:
-    """A tuple, or the content of a list: ``exact`` says whether these are all the items there are."""
+    """A tuple, or the content of a list: ``exact`` is set if these are all the items."""
 
     items: tuple[Value, ...]
     exact: bool = True
-    # of ``(*unknown, a, b)``: how many items there are before what is unpacked, and how many after it
+    # for ``(*unknown, a, b)``: the numbers of items before and after the unpacked one
     around: tuple[int, int] | None = None
 
     def has_in_place(self, place: int) -> bool:
-        """Whether an item is where it would be without what is unpacked; a negative place counts from the end."""
+        """Whether the unpacked item does not shift the item at a place; a negative place counts from the end."""
         before, after = self.around or (len(self.items), len(self.items))
         return place < before if place >= 0 else -place <= after
 
 
 @record(frozen=True)
 class Mapping:
-    """The content of a dict: known string keys, and the join of what other keys hold."""
+    """The content of a dict: the values of known keys, and the join of the values of other keys."""
 
     items: tuple[tuple[object, Value], ...]
     rest: Value | None = None
-    # of a dict that has each entry of a state dict, and nothing else: the key under which it has it
+    # for a dict with exactly the entries of a state dict: the renamed key of each entry
     renamed: StateKey | None = None
 
     def get(self, key: object) -> Value | None:
@@ -411,7 +411,7 @@ class Mapping:
         return self.with_items(((key, value),))
 
     def with_items(self, items: Iterable[tuple[object, Value]]) -> Mapping:
-        """The same with other values under these keys, which then come last."""
+        """A copy with new values for these keys, which then come last."""
         content = dict(self.items)
         for key, value in items:
             content.pop(key, None)
@@ -428,12 +428,12 @@ class Function:
     name: str = field(default="", compare=False)
     owner: Class | None = field(default=None, compare=False)
     decorators: tuple[str, ...] = field(default=(), compare=False)
-    # while a replica runs, the attribute that holds it: the variables in its closure are not the replica's
+    # in a replica: the attribute that holds it; the variables in its closure belong to the original
     alias: Alias | None = field(default=None, compare=False)
 
     @property
     def parameters(self) -> tuple[cst.Param, ...]:
-        """Those that may be given by position."""
+        """The parameters that a call may pass by position."""
         return (*self.node.params.posonly_params, *self.node.params.params)
 
 
@@ -450,12 +450,12 @@ class Class:
     bases: tuple[Value, ...] = field(compare=False)
     fields: tuple[str, ...] = field(default=(), compare=False)
     module: bool = field(default=False, compare=False)  # derives from torch.nn.Module
-    file: str = field(default="", compare=False)  # the path of its file, where the program is part of a project
+    file: str = field(default="", compare=False)  # the path of its file, if the program is part of a project
 
 
 @record(frozen=True)
 class Bound:
-    """A method together with the object it was read from."""
+    """A bound method: the method and its receiver."""
 
     receiver: Value
     name: str
@@ -472,7 +472,7 @@ class Partial:
 
 @record(frozen=True)
 class Super:
-    """``super()`` inside a method: look beyond ``owner`` for the attributes of ``receiver``."""
+    """``super()`` inside a method: the lookup of attributes of ``receiver`` starts after ``owner``."""
 
     receiver: Value
     owner: Class
@@ -480,25 +480,25 @@ class Super:
 
 @record(frozen=True)
 class Parameters:
-    """``model.parameters()``: a view on the parameters that a module has; ``named`` where each comes with its name."""
+    """``model.parameters()``: a view of a module's parameters; ``named`` if it yields names as well."""
 
     module: Object | Symbol
     node: cst.CSTNode = field(compare=False)
     named: bool = False
-    # only those that ask for gradients when they are taken
+    # only parameters that require gradients at the time of iteration
     trainable: bool = False
-    # tells one generator from the next
+    # the identity of the generator
     uid: int = field(default=0, compare=False)
 
 
 @record(frozen=True)
 class StateDict:
-    """What ``state_dict()`` returned: whether its keys carry the ``module.`` of a wrapper."""
+    """The result of ``state_dict()``; ``prefixed`` if its keys have the ``module.`` prefix of a wrapper."""
 
     owner: Object | Symbol
     prefixed: bool
     node: cst.CSTNode = field(compare=False)
-    # the path on which it was taken
+    # the path condition of the call
     path: Condition = field(default=ALWAYS, compare=False)
 
 
@@ -511,7 +511,7 @@ class Choice:
 
 @record(frozen=True)
 class Placed:
-    """The content of a module's place cell: where it is, and the statement that put it there."""
+    """The content of a module's place cell: its place, and the statement that moved it there."""
 
     place: Place
     note: Note | None = field(default=None, compare=False)
@@ -519,7 +519,7 @@ class Placed:
 
 @record(frozen=True)
 class Fact:
-    """Something that a cell remembers of the program's past; ``details`` is for the room that wrote it."""
+    """A fact about the program's past, stored in a cell; ``details`` belongs to the model or observer that wrote it."""
 
     name: str
     details: object = field(default=None, compare=False)
@@ -527,23 +527,22 @@ class Fact:
 
 @record(frozen=True)
 class Loaded:
-    """What ``torch.load`` returned, or an entry of it: resolved once all that was saved is known."""
+    """The result of ``torch.load``, or an entry of it: resolved at the end, when all saved files are known."""
 
     file: str
     entries: tuple[object, ...] = ()
-    # the call that read the file, and its path
+    # the call that loads the file, and its path condition
     node: cst.Call | None = field(default=None, compare=False)
     path: Condition = field(default=ALWAYS, compare=False)
-    # the program resumes from it: some earlier run saved it, under any name
+    # the program resumes from it: an earlier run saved it, under any name
     resumed: bool = field(default=False, compare=False)
 
 
 @record(frozen=True)
 class StateKey:
-    """A key of a state dict, or what the program computes from one.
+    """A key of a state dict, or a value that the program computes from one.
 
-    ``samples`` are the values for some keys: each as it is in the state dict of a bare module, and with the prefix of a
-    wrapper.
+    ``samples`` are the values for some sample keys: each without and with the prefix of a wrapper.
     """
 
     state: Loaded | StateDict
@@ -566,12 +565,12 @@ Value: TypeAlias = (
     " | StateKey | Casting"
 )
 
-# The value of a cell, once paths are joined, on a path where it was never written.
+# The value of a cell, after a join, on a path on which it was never written.
 ABSENT = External("<absent>")
-# The value of a slice such as ``1:`` in ``items[1:]``.
+# The abstract value of a slice such as ``1:`` in ``items[1:]``.
 SLICE = External("builtins.slice")
 NONE = Const(None)
-# A NumPy array, which has dimensions and is on the host.
+# A NumPy array with dimensions, on the host.
 ARRAY = External("<ndarray>")
 TRUE = Const(True)
 FALSE = Const(False)
@@ -582,7 +581,7 @@ def alternatives(value: Value) -> tuple[tuple[Condition, Value], ...]:
 
 
 def choose(options: Iterable[tuple[Condition, Value]]) -> Value | None:
-    """One value out of guarded ones: flat, equal values merged; None where there are too many or none."""
+    """The join of guarded values: flat, with equal values merged; None if there are none or too many."""
     options = [(condition, value) for condition, value in options if condition.possible]
     if len(options) == 2 and not isinstance(options[0][1], Choice) and not isinstance(options[1][1], Choice):
         return Choice(tuple(options)) if options[0][1] != options[1][1] else options[0][1]
@@ -604,10 +603,10 @@ def _are_callables(values: Iterable[Value]) -> bool:
 
 
 def tells(value: Value | None) -> bool:
-    """Whether it is worth knowing which of several values this is one of.
+    """Whether the analysis should keep a value as a separate alternative.
 
-    Flags, devices, tensors and whatever has an identity decide about placement. Unknown values do not, nor sizes other
-    than nothing and one, which programs ask for.
+    Flags, devices, tensors and values with an identity affect placement. Unknown values do not, and neither do numbers
+    other than 0 and 1, which programs test for.
     """
     if isinstance(value, Choice):
         return any(tells(option) for _, option in value.alternatives)

@@ -1,1 +1,1 @@
-"""Analyse one program: its own statements first, then the entry points that nothing calls."""
+"""Analyse one program: first its top-level statements, then the entry points that nothing calls."""

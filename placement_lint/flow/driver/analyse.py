@@ -1,4 +1,4 @@
-"""A whole program: the module's own statements first, then each definition that nothing called, by itself."""
+"""The analysis of a program: first the module's top-level statements, then each uncalled definition by itself."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ from placement_lint.flow.state.names import Names, bind
 from placement_lint.flow.state.program import Program
 from placement_lint.project.finder import Surroundings
 
-# Nested expressions and calls of the program nest calls here, several to one.
+# Each nested expression or call of the program takes several nested calls here.
 _RECURSION_LIMIT = 12_000
 
 
-# Those that are told of signals, in this order, and those that report at the end what only the whole program tells.
+# The subscribers to signals, in this order, and the modules that report after the whole program.
 LISTENING = (
     optimizers,
     parameter_replacement,
@@ -123,13 +123,13 @@ FINISHING = (
 
 @dataclass(frozen=True)
 class Account:
-    """All that happens in a program, as far as it can be known.
+    """The result of the analysis of a program.
 
-    ``sites`` are, for calls in plain functions of other files, the calls that led there; ``uses`` the same for those
-    functions, by file, class and name; ``module_classes`` the definitions of classes that are modules, of whichever
-    file; ``called_on`` the parameters of the functions that are called, with the kinds of machine on which they are;
-    ``tended`` the attributes of module classes that code outside the class moves or registers; ``subsumed`` the events
-    that only follow from others.
+    ``sites`` maps calls in plain functions of other files to the call sites that lead there; ``uses`` does the same for
+    those functions, by file, class and name; ``module_classes`` are the definitions of module classes in any file;
+    ``called_on`` the parameters of the called functions, with the kinds of machine of the calls; ``tended`` the
+    attributes of module classes that code outside the class moves or registers; ``subsumed`` the events that only
+    follow from others.
     """
 
     events: Many[Event] = ()
@@ -148,12 +148,12 @@ def analyse(
     outcomes: Outcomes | None = None,
     thorough: bool = False,
 ) -> Account:
-    """Look at a program; ``log`` is told of every assignment, ``outcomes`` are those of the document's last text.
+    """Analyse a program; ``log`` records every assignment, ``outcomes`` are the results for the document's last text.
 
-    A ``thorough`` analysis skips no definition, however little it promises.
+    A ``thorough`` analysis skips no definition, even if triage expects no finding.
 
-    Of other files it knows what the program imports from its ``surroundings``, if it has any.
-    Raises RecursionError where expressions nest too deep.
+    ``surroundings`` resolves the program's imports of other files; without it, they are unknown.
+    Raises RecursionError if expressions are nested too deeply.
     """
     machine = Machine(Interpreter(), log)
     for observer in LISTENING:
@@ -181,7 +181,7 @@ def analyse(
     subsumed = [
         event
         for event in program.events
-        # what the program itself shows says more than what its definitions by themselves do
+        # an event of the program itself has more context than the same event of an entry point
         if (event.scene.standalone and (type(event), event.node) in in_the_program)
         or _follows_from(machine, event, ignoring, elsewhere)
         or _takes_a_turned_flag(machine, event)
@@ -214,10 +214,10 @@ def _settled(machine: Machine, event: Event) -> Event:
 
 
 def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], elsewhere: set[cst.CSTNode]) -> bool:
-    """Whether an event only follows from something that is reported separately.
+    """Whether an event only follows from a fault that is reported separately.
 
-    Tensors meet because one of them ignored the choice of device, or is shared by replicas; a rank's module is not on
-    the first of all GPUs. What was seen on a GPU is not there where the program chose the CPU.
+    Tensors mix devices because one of them ignored the choice of device, or is shared by replicas; a rank's module is
+    not on the first GPU. A condition may also contradict the program's choice of the CPU.
     """
     if isinstance(event, (FirstDeviceMissed, DevicesMixed)) and device_choice.contradicts(machine, event.scene.when):
         return True
@@ -234,7 +234,7 @@ def _follows_from(machine: Machine, event: Event, ignoring: set[cst.CSTNode], el
 
 
 def _takes_a_turned_flag(machine: Machine, event: Event) -> bool:
-    """Whether it only happens where a flag of another file differs from its initial value, which nothing changes.
+    """Whether an event requires that a flag of another file differs from its initial value, which nothing changes.
 
     Events about a choice of device are excluded: the flag may select another device elsewhere.
     """

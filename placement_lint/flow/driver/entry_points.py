@@ -1,6 +1,6 @@
 """Entry points: each class and function that nothing calls, analysed by itself with unknown arguments.
 
-Triage skips those that cannot cause a finding, such as most definitions of a library of models.
+Triage skips definitions that cannot cause a finding, such as most definitions of a model library.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from placement_lint.flow.triage.entry_filter import Prospects
 from placement_lint.rule import Note
 from placement_lint.source.querying import assigned_to_self
 
-# Calls that one function or class analysed by itself may cost.
+# The budget of calls for each entry point.
 _FUEL_EACH = 2_000
 
 
 def look_at_the_uncalled(machine: Machine, outcomes: Outcomes | None = None, thorough: bool = False) -> None:
     """Analyse the definitions that the program never calls; ``outcomes`` are those of an editor's last text.
 
-    A ``thorough`` look skips nothing, however little it promises.
+    A ``thorough`` analysis skips nothing, even if triage expects no finding.
     """
     machine.now[Calls].standalone = True
     machine.budget.abroad, machine.budget.spent = ABROAD_FOR_UNCALLED, 0
@@ -86,7 +86,7 @@ def _uncalled(machine: Machine) -> Iterator[tuple[Definition, Many[Class | Funct
 
 
 def _demonstrated(program: Program) -> set[cst.CSTNode]:
-    """What a file calls as a script, if it calls none of its functions: that only shows how its classes can be used."""
+    """The definitions that a script calls if it calls none of its functions: it demonstrates the use of its classes."""
     return program.called_by_script if program.called_by_script.isdisjoint(program.functions) else set()
 
 
@@ -96,7 +96,7 @@ def _look(_machine: Machine, _definition: Definition, _values: Many[Value], look
 
 @contextmanager
 def _by_itself(machine: Machine) -> Iterator[None]:
-    """From the state that the module's own statements left; what happens here does not last."""
+    """Run in the state after the module's top-level statements, and roll back the store afterwards."""
     machine.dead, machine.path, machine.reach = False, ALWAYS, ALWAYS
     machine.budget.fuel = _FUEL_EACH
     machine.store.begin()
@@ -114,7 +114,7 @@ def _look_at_function(machine: Machine, function: Function) -> None:
 
 
 def _name(function: Function) -> cst.CSTNode:
-    """The call site of a function that nothing calls: stays the same when the body is edited."""
+    """The call site of an uncalled function: it stays the same when the body is edited."""
     return function.node.name if isinstance(function.node, cst.FunctionDef) else function.node
 
 
@@ -124,7 +124,7 @@ def _uncalled_methods(machine: Machine, cls: Class) -> list[Function]:
 
 
 def _methods(machine: Machine, cls: Class) -> list[Function]:
-    """What the class itself defines."""
+    """The methods that the class itself defines."""
     values = [machine.read(cls.id, name) for name in machine.store.names(cls.id)]
     return [value for value in values if isinstance(value, Function) and value.owner == cls]
 
@@ -138,7 +138,7 @@ def _look_at_class(machine: Machine, cls: Class, *uncalled: Function) -> None:
 
 
 def _bare_instance(machine: Machine, cls: Class) -> Object:
-    """An instance as its ``__init__`` leaves it, given unknown arguments."""
+    """An instance after ``__init__`` with unknown arguments."""
     initialiser, node = find(machine, cls, "__init__"), machine.definition(cls).name
     arguments = Arguments(spread=True)
     if isinstance(initialiser, Function):
@@ -178,7 +178,7 @@ def _is_on_gpu(machine: Machine, instance: Object, name: str) -> bool:
 
 
 def _forget_replaced(machine: Machine, instance: Object, method: Function) -> None:
-    """Before a method is called, others may have put something else where a tensor on a GPU was."""
+    """Forget the GPU tensors in attributes that other methods assign: those may run before the method."""
     if not isinstance(instance.cls, Class):
         return
     for name in [name for name in machine.store.variables(instance.id) if _is_on_gpu(machine, instance, name)]:

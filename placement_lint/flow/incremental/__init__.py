@@ -1,1 +1,1 @@
-"""What is known from an earlier analysis, and holds still."""
+"""Results of an earlier analysis that are still valid."""

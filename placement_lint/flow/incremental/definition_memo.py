@@ -1,9 +1,9 @@
 """Results of the analysis of uncalled definitions, kept from one text of a document to the next.
 
-Most of a text is the same as a keystroke ago. A result is the entries that the analysis added to the machine's
-registries; it is used again while everything that the analysis read from outside is unchanged. It is kept only if it
-read nothing but names of libraries, constants, functions and classes, and if none of its entries is weighed against
-the entries of others.
+A keystroke changes only a small part of a text. A result consists of the entries that the analysis added to the
+machine's registries; it is reused while everything that the analysis read from outside is unchanged. It is kept only
+if the analysis read only names of libraries, constants, functions and classes, and if no entry is compared with
+entries of other definitions.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from placement_lint.rule import Note
 
 Definition: TypeAlias = "cst.ClassDef | cst.FunctionDef"
 Look: TypeAlias = Callable[[Machine, Definition, "Many[Value]", Callable[[], None]], None]
-"""Looks at a definition, given what it consists of and how to do so."""
+"""Analyses a definition, given its values and the function that does it."""
 
-# Each definition has numbers of its own, beyond all that the program's own statements are given.
+# Each definition has a separate range of ids, above those of the program's own statements.
 _NUMBERS = 2**60
 
 
 class _Unsettled(Exception):
-    """Something was seen, or noted, that another run may have otherwise."""
+    """A value may differ in another run."""
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a look depends on, and what it noted: by registry, and of the placements."""
+    """The result of one analysis: its inputs, and its entries in the registries and in the placement log."""
 
     about: object
     surroundings: object
     seen: Table[Cell, object]
     names: Table[int, tuple[Key, ...]]
-    # where each of the classes that it saw was first moved
+    # the first move of each of the classes that it read
     moved: Table[int, Note | None]
     noted: Table[Registry, Any]
     log: PlacementLog | None
-    # what it cost
+    # the budget that it used
     spent: int
 
     def holds(self, machine: Machine, about: object) -> bool:
@@ -85,7 +85,7 @@ class _Outcome:
             return False
 
     def tell(self, machine: Machine) -> None:
-        """Note what was noted."""
+        """Apply the recorded entries to the machine."""
         machine.budget.spent += self.spent
         notes = machine.notes
         for one, entries in self.noted.items():
@@ -96,9 +96,9 @@ class _Outcome:
 
 @dataclass
 class Outcomes:
-    """Results of one document, by definition; None for one that was not analysed or cannot be kept.
+    """Results of one document, by definition; None for a definition that was not analysed or cannot be kept.
 
-    And the ``forwards`` of the modules that it calls.
+    ``forwards`` holds the recorded runs of statements and of calls of modules.
     """
 
     forwards: Recollection = field(default_factory=Recollection)
@@ -107,12 +107,12 @@ class Outcomes:
     _again: dict[cst.CSTNode, _Outcome | None] = field(default_factory=dict)
     # definitions whose results cannot be kept
     _open: set[cst.CSTNode] = field(default_factory=set)
-    # how many definitions of a name there were so far, and what their numbers begin with
+    # the number of definitions of each name so far, and the first id of each definition
     _named: Counter[str] = field(default_factory=Counter)
     _first: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def begin(self) -> Look:
-        """How to look at one definition after the other."""
+        """Start the next text; returns the function that analyses each definition."""
         self._again = {}
         self._named.clear()
         return self._look
@@ -134,7 +134,7 @@ class Outcomes:
         if outcome is not None and outcome.holds(machine, about):
             outcome.tell(machine)
         elif definition not in self._known or definition in self._open:
-            # It may be what is being written: there will be another in the next text.
+            # The user may be editing it, so the next text will have a different definition.
             look()
             outcome = None
         else:
@@ -151,7 +151,7 @@ class Outcomes:
 
 
 def _outcome(machine: Machine, about: object, values: Many[Value], look: Callable[[], None]) -> _Outcome | None:
-    """Look, and say what came of it; None where that cannot be kept."""
+    """Analyse, and return the result; None if it cannot be kept."""
     surroundings, abroad, moved = _surroundings(machine), _abroad(machine), {**machine.notes[ModuleNotes].moved}
     spent, lasting = machine.budget.spent, machine.namespaces.ids - machine.store.passing
     with machine.store.watched(machine.newest) as watch:
@@ -173,7 +173,7 @@ def _outcome(machine: Machine, about: object, values: Many[Value], look: Callabl
 
 
 def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[Registry, Any], PlacementLog | None]:
-    """All that a look notes, what others have noted as well included."""
+    """All entries that an analysis adds, including those that other definitions have added, too."""
     known = registries()
     noted = empty(known.own) | {one: copied(machine.notes.get_registry(one)) for one in known.shared}
     before = {one: copied(registry) for one, registry in noted.items()}
@@ -187,7 +187,7 @@ def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[Registry, A
     return {one: entries for one, now in noted.items() if (entries := added(before[one], now))}, own
 
 
-# --- what is seen --------------------------------------------------------------------------------------------------
+# --- inputs --------------------------------------------------------------------------------------------------------
 
 
 def _surroundings(machine: Machine) -> object:
@@ -209,7 +209,7 @@ def _classes(values: Iterable[Value | None]) -> Iterator[int]:
 
 
 def _abroad(machine: Machine) -> object:
-    """How often other files were involved: their content and the budget for them are not recorded."""
+    """The number of uses of other files: their content and the budget for them are not recorded."""
     return machine.budget.ventures, machine.project.asked if machine.project is not None else 0
 
 
@@ -222,9 +222,9 @@ def _about(machine: Machine, values: Many[Value]) -> object:
 
 
 def _settled(machine: Machine, value: Value | None) -> object:
-    """All that there is to know of a value that is the same in another run.
+    """A key with all facts about a value that are the same in another run.
 
-    Raises _Unsettled of one whose state the store keeps, or that stands for something unknown.
+    Raises _Unsettled for a value with state in the store, or an unknown value.
     """
     if value is None or isinstance(value, (External, Const, Device)):
         return value

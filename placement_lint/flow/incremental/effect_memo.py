@@ -1,8 +1,8 @@
-"""The effects of code that ran in one text of a document, kept for the next text: few edits affect them.
+"""The effects of code that ran in one text of a document, kept for the next text: most edits do not affect them.
 
 A costly statement, a forward, or another method of a model that is called from outside the model has the same effects
-if everything that it read is unchanged. Then it does not run again: its recorded effects are applied instead. Ids,
-visits and questions are numbered as before, so that the unchanged parts of two runs are equal.
+if everything that it read is unchanged. Then its recorded effects are applied instead of running it again. Ids, visits
+and questions are numbered as before, so that the unchanged parts of two runs are equal.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ Run: TypeAlias = "Callable[[], Value]"
 Key = TypeVar("Key")
 Thing = TypeVar("Thing")
 
-# A statement that does less than this is run again in less time than it takes to see that it need not.
+# Running a cheaper statement again takes less time than checking whether its recorded effects are valid.
 _WORTH = 12
 
 
 class _UnkeptError(Exception):
-    """Something was taken back, or done, that cannot be done again."""
+    """An effect cannot be recorded, such as the removal of an entry."""
 
 
 class _Numbers(NamedTuple):
-    """The last ones that were given."""
+    """The last numbers that were assigned."""
 
     ids: int
     visits: int
@@ -53,7 +53,7 @@ class _Numbers(NamedTuple):
 
 
 class _Cost(NamedTuple):
-    """What was spent."""
+    """The counters of the budget."""
 
     fuel: int
     spent: int
@@ -65,7 +65,7 @@ class _Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class _Before:
-    """The state in which a run begins, besides what it reads in the store, and in other files if it asks for them."""
+    """The state at the start of a run, apart from its reads from the store and from other files."""
 
     numbers: _Numbers
     scene: object
@@ -76,7 +76,7 @@ class _Before:
     imported: Table[str, Any]
 
     def is_now(self, machine: Machine, seen: Watch, likeness: Likeness) -> bool:
-        """Whether a run that saw this would be told the same now."""
+        """Whether a run that read this state would read the same now."""
         same = likeness.same
         return (
             self.numbers == _numbers(machine)
@@ -87,9 +87,9 @@ class _Before:
 
 
 class _Marks(NamedTuple):
-    """How much there was when a run began: in lists, of frames that something closes over, and what was said.
+    """Sizes at the start of a run: of lists, of the set of captured frames, and of ``path_condition.said``.
 
-    And of each scope how many ways out there were, and what had been written in it.
+    ``exits`` holds, for each scope, the number of exits and the cells written in it.
     """
 
     listed: Table[Registry, int]
@@ -100,26 +100,26 @@ class _Marks(NamedTuple):
 
 @dataclass(frozen=True)
 class _Left:
-    """What a run left behind."""
+    """The effects of a run."""
 
     numbers: _Numbers
     value: Value
-    # where the program is, as far as that is another place; the running statement, and the ways out that were taken
+    # the changed fields of the moment; the running statement, and the exits taken
     moment: Table[type[Any], Table[str, Any]]
     line: cst.CSTNode | None
     exits: Many[tuple[int, Exit]]
-    # the store, and what the machine knows beside it
+    # the changes of the store, and of the machine's other tables
     named: Many[Cell]
     cells: Table[Cell, Value | None]
     lasting: Table[Cell, Value | None]
     came: Table[str, Any]
     parts: Table[tuple[int, object], Symbol]
     things: Table[tuple[Registry, Hashable], Any]
-    # the questions that it asked, the last first, and by what they are about; what it said of them and of others
+    # the questions that it asked, latest first, and by subject; the facts that it recorded about questions
     questions: Many[Question]
     subjects: Table[Hashable, Question]
     said: Many[Callable[[], None]]
-    # what the rooms noted: in registries that it saw nothing of, and in the others
+    # the entries of models and observers: in registries that the run did not read, and in the others
     noted: Table[Registry, Any]
     registries: Table[Registry, Any]
     log: PlacementLog | None
@@ -129,18 +129,18 @@ class _Left:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A run: its initial state, what it read, its effects, and the kept runs inside it."""
+    """A recorded run: its initial state, its reads, its effects, and the recorded runs inside it."""
 
     what: Hashable
     before: _Before
     seen: Watch
-    # the files that had been analysed when it had asked for some
+    # the files analysed by its end, if it used other files
     files: Table[str, Seen | None]
     left: _Left
     inner: Many[tuple[Hashable, _Kept]]
 
     def would_be(self, machine: Machine, what: Hashable, likeness: Likeness) -> bool:
-        """Whether it would run now as it did."""
+        """Whether a run would have the same effects now."""
         return (
             likeness.same(self.what, what)
             and _affords(_cost(machine), self.before.cost, self.left.cost)
@@ -152,19 +152,19 @@ class _Kept:
         )
 
     def _knows_the_same_modules(self, machine: Machine) -> bool:
-        """Whether the modules of other files that there were then are the same now: what it left may be of one."""
+        """Whether the modules of other files that existed then are the same now: its effects may refer to them."""
         project = machine.project
         return project is None or self.before.imported["modules"].items() <= project.modules.items()
 
 
 @dataclass
 class Recollection:
-    """The runs of one document's last text, and of the one that is being analysed."""
+    """The recorded runs of one document's last text, and of the current one."""
 
     _known: Table[Hashable, _Kept] = field(default_factory=dict)
     _again: dict[Hashable, _Kept] = field(default_factory=dict)
     _order: list[tuple[Hashable, _Kept]] = field(default_factory=list)
-    # statements that cost something in the last text, those of them that cannot be kept, and the same in this one
+    # costly statements of the last text, those whose effects cannot be kept, and the same for the current text
     _costly: set[cst.CSTNode] = field(default_factory=set)
     _futile: set[cst.CSTNode] = field(default_factory=set)
     _costly_again: set[cst.CSTNode] = field(default_factory=set)
@@ -173,7 +173,7 @@ class Recollection:
     _likeness: Likeness = field(default_factory=Likeness)
 
     def begin(self, module: cst.Module) -> None:
-        """Start the next text: only runs that were used in the last text are kept."""
+        """Start the next text: keep only the runs that the last text used."""
         self._slots.assign(module)
         self._known, self._again, self._order = self._again, {}, []
         self._costly, self._costly_again = self._costly_again, set()
@@ -195,13 +195,13 @@ class Recollection:
             self._futile_again.add(statement)
 
     def run(self, machine: Machine, what: Hashable, run: Run) -> Value:
-        """The value of what runs."""
+        """The result of ``run``, executed or applied from a recorded run."""
         machine.align()
         value, _ = self._run(machine, what, run)
         return value
 
     def _run(self, machine: Machine, what: Hashable, run: Run) -> tuple[Value, bool]:
-        """And whether what it did is kept."""
+        """The result, and whether its effects are kept."""
         key = what, machine.newest
         known = self._known.get(key)
         if known is not None and known.would_be(machine, what, self._likeness):
@@ -231,7 +231,7 @@ def _nothing(run: Callable[[], None]) -> Value:
     return NONE
 
 
-# --- what runs is told --------------------------------------------------------------------------------------------
+# --- inputs of a run ----------------------------------------------------------------------------------------------
 
 
 def _numbers(machine: Machine) -> _Numbers:
@@ -243,7 +243,7 @@ def _cost(machine: Machine) -> _Cost:
     return _Cost(budget.fuel, budget.spent, budget.abroad, budget.ventures, budget.refused, budget.floor)
 
 
-# So much of what is left is refused to nothing, be it in a model that a call of another file builds.
+# The share of the remaining budget that is always available, even to a constructor called in another file.
 _SURELY_GRANTED = (1 - KEPT_BY_CALL) * (1 - KEPT_BY_BUILDING)
 
 
@@ -261,7 +261,7 @@ def _moment(machine: Machine) -> dict[type[Any], dict[str, Any]]:
 
 
 def _scene(machine: Machine) -> object:
-    """Where the program is. Of the functions and loops that are running only what one can see from inside."""
+    """The current position in the program, with only the parts of running functions and loops that code can read."""
     moment = {
         kind: {name: copied(value) for name, value in values.items()} for kind, values in _moment(machine).items()
     }
@@ -279,7 +279,7 @@ def _around(machine: Machine) -> Many[object]:
 
 
 def _asked_around(around: Many[object], seen: Watch) -> bool:
-    """Whether some of what was around was asked for, and not only what is around statements of functions it called."""
+    """Whether the run read an enclosing block or loop, and not only those inside functions that it called."""
     return any(one == other for one in seen.around for other in around)
 
 
@@ -305,7 +305,7 @@ def _imported(machine: Machine) -> dict[str, Any]:
 
 
 def _copied(registry: Any) -> Any:
-    """What a registry has now, entry by entry."""
+    """A copy of a registry, with copies of its entries."""
     now = copied(registry)
     if isinstance(now, dict):
         now.update((key, entry.copy()) for key, entry in now.items() if isinstance(entry, (dict, list, set)))
@@ -325,11 +325,11 @@ def _sees_the_same(machine: Machine, seen: Watch, likeness: Likeness) -> bool:
     )
 
 
-# --- what it left -------------------------------------------------------------------------------------------------
+# --- effects of a run ---------------------------------------------------------------------------------------------
 
 
 def _watched(machine: Machine, run: Run) -> tuple[Value, _Before, Watch, _Left | None]:
-    """Run, and say what it was told, saw, and what is left of it; None where that cannot be put in its place."""
+    """Run, and return the result, initial state, reads and effects; the effects are None if they cannot be kept."""
     before, marks, store = _before(machine), _marks(machine), machine.store
     with store.watched(machine.newest) as seen, _noting_apart(machine) as (entries, log):
         store.begin()
@@ -402,19 +402,19 @@ def _left(
 
 
 def _come_up(seen: Table[Key, Thing | None], known: Callable[[Key], Thing | None]) -> dict[Key, Thing]:
-    """The things that were missing when they were first asked for, and exist now."""
+    """The entries that were missing when they were first read, and exist now."""
     now = ((key, known(key)) for key, before in seen.items() if before is None)
     return {key: thing for key, thing in now if thing is not None}
 
 
 def _files(machine: Machine, asked: int) -> dict[str, Seen | None]:
-    """The files that were analysed, if the run asked for any since."""
+    """The analysed files, if the run has used other files; ``asked`` is the count at its start."""
     project = machine.project
     return {**project.around.looked_at} if project is not None and project.asked != asked else {}
 
 
 def _new_exits(machine: Machine, place: int, before: tuple[int, Delta]) -> Iterator[tuple[int, Exit]]:
-    """The ways out of a scope that were taken, each with what was written on the way that had not been before."""
+    """The new exits of a scope, each with the cells that were newly written before it."""
     count, written = before
     for exit in machine.scopes[place].exits[count:]:
         new = {cell: value for cell, value in exit.changes.items() if cell not in written or written[cell] is not value}
@@ -423,7 +423,7 @@ def _new_exits(machine: Machine, place: int, before: tuple[int, Delta]) -> Itera
 
 @contextmanager
 def _noting_apart(machine: Machine) -> Iterator[tuple[dict[Registry, Any], PlacementLog | None]]:
-    """Have what is noted by node by itself; afterwards it is where it belongs as well."""
+    """Collect the entries of registries that are read only at the end separately, and merge them in afterwards."""
     entries = empty(registries().collected)
     outer = machine.log if isinstance(machine.log, PlacementLog) else None
     machine.log = log = outer.another() if outer is not None else None
@@ -439,7 +439,7 @@ def _noting_apart(machine: Machine) -> Iterator[tuple[dict[Registry, Any], Place
 
 
 def _with(registry: Any, entries: Any) -> Any:
-    """The same registry, with what is new in it, or is another now."""
+    """The same registry with new and changed entries applied."""
     if not isinstance(registry, dict):
         return with_entries(registry, entries)
     for key, entry in entries.items():
@@ -449,7 +449,7 @@ def _with(registry: Any, entries: Any) -> Any:
 
 
 def _changed(before: _Before, machine: Machine) -> dict[type[Any], dict[str, Any]]:
-    """The fields of the moment that differ now. Raises _UnkeptError if something is running that was not."""
+    """The changed fields of the moment. Raises _UnkeptError if a list, set or dict among them changed."""
     assert isinstance(before.scene, tuple)
     then = before.scene[0]
     changed = {
@@ -490,7 +490,7 @@ def _new(before: Any, after: Any) -> Any:
 
 
 def _again(machine: Machine, kept: _Kept) -> Value:
-    """Leave behind what was left."""
+    """Apply the effects of a recorded run."""
     left = kept.left
     store = machine.store
     for place, exit in left.exits:

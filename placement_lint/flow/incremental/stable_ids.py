@@ -1,8 +1,8 @@
-"""Where the numbers begin that are given while a statement runs: where they did in the document's last text.
+"""Stable first numbers for each statement, the same as in the document's last text.
 
-Ids, visits and questions are given in order, and what comes up again is known by them. So that a statement more, or one
-that needs more numbers than before, does not change all that come after, each begins with numbers that leave its
-``slot`` when they are divided by ``CIRCLE``; and between two slots there is room for others.
+Ids, visits and questions are numbered in order, and their numbers identify them in the next text. An inserted
+statement, or one that needs more numbers, must not renumber all later ones. So the first number of each statement is
+congruent to its ``slot`` modulo ``CIRCLE``, and gaps between slots leave room for insertions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Slots:
         return self._slots.get(statement, 0)
 
     def assign(self, module: cst.Module) -> None:
-        """Give those of the next text theirs; most of them have one."""
+        """Assign slots to the statements of the next text; unchanged statements keep theirs."""
         known, self._slots = self._slots, {}
         for block in _blocks(module):
             last, new = None, []
@@ -41,7 +41,7 @@ class Slots:
             self._put(new, last, None)
 
     def _put(self, statements: Sequence[cst.CSTNode], after: int | None, before: int | None) -> None:
-        """Give statements slots between two others, if there are any."""
+        """Assign slots to statements between two others, if any."""
         if after is None and before is None:
             after, self._next = self._next, self._next + _ROOM * (len(statements) + 1)
         if after is None:
@@ -52,7 +52,7 @@ class Slots:
 
 
 def _blocks(module: cst.Module) -> Iterator[list[cst.CSTNode]]:
-    """The statements of each block, those on one line by themselves."""
+    """The statements of each block; the statements on one line are separate."""
     waiting: list[Sequence[cst.CSTNode]] = [module.body]
     while waiting:
         block: list[cst.CSTNode] = []
