@@ -1,1 +1,1 @@
-"""Small machines that listen while a program runs, and tell what they have seen in it."""
+"""Observers: they subscribe to signals of the analysis and emit events."""

@@ -1,4 +1,4 @@
-"""Modules and Parameters that a forward makes: whether each call does so again, or only the first."""
+"""Modules and Parameters that a forward creates, either in each call or only in the first."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from placement_lint.flow.state.signals import Signals
 
 
 def note_module(machine: Machine, module: Object) -> None:
-    """A module has been built; one that another module's ``__init__`` builds belongs to that."""
+    """Record a module that a forward builds, unless an ``__init__`` inside the forward builds it as a part."""
     if machine.now[Calls].in_forward and not _constructing_within(machine):
         _note(machine, module.id, module.node, module.cls.name.rpartition(".")[2])
 
 
 def note_parameter(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) -> None:
-    """``nn.Parameter(torch.randn(3))``; one of a tensor that was computed is that tensor's way into something else."""
+    """Record ``nn.Parameter(torch.randn(3))`` in a forward; a Parameter made from a computed tensor only wraps it."""
     if not isinstance(data, Tensor):
         return
     fresh = data.source in (Source.FACTORY_IN_FORWARD, Source.FACTORY_ON_DEVICE) and data.uid
@@ -32,7 +32,7 @@ def note_parameter(machine: Machine, parameter: Tensor, data: Value, node: cst.C
         _note(machine, parameter.uid, node, "Parameter")
 
 
-# Decorators that run a function once and keep what it returned.
+# Decorators that run a function once and cache its result.
 _RUN_ONCE = re.compile(r"(?:.*\.)?(?:\w*cached?(?:_\w+)?|memoi[sz]ed?|singleton|\w*once)", re.IGNORECASE)
 
 
@@ -45,7 +45,7 @@ def _note(machine: Machine, identity: int, node: cst.CSTNode, cls: str) -> None:
 
 
 def _constructing_within(machine: Machine) -> bool:
-    """Whether an ``__init__`` is running that the innermost forward called."""
+    """Whether the innermost forward is currently running an ``__init__``."""
     for frame in reversed(machine.frames):
         if frame.function is not None and frame.function.name == "__init__":
             return True
@@ -58,7 +58,7 @@ def _constructing_within(machine: Machine) -> bool:
     return False
 
 
-# --- what becomes of it ------------------------------------------------------------------------------------------
+# --- uses of the created objects ---------------------------------------------------------------------------------
 
 
 def note_use(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
@@ -71,7 +71,7 @@ def _use(machine: Machine, identity: int) -> None:
 
 
 def note_module_use(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
-    """A module made here is called; its contents are used as parts of it."""
+    """Mark a module created here as used when it is called; its parts count as part of it."""
     if isinstance(module, Object) and module.id in machine.now[InForward].made and _learns_of_its_own(machine, module):
         _use(machine, module.id)
         for part in modules.reachable(machine, module):
@@ -80,14 +80,14 @@ def note_module_use(machine: Machine, module: Object | Symbol, node: cst.Call) -
 
 
 def _learns_of_its_own(machine: Machine, module: Object) -> bool:
-    """Whether it has more to learn than the layers that it was given: one around a layer of the model has not."""
+    """Whether a module has new parameters: a new module around existing layers of the model has none."""
     given = (part for part in modules.reachable(machine, module).values() if isinstance(part, Object))
     own = (part for part in given if part.id in machine.now[InForward].made or part.id > module.id)
     return any(modules.learns_itself(machine, part) for part in own)
 
 
 def note_keeping(machine: Machine, value: Value) -> None:
-    """A value is stored in something that may outlive the forward."""
+    """Mark the created objects in a value that is stored where it may outlive the forward."""
     forward = machine.now[InForward]
     if forward.made:
         for _, option in alternatives(value):
@@ -97,12 +97,12 @@ def note_keeping(machine: Machine, value: Value) -> None:
 
 
 def forget(machine: Machine, identity: int) -> None:
-    """The program handles the weights itself: it sets, loads or freezes them."""
+    """Forget an object whose weights the program sets, loads or freezes itself."""
     machine.now[InForward].made.pop(identity, None)
     machine.notes[Allocations].ids.discard(identity)
 
 
-# --- once, or each time -------------------------------------------------------------------------------------------
+# --- creation in each call, or only once --------------------------------------------------------------------------
 
 
 def run_forward(machine: Machine, run: Callable[[], Value]) -> Value:
@@ -120,7 +120,7 @@ def run_forward(machine: Machine, run: Callable[[], Value]) -> Value:
 
 
 def _rehearse(machine: Machine, run: Callable[[], Value]) -> dict[cst.CSTNode, Made]:
-    """What a second call makes, from the state that the first one left; nothing else of it counts."""
+    """The objects that a second call creates in the state after the first one; its other effects are discarded."""
     program = machine.notes[Program]
     forward = machine.now[InForward]
     if forward.rehearsing or machine.dead:
@@ -135,7 +135,7 @@ def _rehearse(machine: Machine, run: Callable[[], Value]) -> dict[cst.CSTNode, M
     return {record.node: record for record in forward.made.values()}
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

@@ -1,4 +1,4 @@
-"""Parameters that a class reads through ``.data`` only: no gradient ever reaches them."""
+"""Parameters that a class reads only through ``.data``: they never get a gradient."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from placement_lint.source.wording import source_text
 
 @dataclass
 class DetachedParameters(Notes):
-    """Parameters that require no gradients, or whose owner the program changes."""
+    """Parameters that require no gradients, or whose values the program sets itself."""
 
     handled: set[int] = noted(set)
 
 
 def handled(machine: Machine, identity: int) -> None:
-    """``nn.Parameter(t, requires_grad=False)``, and the like."""
+    """``nn.Parameter(t, requires_grad=False)``, or code that sets, loads or freezes the weights."""
     machine.notes[DetachedParameters].handled.add(identity)
 
 
 def read_as_data(machine: Machine, parameter: Tensor, node: cst.CSTNode) -> None:
-    """``self.scale.data``, in a forward that is looked at by itself."""
+    """``self.scale.data``, in a forward that is analysed as an entry point."""
     owner, read = machine.frame.receiver, node.value if isinstance(node, cst.Attribute) else None
     if not machine.looks_at_forward or machine.now[NoGrad].count or machine.chooses:
         return
@@ -46,7 +46,7 @@ def read_as_data(machine: Machine, parameter: Tensor, node: cst.CSTNode) -> None
 
 
 def _is_read_so_only(machine: Machine, cls: Class, name: cst.Name) -> bool:
-    """Whether a single read is all that methods do with it: what they change through ``.data`` is changed by hand."""
+    """Whether a single read of ``.data`` is the only use in the methods: several uses suggest manual updates."""
     used = [
         attribute
         for method in methods(machine, cls)

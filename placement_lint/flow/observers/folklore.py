@@ -1,4 +1,4 @@
-"""What is right and often said to be wrong: seen here, so that the truth about it can be told where it is met."""
+"""Correct patterns that are often claimed to be wrong, reported so that a hint can explain them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from placement_lint.rule import Note
 
 
 def wrapped(machine: Machine, module: Object | Symbol, wrapper: str, node: cst.Call) -> None:
-    """A module is wrapped whose parameters an optimizer holds."""
+    """A module is wrapped after an optimizer got its parameters."""
     for optimizer in optimizers.holders(machine, module):
         name = machine.label(optimizer, "the optimizer")
         cls = optimizers.short(optimizer)
@@ -35,7 +35,7 @@ def wrapped(machine: Machine, module: Object | Symbol, wrapper: str, node: cst.C
 
 
 def moved(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
-    """A wrapper is moved, or a module whose parameters an optimizer without state holds."""
+    """A wrapper is moved, or a module is moved whose parameters are in an optimizer without state."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         name, wrapper = machine.label(module, "the wrapper"), WRAPPERS[module.cls.name]
         machine.emit(Rumoured(note.node, machine.scene, "move after wrap", name, wrapper=wrapper))
@@ -55,7 +55,7 @@ def built(machine: Machine, params: Value | None, node: cst.Call) -> None:
 
 
 def called(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
-    """A DataParallel is called with inputs from the CPU, or with inputs that were moved first."""
+    """A DataParallel is called with inputs on the CPU, or with inputs that were moved to a GPU."""
     for position, value in enumerate(arguments.positional):
         name = machine.text(node.args[position].value) if position < len(node.args) else "an input"
         if isinstance(value, Tensor) and value.place == CPU:
@@ -69,7 +69,7 @@ def _was_moved(value: Value) -> bool:
     return on_gpu and isinstance(value, Tensor) and value.source is Source.MOVE
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

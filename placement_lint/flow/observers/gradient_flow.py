@@ -1,7 +1,7 @@
-"""Cuts: where backpropagation ends, and the parameters that it therefore never reaches.
+"""Cuts: the points at which backpropagation ends, and the parameters that it therefore never reaches.
 
-A parameter is known to be untrained only if all of a loss is known: ``Tensor.reached`` is None wherever something
-unknown takes part in it. ``learned`` holds what any backward may reach, or what other code may have trained.
+A parameter is known to be untrained only if all of a loss is known: ``Tensor.reached`` is None if the loss depends on
+an unknown value. ``learned`` holds the parameters that a backward may reach or that other code may have trained.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ from placement_lint.source.wording import source_text
 
 @dataclass
 class GradientFlow(Notes):
-    """What backwards reach."""
+    """The modules and Parameters that backward passes reach."""
 
-    # the modules and Parameters that some backward may reach, or that were trained before; those before a cut, and what
-    # an optimizer holds that steps after it
+    # the modules and Parameters that some backward may reach, or that were trained before; for each cut, its event, the
+    # parameters behind it, and those of an optimizer that steps after it
     learned: set[int] = noted(set, Use.AT_END)
     cut_off: list[tuple[GradientLost, frozenset[int], frozenset[int]]] = noted(list, Use.AT_END)
-    # the same as learned without what was trained before
+    # the same as learned without parameters that were only trained before
     given_gradients: set[int] = noted(set, Use.AT_END)
 
 
-# Of the program: the cuts behind the last loss that went backward, and where that was.
-# Among what is learned: a loss that is partly unknown may reach anything.
+# An element of ``learned``: a loss that is partly unknown may reach any parameter.
 _ANYTHING = -1
-# Networks with these names are meant to stay as they are, or to follow another network.
+# Networks with these names are frozen on purpose, or follow another network.
 _KEPT = re.compile(r"target|teacher|frozen|fixed|random|momentum|ema|prior|reference", re.IGNORECASE)
 # Values of these types carry no gradient.
 _PLAIN_TYPES = NUMBER_TYPES | {"str", "torch.Size", "torch.dtype", "list", "numpy.ndarray"}
@@ -69,7 +68,7 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
 
 
 def given_away(machine: Machine, tensor: Tensor) -> None:
-    """A tensor is given to code that is not analysed: there may be a backward from it."""
+    """A tensor is passed to code that is not analysed, which may call backward on it."""
     known = gradient_paths.reached(tensor)
     given = tensor.modules | tensor.parameters if known is None else known
     machine.notes[GradientFlow].learned |= given
@@ -77,19 +76,19 @@ def given_away(machine: Machine, tensor: Tensor) -> None:
 
 
 def loaded(machine: Machine, module: Object | Symbol) -> None:
-    """``module.load_state_dict(…)``: it was trained before."""
+    """``module.load_state_dict(…)``: the module was trained before."""
     machine.notes[GradientFlow].learned |= set(modules.reachable(machine, module))
 
 
 def tied(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
-    """``a.weight = b.weight``: what trains one of them trains the other."""
+    """``a.weight = b.weight``: training one of them trains the other."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor) and option.role is Role.PARAMETER and option.modules:
             machine.notes[GradientFlow].learned |= option.modules | {owner.id, option.uid}
 
 
 def changed(machine: Machine, tensor: Tensor) -> None:
-    """``parameter.data.mul_(…)``, once the module is built: it is not left to optimizers."""
+    """``parameter.data.mul_(…)`` outside the constructor: the program updates the Parameter itself."""
     receiver = machine.frame.receiver
     building = isinstance(receiver, Object) and machine.constructing(receiver)
     if not building and tensor.role is Role.PARAMETER:
@@ -99,7 +98,7 @@ def changed(machine: Machine, tensor: Tensor) -> None:
 
 
 def written_into(machine: Machine, *values: Value) -> None:
-    """``t[i] = value``: a backward from whatever ``t`` is part of may reach what the value was computed with."""
+    """``t[i] = value``: a backward through ``t`` may reach the parameters that the value was computed from."""
     for value in values:
         for option in gradient_paths.flat(machine, value):
             if isinstance(option, Tensor):
@@ -107,7 +106,7 @@ def written_into(machine: Machine, *values: Value) -> None:
 
 
 def collected(machine: Machine, values: Iterable[Value]) -> None:
-    """Values get into a list or dict: it is not always known which of them are read from it."""
+    """Values are put into a list or dict: it is not always known which of them are read later."""
     written_into(machine, *values)
 
 
@@ -117,7 +116,7 @@ def copied(machine: Machine, original: Object, twin: Object, how: str, node: cst
 
 
 def given_to_unknown(machine: Machine, value: Value) -> None:
-    """A call that cannot be analysed may keep it."""
+    """A call that cannot be analysed may keep the value."""
     written_into(machine, value)
 
 
@@ -136,12 +135,12 @@ def changed_by(machine: Machine, tensor: Tensor, values: Many[Value]) -> None:
 
 
 def lost(machine: Machine, values: Many[Value]) -> None:
-    """Values take part in something unknown."""
+    """Values are operands of an unknown operation."""
     written_into(machine, *values)
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
-    """``optimizer.step()``: it holds what lies before a cut."""
+    """``optimizer.step()`` after a backward that ended at cuts: record the cuts and the optimizer's parameters."""
     known = machine.read(machine.module_frame, gradient_paths.CUTS)
     if known is not None:
         machine.lift(lambda option: _stepped(machine, optimizer, option, note), known)
@@ -159,7 +158,7 @@ def _stepped(machine: Machine, optimizer: Object, known: Value, note: Note) -> V
 
 
 def knows_backwards(machine: Machine) -> bool:
-    """Whether all is known that any backward of the program reaches, or gives gradients to in another way."""
+    """Whether the parameters that get gradients, from a backward or otherwise, are completely known."""
     return not (
         _ANYTHING in machine.notes[GradientFlow].learned
         or machine.notes[Gradients].by_hand
@@ -168,7 +167,7 @@ def knows_backwards(machine: Machine) -> bool:
 
 
 def finish(machine: Machine) -> None:
-    """At the end it is known what no backward ever reached."""
+    """Report the cuts after the whole program, when the parameters that no backward reached are known."""
     if not knows_backwards(machine):
         return
     looked_after = (
@@ -182,7 +181,7 @@ def finish(machine: Machine) -> None:
             machine.emit(event)
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

@@ -1,4 +1,4 @@
-"""Copies of models: what is done to the gradients of one that no backward ever reaches."""
+"""Copies of models: operations on the gradients of a copy that no backward ever reaches."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from placement_lint.rule import Note
 class Copies(Notes):
     """Copies of modules."""
 
-    # each beside what it was copied from; what is clipped of one of the two, with the ids of all that it has, and of
-    # all that the other has
+    # each original with its copy; each clipping of gradients of one of the two, with the ids registered below it and
+    # below the other
     made: list[tuple[Object, Object, Note]] = noted(list)
     clipped: list[tuple[GradientsOfCopyClipped, frozenset[int], frozenset[int]]] = noted(list, Use.AT_END)
 
@@ -56,7 +56,7 @@ def _clipped(machine: Machine, parameters: Value, how: str, node: cst.CSTNode) -
 
 
 def finish(machine: Machine) -> None:
-    """At the end it is known which of two a backward ever reached."""
+    """Report after the whole program, when it is known which of the two a backward reached."""
     if not machine.notes[Copies].clipped or not gradient_flow.knows_backwards(machine):
         return
     for event, parts, others in machine.notes[Copies].clipped:
@@ -67,7 +67,7 @@ def finish(machine: Machine) -> None:
             machine.emit(event)
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

@@ -1,6 +1,6 @@
-"""Where what the program names is, assignment by assignment: for editors, which show it beside the code.
+"""The devices of the program's names, assignment by assignment, which editors show beside the code.
 
-No rule needs this. An analysis that is given no log keeps none.
+No rule needs this log. The analysis records it only if it gets a log.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.rule import Note
 
 Scope: TypeAlias = "cst.CSTNode | None"
-"""The function in which a variable lives, the class for an attribute of ``self``, None for the module itself."""
+"""The function of a local variable, the class of an attribute of ``self``, None for a global variable."""
 
-# Places that mean something to a reader; those of a replica or of "the module's own device" do only in a sentence.
+# Device kinds that exist outside the analysis: not a replica's GPU or the module's own device.
 _REAL = frozenset({"cpu", "cuda", "meta", "mps", "xpu", "hpu", "xla", "npu"})
 
 
 @dataclass
 class Placement:
-    """What one target was assigned, over all the times that the analysis came by.
+    """The values that one target was assigned, over all visits of the analysis.
 
-    ``places`` are the devices that it was seen on, as a reader would write them (``cuda:0``), in a wrapper with the
-    wrapper behind an arrow; None once one of them was not known. ``trace`` says how it got there, and ``objects``
-    are the identities behind the name, whose later moves belong to its history as well.
+    ``places`` are its devices, as in source code (``cuda:0``), with an arrow to the wrapper for a wrapped module; None
+    if one of them was unknown. ``trace`` holds the notes on how it got there, and ``objects`` the objects that the name
+    refers to, whose later moves belong to its history as well.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Placement:
     places: dict[str, None] | None = field(default_factory=dict)
     trace: dict[Note, None] = field(default_factory=dict)
     objects: dict[int, Object] = field(default_factory=dict)
-    # the class whose attribute it is, until the end of the program, when its definition is the scope
+    # the class whose attribute it is; at the end of the program the scope becomes the definition of that class
     owner: Class | None = None
 
 
@@ -83,7 +83,7 @@ class PlacementLog:
         return PlacementLog()
 
     def take(self, other: PlacementLog, functions: Mapping[cst.CSTNode, cst.CSTNode] | None = None) -> None:
-        """All that another log was told, after what this one was; of ``functions`` those in the place of others."""
+        """Append the records of another log; ``functions`` maps functions in their scopes to replacements."""
         renamed = functions or {}
         for target, each in other.placements.items():
             known = self.placements.get(target)
@@ -98,7 +98,7 @@ class PlacementLog:
             self._notes.setdefault(identity, {}).update(notes)
 
     def entered(self, machine: Machine, parameters: cst.Parameters, function: cst.CSTNode) -> None:
-        """A function is called: its parameters have their values. ``self`` is skipped."""
+        """A function is called: record the values of its parameters, except ``self``."""
         for parameter in (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params):
             value = machine.read(machine.frame.id, parameter.name.value)
             if value is not None and value is not machine.frame.receiver:
@@ -108,7 +108,7 @@ class PlacementLog:
         self._notes.setdefault(identity, {})[note] = None
 
     def ended(self, machine: Machine, events: Iterable[Event]) -> None:
-        """The program is over: add the facts that are known only now to the placements."""
+        """At the end of the program, add the facts that are known only now to the placements."""
         self.stale = [event for event in events if isinstance(event, OptimizerStale)]
         for placement in self.placements.values():
             if placement.owner is not None:
@@ -131,7 +131,7 @@ def _owner(machine: Machine, name: str) -> Class | None:
 
 
 def _places(machine: Machine, value: Value) -> list[str] | None:
-    """The devices of a value; none for what has no device, None where they are not known."""
+    """The devices of a value; empty if it has no device, None if they are unknown."""
     found: list[str] = []
     for _, option in alternatives(value):
         places = _of_one(machine, option)
@@ -152,7 +152,7 @@ def _of_one(machine: Machine, value: Value) -> list[str] | None:
 
 
 def _of_module(machine: Machine, module: Object) -> list[str] | None:
-    """Where the parameters and buffers below are."""
+    """The devices of the parameters and buffers below a module."""
     found: dict[str, None] = {}
     for _, value in modules.placements(machine, module):
         for _, option in alternatives(machine.restrict(value)):
@@ -178,7 +178,7 @@ def _written(place: Value) -> list[str] | None:
 
 
 def is_exact_device(place: Value) -> TypeGuard[Device]:
-    """Whether it is a device that a reader can name."""
+    """Whether a place is a concrete device with a known index."""
     return isinstance(place, Device) and place.kind in _REAL and _is_exact(place)
 
 
@@ -186,7 +186,7 @@ def _is_exact(place: Device) -> bool:
     return place.index is None or isinstance(place.index, int)
 
 
-# --- how it got there --------------------------------------------------------------------------------------------
+# --- traces ------------------------------------------------------------------------------------------------------
 
 
 def _trace(machine: Machine, value: Value) -> Iterator[Note]:

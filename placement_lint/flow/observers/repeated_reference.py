@@ -35,15 +35,15 @@ from placement_lint.source.querying import names_in
 class Repeated(Notes):
     """Layers and Parameters that a list repeats."""
 
-    # by the id of one; the ids of those that containers of torch.nn keep, and of those whose places others take
+    # events by the id of the item; the ids of items that containers of torch.nn keep, and of replaced items
     events: dict[int, LayerRepeated] = noted(dict)
     kept: set[int] = noted(set, Use.AT_END)
     refilled: set[int] = noted(set, Use.AT_END)
 
 
-# Who writes so means it.
+# Names that show that the repetition is intentional.
 _ON_PURPOSE = re.compile(r"shar(?:e|ing)|tied|tying|recur|universal|same|reus|albert", re.IGNORECASE)
-# What is called so is a number of things; what is not may be a flag: ``[nn.LayerNorm(size)] * use_norm``.
+# Names of counts; a factor with another name may be a flag: ``[nn.LayerNorm(size)] * use_norm``.
 _COUNT = re.compile(
     r"n|k|len|n_\w+|num\w*|\w*_num|\w*(?:depth|layers|blocks|heads|levels|stages|steps|experts|repeats|times|count|copies)",
     re.IGNORECASE,
@@ -51,7 +51,7 @@ _COUNT = re.compile(
 
 
 def repeated(machine: Machine, node: cst.BinaryOperation, left: Value, right: Value, newest: int) -> None:
-    """``[item] * times`` or ``times * [item]``; the items are made for it where their ids are above ``newest``."""
+    """``[item] * times`` or ``times * [item]``; items with ids above ``newest`` were created in this expression."""
     if isinstance(node.left, (cst.List, cst.Tuple)):
         literal, counted, items, times = node.left, node.right, left, right
     elif isinstance(node.right, (cst.List, cst.Tuple)):
@@ -77,14 +77,14 @@ def _is_several(times: Value, written: cst.BaseExpression) -> bool:
 
 
 def _is_on_purpose(machine: Machine) -> bool:
-    """Whether the program says that one layer is meant, or has chosen between this and something else."""
+    """Whether names show that one shared layer is intended, or the path depends on a condition."""
     names = [frame.receiver.cls.name for frame in machine.frames if isinstance(frame.receiver, Object)]
     line = names_in(machine.frame.line) if machine.frame.line is not None else ()
     return machine.chooses or any(map(_ON_PURPOSE.search, (*names, *line)))
 
 
 def _made(machine: Machine, item: Value, newest: int) -> Iterator[tuple[int, str]]:
-    """The layers and Parameters that were made for the list and have something to learn, each with its class."""
+    """The ids of the trainable layers and Parameters that were created for the list, each with its class."""
     for _, made in alternatives(item):
         if isinstance(made, Tensor) and made.role is Role.PARAMETER and made.uid > newest:
             yield made.uid, "Parameter"
@@ -103,7 +103,7 @@ def kept(machine: Machine, value: Value) -> None:
 
 
 def refilled(machine: Machine, items: Sequence) -> None:
-    """``layers[i] = layer``: what is in the list keeps the place for others."""
+    """``layers[i] = layer``: the items of the list are placeholders."""
     if machine.notes[Repeated].events:
         machine.notes[Repeated].refilled.update(
             identity for item in items.items for identity in _identities(machine, item)
@@ -120,14 +120,14 @@ def _identities(machine: Machine, value: Value) -> Iterator[int]:
 
 
 def finish(machine: Machine) -> None:
-    """At the end it is known which of them containers keep as they are."""
+    """Report after the whole program, when it is known which repeated items containers keep."""
     noted = machine.notes[Repeated]
     for identity, event in noted.events.items():
         if identity in noted.kept and identity not in noted.refilled:
             machine.emit(event)
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

@@ -1,8 +1,8 @@
 """Attributes through which a replica reaches the original module.
 
-A replica is a shallow copy: its registered children are the replica's own, and everything else in ``__dict__`` is what
-the original has (torch/nn/modules/module.py, ``Module._replicate_for_data_parallel``). So a plain list of layers, or a
-method that was bound in ``__init__``, leads back to the original on the first device.
+A replica is a shallow copy: its registered children are replicated, and it shares everything else in ``__dict__`` with
+the original (torch/nn/modules/module.py, ``Module._replicate_for_data_parallel``). So a plain list of layers, or a
+method that was bound in ``__init__``, refers to the original on the first device.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from placement_lint.rule import Note
 
 @dataclass
 class Escapes(Notes):
-    """What a forward keeps of its module."""
+    """Attributes that may lead to a module."""
 
-    # by the id of a module, an attribute and a value there that may lead to a module: the statement that put it
+    # by the id of a module, an attribute and its value that may lead to a module: the assignment
     kept: dict[tuple[int, str, Value], cst.CSTNode] = noted(dict)
 
 
 def kept(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
-    """``self.name = value``, where the value may lead to a module."""
+    """Record ``self.name = value`` if the value may lead to a module."""
     for _, option in alternatives(value):
         if _how(option):
             machine.notes[Escapes].kept[(owner.id, name, option)] = node
 
 
 def _how(value: Value) -> str:
-    """What an attribute holds through which a module may be reached; empty for anything else."""
+    """The kind of a value that may lead to a module; empty for any other value."""
     if isinstance(value, Object):
         return {Kind.LIST: "list", Kind.DICT: "dict"}.get(value.kind, "")
     if isinstance(value, Bound):
@@ -60,9 +60,9 @@ def _how(value: Value) -> str:
 
 
 def escaping(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode, alone: bool) -> Value:
-    """What a replica reads from ``self.name``, marked where it leads to the original.
+    """The value that a replica reads from ``self.name``, marked if it leads to the original.
 
-    ``alone`` where it is the only thing that may be read there.
+    ``alone`` is set if it is the only possible value there.
     """
     how, statement = _how(value), machine.notes[Escapes].kept.get((owner.id, name, value))
     if owner.alias is not None:
@@ -74,7 +74,7 @@ def escaping(machine: Machine, owner: Object, name: str, value: Value, node: cst
 
 
 def enclose(machine: Machine, function: Function) -> None:
-    """A lambda that an attribute holds sees the modules of the frame that it was made in: the originals."""
+    """Mark the modules in the closure of a lambda that an attribute holds: they are the originals."""
     if function.alias is None or function.frame == machine.module_frame:
         return
     for name in machine.store.names(function.frame):
@@ -87,13 +87,13 @@ def call(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
     """A module is called in a replica."""
     if not isinstance(module, Object) or module.alias is None or module.id not in machine.now[Replica].modules:
         return
-    # Of a class of the program its own layers will tell.
+    # For a class of the program, the calls of its own layers are reported instead.
     if not modules.is_of_program(module) and modules.has_parameters(machine, module) is True:
         _report(machine, module.alias, "module", node)
 
 
 def use(machine: Machine, tensor: Tensor, node: cst.CSTNode) -> None:
-    """A tensor takes part in an operation."""
+    """A tensor is an operand of an operation."""
     if tensor.alias is not None and machine.now[Replica].notes:
         _report(machine, tensor.alias, "parameter", node)
 
@@ -110,7 +110,7 @@ def _report(machine: Machine, alias: Alias, content: str, node: cst.CSTNode) -> 
     )
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

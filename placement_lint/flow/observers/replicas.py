@@ -1,6 +1,6 @@
-"""What the replicas of a module share: its lists and dicts, its plain tensors, and replica 0 its buffers as well.
+"""State that the replicas of a module share: its lists, dicts and plain tensors, and for replica 0 its buffers.
 
-torch/nn/modules/module.py, `Module._replicate_for_data_parallel`, copies the `__dict__` of a module, not what is in it.
+torch/nn/modules/module.py, `Module._replicate_for_data_parallel`, copies the `__dict__` of a module, not its values.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from placement_lint.source.querying import as_expression, attributes_read, words
 
 @dataclass
 class Replicas(Notes):
-    """What replicas change."""
+    """Changes that replicas make to shared state."""
 
-    # plain tensors that they add to: as buffers they would not be better
+    # plain tensors that they add to: registering them as buffers would not help
     accumulating: set[tuple[int, str]] = noted(set)
     shared_changes: list[tuple[SharedTensorChanged, int, frozenset[str]]] = noted(list, Use.AT_END)
 
 
 # --- tensors ---------------------------------------------------------------------------------------------------
 
-# Methods with a final underscore that change no content.
+# Methods with a final underscore that do not change the content.
 _NO_CHANGES = {"requires_grad_", "detach_", "share_memory_", "squeeze_", "unsqueeze_", "transpose_", "t_", "resize_"}
 
 
@@ -65,7 +65,7 @@ def called(
 
 
 def change(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.CSTNode) -> None:
-    """``t.name_(...)``, of a tensor that a replica shares."""
+    """``t.name_(...)`` for a tensor that a replica shares."""
     if name.endswith("_") and not name.endswith("__") and name not in _NO_CHANGES:
         _change(machine, tensor, arguments.values(), node, copied=name == "copy_")
 
@@ -96,7 +96,7 @@ def change_item(
 
 
 def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CSTNode, copied: bool = False) -> None:
-    """A tensor is changed by what it meets, or by what is ``copied`` to it, which may be on another device."""
+    """A tensor is changed in place by operands, or by ``copied`` values, which may be on another device."""
     memory, values = tensor.memory, tuple(by)
     if memory is None or not machine.now[Replica].notes or tensor.role is Role.PARAMETER:
         return
@@ -108,7 +108,7 @@ def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CST
     machine.notes[Accesses].changed.add((identity, memory.name))
     buffer = any(option.role is Role.BUFFER for option in held)
     if not buffer and not copied and tensor.place == CPU and _on_replica(values):
-        # On one GPU as well as on many the two do not mix: that the tensor is not moved is the fault.
+        # This fails on one GPU, too: the fault is that the tensor is never moved.
         machine.notes[Replicas].accumulating.add((identity, memory.name))
         return
     label = f"self.{memory.name}"
@@ -123,10 +123,10 @@ def accumulates(machine: Machine, holder: Holder | None) -> bool:
 
 
 def keeps(machine: Machine, owner: Object, name: str, value: Value) -> bool:
-    """Whether ``self.name = value`` assigns the memory that is already there, so that nothing is lost with a replica.
+    """Whether ``self.name = value`` assigns the attribute's own memory, so that no update is lost with a replica.
 
-    ``self.x = self.x.add_(1)`` does; so does ``self.x = self.x.to(y.device)``, which repeats the move in each call. So
-    does None for an attribute that may be None.
+    True for ``self.x = self.x.add_(1)``, for ``self.x = self.x.to(y.device)``, which repeats the move in each call, and
+    for None if the attribute may be None before.
     """
     before = machine.read(owner.id, name)
     may_be_none = before is not None and any(option == NONE for _, option in alternatives(before))
@@ -151,8 +151,8 @@ def _on_replica(values: Iterable[Value]) -> bool:
 def finish(machine: Machine) -> None:
     """Report the changes that replicas make, if they matter.
 
-    An assignment matters if the attribute is read later. A change under a test of something that a forward changes
-    happens only once: it is an initialisation that depends on the data.
+    An assignment matters if the attribute is read later. A change under a test of an attribute that a forward changes
+    happens only once: it is a data-dependent initialisation.
     """
     accesses = machine.notes[Accesses]
     for rebound, identity, module in accesses.rebinds:
@@ -195,14 +195,14 @@ def change_container(
 
 
 def _names_device(key: Value | None) -> bool:
-    """Whether each replica has a key of its own."""
+    """Whether a key differs between replicas."""
     if isinstance(key, Symbol):
         return any(map(_NAMES_A_DEVICE.search, words_in(as_expression(key.source))))
     return isinstance(key, Device)
 
 
 def _has_tensor(machine: Machine, value: Value) -> bool:
-    """Whether it is a tensor or contains one; numbers of the replicas may well be collected."""
+    """Whether a value is a tensor or contains one; collecting numbers from replicas is correct."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor):
             return not isinstance(option.place, Symbol) or not option.assumed
@@ -216,7 +216,7 @@ def _has_tensor(machine: Machine, value: Value) -> bool:
     return False
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

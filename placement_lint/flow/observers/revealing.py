@@ -1,4 +1,4 @@
-"""``reveal_placement(x)`` in a checked program: what is known of a value at the call."""
+"""``reveal_placement(x)`` in a checked program: reports the abstract value of the argument at the call."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Reveals(Notes):
 
 
 def reveal(machine: Machine, value: Value, node: cst.Call) -> None:
-    """Record what is known of the argument, which is the result."""
+    """Record the description of the argument, which is also the result."""
     label = machine.text(node.args[0].value) if node.args else ""
     machine.notes[Reveals].events.append(Revealed(node, machine.scene, label, describing.described(machine, value)))
 
 
 def finish(machine: Machine) -> None:
-    """Report each call once, with all that was known there at different visits."""
+    """Report each call once, with the descriptions of all visits."""
     known: dict[cst.CSTNode, Revealed] = {}
     for event in machine.notes[Reveals].events:
         first = known.setdefault(event.node, event)
@@ -39,11 +39,11 @@ def finish(machine: Machine) -> None:
     machine.notes[Program].events.extend(known.values())
 
 
-# Between what is known at one visit and at another.
+# Separator between the descriptions of different visits.
 _OR = ", or "
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

@@ -1,7 +1,7 @@
-"""Memory that several names have: ``nn.Parameter(t)`` is another tensor than ``t``, in the same memory.
+"""Memory that several tensors share: ``nn.Parameter(t)`` is a different tensor than ``t``, on the same memory.
 
-What one of them changes in place, the other has as well, until the module moves: ``Module.to`` gives each Parameter and
-buffer memory of its own on the other device.
+An in-place change of one is visible in the other until the module moves: ``Module.to`` gives each Parameter and buffer
+separate memory on the new device.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from placement_lint.rule import Note
 class SharedStorage(Notes):
     """Parameters that share memory with other tensors."""
 
-    # the ids of tensors that Parameters were made of, and attributes that change with a Parameter, by their class
+    # the ids of tensors that Parameters were made from; events for attributes that change with a Parameter, by class
     storages: set[int] = noted(set)
     parameters: list[tuple[ParameterShared, int]] = noted(list, Use.AT_END)
 
 
-# Of a Parameter: the id of the tensor that it was made of.
+# For a Parameter: the id of the tensor that it was made from.
 _MEMORY = Slot("memory")
-# Of memory: the attribute by which it was last changed in place while its module was built, and where.
+# For memory: the attribute through which it was last changed in place during construction, and the statement.
 _CHANGED = Slot("changed in place")
-# Methods with a final underscore that change no content.
+# Methods with a final underscore that do not change the content.
 _NO_CHANGES = {"requires_grad_", "detach_", "share_memory_"}
 
 
@@ -62,13 +62,13 @@ def shared(machine: Machine, parameter: Tensor, data: Value, node: cst.CSTNode) 
 
 
 def replaced(machine: Machine, tensor: Tensor) -> None:
-    """``tensor.data = …``: it is in other memory from here on."""
+    """``tensor.data = …``: from here on the tensor has different memory."""
     if tensor.uid and machine.notes[SharedStorage].storages:
         machine.write(tensor.uid, _MEMORY, Const(machine.new_id()))
 
 
 def _memory(machine: Machine, value: Value) -> int:
-    """What tells the memory of a tensor; 0 where it may be any."""
+    """The id of the memory of a tensor; 0 if unknown."""
     if isinstance(value, Symbol):
         return value.id if value.parent is None else 0
     if not isinstance(value, Tensor):
@@ -105,7 +105,7 @@ def update(machine: Machine, target: Value, value: Value, node: cst.AugAssign) -
 
 
 def change(machine: Machine, tensor: Value, source: cst.BaseExpression, node: cst.CSTNode) -> None:
-    """A tensor that the program calls ``source`` is changed in place while a module is built that has it."""
+    """The tensor ``source`` is changed in place during the construction of the module that has it."""
     if not machine.notes[SharedStorage].storages:
         return
     while isinstance(source, cst.Attribute) and source.attr.value == "data":
@@ -127,7 +127,7 @@ def _changed(machine: Machine, module: Object, tensor: Tensor | Symbol, name: st
 
 
 def kept(machine: Machine, module: Object, name: str, value: Value, node: cst.CSTNode) -> None:
-    """``module.name = value``, which was changed by way of another attribute before."""
+    """``module.name = value``, for a value that was changed before through another attribute."""
     if (
         not machine.notes[SharedStorage].storages
         or not isinstance(value, (Tensor, Symbol))
@@ -159,7 +159,7 @@ def _note_shared(
 
 
 def _held(machine: Machine, module: Object, memory: int) -> Iterator[tuple[str, Tensor | Symbol]]:
-    """The attributes of a module that are in some memory."""
+    """The attributes of a module that use this memory."""
     for name in machine.store.variables(module.id):
         value = machine.read(module.id, name)
         if isinstance(value, (Tensor, Symbol)) and _memory(machine, value) == memory:
@@ -173,20 +173,20 @@ def _is_itself(one: Tensor | Symbol, other: Tensor | Symbol) -> bool:
 
 
 def _are_apart(one: Tensor | Symbol, other: Tensor | Symbol) -> bool:
-    """Whether one of them has been moved meanwhile."""
+    """Whether one of the two has been moved since."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return False
     return compare(one.place, other.place) is not Comparison.SAME
 
 
 def _later(*named: tuple[str, Tensor | Symbol]) -> tuple[Tensor | Symbol, str]:
-    """Of two in the same memory the Parameter that was made of the other, and its name."""
+    """Of two tensors on the same memory, the Parameter that was created last, and its name."""
     parameters = [(value, name) for name, value in named if isinstance(value, Tensor) and value.role is Role.PARAMETER]
     return max(parameters, key=lambda known: known[0].uid) if parameters else (named[0][1], named[0][0])
 
 
 def finish(machine: Machine) -> None:
-    """An attribute that changed with a Parameter is reported if the module reads it after it is built."""
+    """Report an attribute that changed with a Parameter if the module reads it after construction."""
     for event, identity in machine.notes[SharedStorage].parameters:
         readers = machine.notes[Accesses].reads.get((identity, event.other), {})
         nodes = dict.fromkeys(node for node, _ in readers)
@@ -195,7 +195,7 @@ def finish(machine: Machine) -> None:
             machine.emit(replace(event, reads=reads))
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

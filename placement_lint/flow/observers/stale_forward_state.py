@@ -1,4 +1,4 @@
-"""What a call of forward leaves on its module for the next one: no move takes a plain tensor along."""
+"""State that a forward stores on its module for the next call: a move of the module leaves plain tensors behind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 from placement_lint.source.querying import assigns_none
 
-# Cells of a module, by an attribute: the statement of a forward that left what is there.
+# Cells of a module, per attribute: the statement of a forward that assigned the value.
 _LEFT = Slot("left")
 _MOVES_ALONG = (Role.PARAMETER, Role.BUFFER)
 
@@ -51,14 +51,14 @@ def note(machine: Machine, owner: Object, name: str, value: Value, node: cst.CST
 
 
 def _is_somewhere(value: Value) -> bool:
-    """Whether it is a tensor that no move takes along, or tells where one was."""
+    """Whether a value is a tensor that does not move with the module, or a device."""
     if isinstance(value, Sequence):
         return any(_is_somewhere(item) for item in value.items)
     return isinstance(value, Device) or (isinstance(value, Tensor) and value.role not in _MOVES_ALONG)
 
 
 def keeping(machine: Machine, run: Callable[[], Value]) -> Value:
-    """Run an outermost forward: the next call reads what it leaves on the device where its module is."""
+    """Run an outermost forward, and mark the tensors that it leaves on the module's device for the next call."""
     result = run()
     for owner, name in sorted(machine.notes[Accesses].written):
         value, fact = machine.read(owner, name), machine.read(owner, _LEFT.of(name))
@@ -76,14 +76,14 @@ def _held(machine: Machine, value: Value, holder: Holder) -> Value:
     return machine.lift(hold, value, modules.place_of(machine, holder.owner))
 
 
-# --- a class by itself -------------------------------------------------------------------------------------------
+# --- classes as entry points -------------------------------------------------------------------------------------
 
-# With one of these methods, a class may move its state itself.
+# A class that defines one of these methods may move its state itself.
 _MOVES = ("_apply", "to", "cuda", "cpu")
 
 
 def call_again(machine: Machine, instance: Object, run: Callable[[], Value]) -> None:
-    """Whether a second call would use what the first one left, if the module came to a GPU between the two."""
+    """Report uses of state of the first call in a second call, if the module moves to a GPU between the two."""
     left = dict(_left_behind(machine, instance))
     if not left:
         return
@@ -102,7 +102,7 @@ def call_again(machine: Machine, instance: Object, run: Callable[[], Value]) -> 
 
 
 def _left_behind(machine: Machine, instance: Object) -> Iterator[tuple[tuple[int, str], Value]]:
-    """The values that a forward left on a module and its parts, as they are once the module has moved."""
+    """The values that a forward left on a module and its parts, after a move of the module."""
     for part in modules.reachable(machine, instance).values():
         if not isinstance(part, Object) or _looks_after_moves(machine, part):
             continue
@@ -123,7 +123,7 @@ def _looks_after_moves(machine: Machine, module: Object) -> bool:
 
 
 def _is_forgotten(machine: Machine, module: Object, name: str) -> bool:
-    """Whether a class has a method to forget what is kept: then it is for its users to do so, as between two inputs."""
+    """Whether a class has a method that resets an attribute to None: then its users are expected to call it."""
     cls = module.cls
     return isinstance(cls, Class) and any(
         method.name not in ("__init__", "forward") and assigns_none(method.node, name)
@@ -132,7 +132,7 @@ def _is_forgotten(machine: Machine, module: Object, name: str) -> bool:
 
 
 def _after_a_move(value: Value) -> Value:
-    """The same, where the module was on the CPU then."""
+    """The value, if the module was on the CPU when the forward stored it."""
     if isinstance(value, Tensor) and value.place == OWN and value.left and value.holder is not None:
         return replace(value, place=CPU, history=(*value.history, Note(value.holder.node, "kept here for later calls")))
     if isinstance(value, Sequence):
@@ -141,13 +141,13 @@ def _after_a_move(value: Value) -> Value:
 
 
 def _is_still_there(machine: Machine, owner: int, name: str, left: Value) -> bool:
-    """Whether a call has not overwritten the value: an attribute that each call sets is not kept."""
+    """Whether a call has left the value unchanged: state that each call overwrites is not kept."""
     kept = {option for _, option in alternatives(left) if isinstance(option, Tensor) and option.left}
     value = machine.read(owner, name)
     return value is not None and any(option in kept for _, option in alternatives(value))
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

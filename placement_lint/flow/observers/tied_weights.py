@@ -1,6 +1,6 @@
-"""Tied weights: one Parameter in several layers, until something puts a new one under each of its names.
+"""Tied weights: one Parameter in several layers, until an operation replaces it separately under each name.
 
-``Module._apply`` and ``load_state_dict(assign=True)`` go from name to name and ignore ties
+``Module._apply`` and ``load_state_dict(assign=True)`` process each name separately and ignore ties
 (torch/nn/modules/module.py).
 """
 
@@ -32,13 +32,13 @@ from placement_lint.flow.state.records import Tie
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
 
-# Of a Parameter: what put others in its place, since it was last tied.
+# For a Parameter: the operation that replaced it since it was last tied.
 _PARTED = Slot("parted")
 
 
 @dataclass(frozen=True)
 class _Parted:
-    """Where and how a tie was broken, and the last id that was given until then."""
+    """The operation that broke a tie, and the newest id at that time."""
 
     tie: Tie
     node: cst.CSTNode
@@ -59,7 +59,7 @@ def tied(machine: Machine, owner: Object, name: str, value: Value, node: cst.CST
 
 
 def _source(machine: Machine, parameter: Tensor, owner: Object, name: str, node: cst.CSTNode) -> frozenset[int]:
-    """The layer that has a Parameter which a statement gives another name; none where it is a new one."""
+    """The layers from which a statement takes the Parameter for another name; empty for a new Parameter."""
     if parameter.modules:
         return parameter.modules - {owner.id}
     written = node.value if isinstance(node, cst.Assign) else None
@@ -70,7 +70,7 @@ def _source(machine: Machine, parameter: Tensor, owner: Object, name: str, node:
 
 
 def parted(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode) -> None:
-    """Each name below a module gets a new Parameter."""
+    """An operation replaces the Parameter under each name below a module."""
     if not machine.notes[Ties].made or (how == "materialized" and not _empties(node)):
         return
     parts = modules.reachable(machine, module)
@@ -82,7 +82,7 @@ def parted(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNod
 
 
 def _empties(node: cst.CSTNode) -> bool:
-    """Whether it is ``module.to_empty(device=…)``: no other move from meta is possible."""
+    """Whether a call is ``module.to_empty(device=…)``, the only possible move from the meta device."""
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "to_empty"
 
 
@@ -95,14 +95,14 @@ def _part(machine: Machine, held: Value, tie: Tie, how: str, parted: Fact) -> Va
 
 
 def given_away(machine: Machine, value: Value) -> None:
-    """A call that cannot be analysed gets a module: it may tie the weights again."""
+    """A module is passed to a call that cannot be analysed, which may tie the weights again."""
     if machine.notes[Ties].parted and isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
         for uid in machine.notes[Ties].parted:
             mend(machine, uid)
 
 
 def _settle(machine: Machine, owner: Object) -> None:
-    """A module gets a Parameter once its own was no longer that of others: it is tied again, or is not meant to be."""
+    """A Parameter is assigned in a layer whose tie was broken: it is tied again, or is intended to be separate."""
     for tie in machine.notes[Ties].made.values() if machine.notes[Ties].parted else ():
         if owner.id in tie.layers:
             mend(machine, tie.uid)
@@ -114,13 +114,13 @@ def data_assigned(machine: Machine, tensor: Tensor) -> None:
 
 
 def mend(machine: Machine, uid: int) -> None:
-    """The program ties the Parameters again itself: ``a.weight.data = b.weight.data``."""
+    """Forget that a tie was broken; ``a.weight.data = b.weight.data`` restores it."""
     if uid in machine.notes[Ties].parted:
         machine.write(uid, _PARTED, ABSENT)
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
-    """``optimizer.step()``: Parameters that were one are trained each by itself."""
+    """``optimizer.step()``: Parameters that were tied are trained separately."""
     for uid in machine.notes[Ties].parted:
         fact = machine.read(uid, _PARTED)
         if fact is not None:
@@ -130,7 +130,7 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
 def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> Value:
     parted = fact.details if isinstance(fact, Fact) else None
     if not isinstance(parted, _Parted) or optimizer.id <= parted.newest:
-        # One that was built before has none of the new Parameters.
+        # An optimizer that was built before does not have the new Parameters.
         return NONE
     tie = parted.tie
     frozen = any(gradients.is_frozen(machine, part) for part in (*tie.layers, tie.uid))
@@ -140,7 +140,7 @@ def _report(machine: Machine, optimizer: Object, fact: Value, stepped: Note) -> 
     return NONE
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

@@ -1,4 +1,4 @@
-"""Where each tensor and each part of a module is, from step to step, for each kind of machine.
+"""The device of each tensor and each part of a module, step by step, for each kind of machine.
 
 A step is a statement of the analysed file that makes, moves or renames one of them.
 """
@@ -35,18 +35,18 @@ KINDS = (NO_GPU, ONE_GPU, MANY_GPUS)
 _NOUNS = {Role.PLAIN: "tensor", Role.PARAMETER: "Parameter", Role.BUFFER: "buffer", Role.BATCH: "batch"}
 # How many parts of a module count as operands of a statement that reads it.
 MOST_PARTS = 4
-# How deep modules are looked into.
+# Maximum depth of the shown parts of modules.
 _DEPTH = 20
 
 Key = tuple[object, str]
-"""What a bar is about: an attribute of a module, by the module's identity, or a variable, by that of its frame."""
+"""The subject of a bar: an attribute with the identity of its module, or a variable with that of its frame."""
 
 
 @dataclass(eq=False)
 class Bar:
-    """Something on one device; ``end`` is its last step, None if that is the program's last.
+    """A tensor or module on one device; ``end`` is its last step, None for the last step of the program.
 
-    ``history`` are the notes of a tensor, by which its copies are known, and ``frame`` the frame of a local variable.
+    ``history`` are the notes of a tensor, which identify its copies, and ``frame`` the frame of a local variable.
     """
 
     label: str
@@ -57,7 +57,7 @@ class Bar:
     how: str
     history: tuple[Note, ...] = ()
     frame: int | None = None
-    # named from inside the class that it belongs to
+    # the label is a name inside the class
     inside: bool = False
     end: int | None = None
 
@@ -72,9 +72,9 @@ class Move:
 
 @dataclass
 class View:
-    """What happens on one kind of machine.
+    """The timeline for one kind of machine.
 
-    ``visits`` are the first executions of statements: at which step, and the bars of what they read.
+    ``visits`` are the first executions of statements: the step, and the bars of the values that they read.
     """
 
     machines: int
@@ -85,7 +85,7 @@ class View:
     noted: set[Note] = field(default_factory=set)
 
     def close(self, key: Key, end: int) -> None:
-        """The bar is not what is meant by the key any more; without another key, it ends."""
+        """Remove the bar of a key; the bar ends if it has no other key."""
         bar = self.open.pop(key)
         if bar not in self.open.values():
             bar.end = end
@@ -93,7 +93,7 @@ class View:
 
 @dataclass(frozen=True)
 class _State:
-    """Where one thing is at present; without a device, that is not known."""
+    """The current state of one key; ``device`` is None if unknown."""
 
     key: Key
     label: str
@@ -116,7 +116,7 @@ class TimelineLog(PlacementLog):
         self._unseen_moves: dict[int, set[int]] = {}
         self._statement: cst.CSTNode = cst.Pass()
 
-    # --- what the analysis reports ---------------------------------------------------------------------------
+    # --- records of the analysis -----------------------------------------------------------------------------
 
     def reached(self, machine: Machine, statement: cst.CSTNode) -> None:
         if not machine.at_home:
@@ -146,7 +146,7 @@ class TimelineLog(PlacementLog):
             self._show(view, self._of_tensor(machine, target, name, options), statement, machine, inside)
 
     def entered(self, machine: Machine, parameters: cst.Parameters, function: cst.CSTNode) -> None:
-        """A tensor that is passed to a function stays the same tensor under another name."""
+        """Record the parameters of a call: a tensor argument is the same tensor under another name."""
         self._is_passing = True
         super().entered(machine, parameters, function)
         self._is_passing = False
@@ -162,7 +162,7 @@ class TimelineLog(PlacementLog):
     def _of_tensor(
         self, machine: Machine, target: cst.BaseExpression, name: str, options: list[Value]
     ) -> Iterator[_State]:
-        """The state of a variable that holds a tensor, or held one."""
+        """The state of a variable that holds or held a tensor."""
         key = _variable(machine, target)
         tensors = [option for option in options if isinstance(option, Tensor)]
         if not options or len(tensors) != len(options):
@@ -182,12 +182,12 @@ class TimelineLog(PlacementLog):
     # --- modules ---------------------------------------------------------------------------------------------
 
     def _names(self, module: Object, inside: bool) -> bool:
-        """Whether a name is better than the one that a module has: the first one outside of classes is."""
+        """Whether a name replaces the current one of a module: the first name outside of classes is preferred."""
         known = self._modules.get(module.id)
         return known is None or (known[2] and not inside)
 
     def _see_moves(self, machine: Machine) -> None:
-        """The parts of modules that moved since the last statement, on the machines that the path leads to."""
+        """Show the parts of modules that moved since the last statement, on the machines of the current path."""
         if not self._unseen_moves or not machine.at_home:
             return
         for view in self.views:
@@ -239,7 +239,7 @@ class TimelineLog(PlacementLog):
         machine: Machine,
         inside: bool,
     ) -> None:
-        # The history of a result is that of its operands: only its first note, or that of a move, is about itself.
+        # A result inherits the history of its operands: only its first note, or that of a move, is about the result.
         made = not state.history or (len(state.history) == 1 and state.note not in view.noted)
         note = state.note if made or source is not None else None
         view.noted.update(state.history or filter(None, [state.note]))
@@ -275,7 +275,7 @@ class TimelineLog(PlacementLog):
                     view.close(key, max(self.step, bar.start))
 
     def _bars(self, machine: Machine, view: View, name: cst.CSTNode, value: Value) -> Iterator[Bar]:
-        """Those of what a name holds: of a variable, or of the first parts of a module."""
+        """The bars for the value of a name: the bar of the variable, or those of the first parts of a module."""
         if isinstance(name, cst.BaseExpression) and (bar := view.open.get(_variable(machine, name))):
             yield bar
         parts = [part for option in _options(machine, value, view) if (part := _module(option))]
@@ -284,7 +284,7 @@ class TimelineLog(PlacementLog):
 
 
 def _open_bar_of(view: View, state: _State) -> Bar | None:
-    """The tensor that one is, under another name."""
+    """The open bar of the same tensor under another name."""
     found = (bar for bar in reversed(view.open.values()) if _is_same(bar, state))
     return next(found, None) if state.history and state.device is not None else None
 
@@ -294,7 +294,7 @@ def _is_same(bar: Bar, state: _State) -> bool:
 
 
 def _source(view: View, state: _State) -> Bar | None:
-    """What it was on another device before: a part of a module by its identity, a tensor by its history."""
+    """The bar on the previous device: found by identity for a part of a module, by history for a tensor."""
     known = view.open.get(state.key)
     if not state.history:
         return known if known is not None and known.device != state.device else None
@@ -310,7 +310,7 @@ def _precedes(earlier: tuple[Note, ...], later: tuple[Note, ...]) -> bool:
     return 0 < len(earlier) < len(later) and later[: len(earlier)] == earlier
 
 
-# --- where things are on one kind of machine ---------------------------------------------------------------------
+# --- devices on one kind of machine ------------------------------------------------------------------------------
 
 
 def _here(machine: Machine, view: View) -> Condition:
@@ -327,7 +327,7 @@ def _options(machine: Machine, value: Value, view: View) -> list[Value]:
 
 
 def _device(place: Value) -> str | None:
-    """The device as its lane is called; the current one is the first of its kind."""
+    """The name of the device's lane; the current device is the first of its kind."""
     if not is_exact_device(place):
         return None
     return f"{place}:0" if place.index is None and place.kind in ACCELERATORS else str(place)
@@ -340,7 +340,7 @@ def _module(value: Value) -> Object | None:
 def _parts(
     machine: Machine, module: Object, name: str, here: Condition, around: frozenset[int], depth: int
 ) -> Iterator[_State]:
-    """The layers, parameters and buffers of a module, each by the path that leads to it."""
+    """The states of the layers, parameters and buffers of a module, each labelled with its path."""
     if module.id in around or not depth:
         return
     wrapped = module.kind is Kind.WRAPPER
@@ -364,7 +364,7 @@ def _part(identity: object, name: str, what: str, place: Value, machine: Machine
 
 
 def _placed(held: Value) -> Value:
-    """Where a registered tensor is, as the place cell of a module says it."""
+    """The place of a registered tensor, in the form of a module's place cell."""
     if not isinstance(held, Tensor):
         return held
     return Placed(held.place, held.history[-1] if held.history else None)
@@ -375,7 +375,7 @@ def _class_name(module: Object) -> str:
 
 
 def _variable(machine: Machine, target: cst.BaseExpression) -> Key:
-    """A name of the frame, or an attribute of the object that the expression before the dot leads to."""
+    """The key of a target: a name of the frame, or an attribute of the object before the dot."""
     if isinstance(target, cst.Attribute):
         owner = value_of(machine, target.value)
         if isinstance(owner, Object):
@@ -384,7 +384,7 @@ def _variable(machine: Machine, target: cst.BaseExpression) -> Key:
 
 
 def _is_inside(machine: Machine, target: cst.BaseExpression) -> bool:
-    """Whether a target is an attribute of the object whose method is running."""
+    """Whether a target is an attribute of the receiver of the running method."""
     if not isinstance(target, cst.Attribute) or machine.frame.receiver is None:
         return False
     return value_of(machine, target.value) == machine.frame.receiver

@@ -1,4 +1,4 @@
-"""Which of the parameters that a program trains no optimizer holds."""
+"""Parameters that get gradients but that no optimizer holds."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from placement_lint.rule import Note
 class Coverage(Notes):
     """Parameters, and the optimizers that should hold them."""
 
-    # modules outside of others that make losses of what modules give, and Parameters that no module has
+    # top-level modules that compute losses from the outputs of other modules, and Parameters outside of modules
     criteria: dict[int, Object] = noted(dict)
     loose: dict[int, cst.CSTNode] = noted(dict)
-    # by the id of a tensor that may be a number: the module that gave it, a criterion if it is one
+    # by the id of a tensor that may be 0-dim: the module that returned it, a criterion if the tensor is a loss
     perhaps_losses: dict[int, Object] = noted(dict)
     misses: list[tuple[OptimizerMisses, frozenset[int]]] = noted(list, Use.AT_END)
 
 
-# --- criteria and Parameters by themselves -----------------------------------------------------------------------
+# --- criteria and Parameters outside of modules ------------------------------------------------------------------
 
 _CRITERION = re.compile(r"loss|criterion|objective|penalty", re.IGNORECASE)
 
 
 def called(machine: Machine, module: Object, inputs: Iterable[Value], result: Value) -> Value:
-    """A module is called that may be a criterion: it takes what other modules compute and gives a number.
+    """A module is called that may be a criterion: it takes outputs of other modules and returns a number.
 
-    Whether what it gives is a number may be told by a backward from there.
+    If its result has an unknown shape, a later backward from it shows that it is a number.
     """
     if machine.now[Calls].in_forward or module.id in machine.notes[Coverage].criteria:
         return result
@@ -75,14 +75,14 @@ def _perhaps_a_loss(machine: Machine, module: Object, result: Value) -> Value:
 
 
 def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
-    """``loss.backward()``: it is a number, and the module that gave it a criterion."""
+    """``loss.backward()``: the loss is a number, so the module that returned it is a criterion."""
     module = machine.notes[Coverage].perhaps_losses.get(loss.uid) if isinstance(loss, Tensor) else None
     if module is not None:
         machine.notes[Coverage].criteria[module.id] = module
 
 
 def _handed(machine: Machine, value: Value) -> Iterator[Value]:
-    """A value's alternatives, and what the lists among them hold."""
+    """The alternatives of a value, with the items of lists in place of the lists."""
     for _, option in alternatives(value):
         items = content(machine, option)
         for item in items.items if items is not None else (option,):
@@ -99,21 +99,21 @@ def note_parameter(machine: Machine, parameter: Tensor, data: Value, node: cst.C
 
 
 def registered(machine: Machine, value: Value) -> None:
-    """A module gets a Parameter: it is no longer by itself."""
+    """A Parameter is registered in a module: it is no longer outside of modules."""
     for _, option in alternatives(value):
         if isinstance(option, Tensor) and option.role is Role.PARAMETER:
             machine.notes[Coverage].loose.pop(option.uid, None)
 
 
 def asked_for(machine: Machine, module: Object | Symbol) -> None:
-    """``module.parameters()``: other code may train them."""
+    """``module.parameters()``: other code may train these parameters."""
     machine.notes[ModuleNotes].asked_for.update(
         modules.registered_below(machine, module) if isinstance(module, Object) else {module.id}
     )
 
 
 def given_away(machine: Machine, value: Value) -> None:
-    """A module, or its parameters, are given to a call that cannot be analysed."""
+    """A module, or its parameters, are passed to a call that cannot be analysed."""
     module = value.module if isinstance(value, Parameters) else value
     if not isinstance(module, Object) or not (module is not value or modules.is_module(machine, module)):
         return
@@ -122,7 +122,7 @@ def given_away(machine: Machine, value: Value) -> None:
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
-    """An optimizer steps after a backward that ``reached`` these modules and Parameters."""
+    """An optimizer steps after a backward that reached the modules and Parameters in ``reached``."""
     noted = machine.notes[Coverage]
     if not reached & optimizers.covered(machine, optimizer):
         return
@@ -142,7 +142,7 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
 
 
 def _report_unnamed(machine: Machine, optimizer: Object, label: str, reached: frozenset[int], note: Note) -> None:
-    """Its groups are picked by names, and some parts of the model have none of these."""
+    """Report parts of the model that match none of the names by which the optimizer's groups are selected."""
     built, given = machine.notes[optimizers.Optimizers].built, optimizers.given(machine, optimizer)
     held = frozenset().union(*(optimizers.covered(machine, each) for each in built))
     parts = named_parameters.left_out(machine, given, reached, held) if given is not None else []
@@ -151,12 +151,12 @@ def _report_unnamed(machine: Machine, optimizer: Object, label: str, reached: fr
         machine.emit(OptimizerMisses(optimizer.node, machine.scene, label, named, "part", optimizer.node, note))
 
 
-# A message names this many parts.
+# Maximum number of parts that a message names.
 _MOST_NAMED = 3
 
 
 def _report_dropped(machine: Machine, optimizer: Object, missed: OptimizerMisses, parts: frozenset[int]) -> None:
-    """``optimizer = SGD(net.parameters())`` takes over from one that held the parameters of the criterion as well."""
+    """``optimizer = SGD(net.parameters())`` replaces an optimizer that also held the parameters of the criterion."""
     before = [*schedulers.predecessors(machine, optimizer)]
     others = [each for each in machine.notes[optimizers.Optimizers].built if each not in before]
     held = frozenset().union(*(optimizers.covered(machine, each) for each in others))
@@ -167,7 +167,7 @@ def _report_dropped(machine: Machine, optimizer: Object, missed: OptimizerMisses
 
 
 def finish(machine: Machine) -> None:
-    """At the end it is known what no optimizer ever held."""
+    """Report after the whole program, when the parameters that no optimizer ever held are known."""
     for event, parts in machine.notes[Coverage].misses:
         if parts.isdisjoint(machine.notes[ModuleNotes].ever_held) and parts.isdisjoint(
             machine.notes[ModuleNotes].asked_for
@@ -175,7 +175,7 @@ def finish(machine: Machine) -> None:
             machine.emit(event)
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

@@ -1,7 +1,7 @@
 """Modules and Parameters trained beside DistributedDataParallel, whose gradients are not averaged over the ranks.
 
-DDP averages gradients of the module that it wraps. A criterion with weights, or a second head, may take part in the
-same backward, and be trained by each rank for itself.
+DDP averages gradients of the module that it wraps. A criterion with weights, or a second head, may be part of the same
+backward, and each rank then trains it separately.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ from placement_lint.source.querying import names_in
 class Beside(Notes):
     """Modules and Parameters trained beside DistributedDataParallel."""
 
-    # modules, by id, each with its first call; events for trained ones, with the ids of their parameters; the program
-    # averages something of the kind over the ranks itself
+    # modules, by id, each with its first call; events for trained ones, with the ids of their parameters; whether the
+    # program averages gradients or weights over the ranks itself
     modules: dict[int, tuple[Object, cst.Call]] = noted(dict)
     trained: list[tuple[TrainedOutsideDdp, frozenset[int]]] = noted(list, Use.AT_END)
     reduces_by_hand: bool = noted(bool)
 
 
-# Of a module, or of a Parameter by itself: the wrapper beside it, and the backward that gave it gradients of its own.
+# For a module, or a Parameter outside of modules: the DDP wrapper, and the backward that gave it local gradients.
 _BESIDE = Slot("beside ddp")
 # Names of values that a program averages by hand.
 _BY_HAND = re.compile(r"\w*(?:grad|param|weight|bias|bucket|flat)\w*|p|data", re.IGNORECASE)
 
 
 def called(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
-    """A module that is not in a DDP is called from outside of any."""
+    """A module outside of DDP is called from code outside of DDP."""
     if isinstance(module, Object) and module.kind is Kind.MODULE:
         machine.notes[Beside].modules.setdefault(module.id, (module, node))
 
 
 def backward(machine: Machine, loss: Tensor, wrapper: Object, note: Note) -> None:
-    """A backward from what came through a wrapper as well."""
+    """A backward from a loss that was also computed through a DDP wrapper."""
     fact = Fact(f"beside {wrapper.id} {id(note.node)}", (wrapper, note))
     reached = loss.modules | loss.parameters | (loss.reached or frozenset())
     for module, _ in machine.notes[Beside].modules.values():
@@ -88,14 +88,14 @@ def _is_apart(machine: Machine, part: Object | Symbol) -> bool:
 
 
 def zeroed(machine: Machine, optimizer: Object) -> None:
-    """``optimizer.zero_grad()``: these gradients come to nothing."""
+    """``optimizer.zero_grad()`` discards these gradients."""
     for identity in _candidates(machine, optimizer):
         if machine.read(identity, _BESIDE) is not None:
             machine.write(identity, _BESIDE, ABSENT)
 
 
 def _candidates(machine: Machine, optimizer: Object) -> list[int]:
-    """What an optimizer holds of these, without the parts of others."""
+    """The ids of these modules and Parameters in an optimizer, without parts of others."""
     if not machine.notes[Ddp].wrappers:
         return []
     held = optimizers.covered(machine, optimizer)
@@ -109,7 +109,7 @@ def _candidates(machine: Machine, optimizer: Object) -> list[int]:
 
 
 def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: Note) -> None:
-    """``optimizer.step()``: each rank goes its own way with these."""
+    """``optimizer.step()``: the ranks diverge in these parameters."""
     for identity in _candidates(machine, optimizer) if not ranks.is_alone(machine) else ():
         fact = machine.read(identity, _BESIDE)
         if fact is not None:
@@ -139,21 +139,21 @@ def _note(machine: Machine, identity: int, optimizer: Object, fact: Value, stepp
 
 
 def reduced(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
-    """``dist.all_reduce(t)`` averages by hand, unless it is a loss, or numbers for a report."""
+    """``dist.all_reduce(t)`` is manual averaging, unless ``t`` is a loss or a metric."""
     known = [option for value in arguments.values() for _, option in alternatives(value)]
     if any(map(_may_be_weight, known)) or any(map(_BY_HAND.fullmatch, names_in(node))):
         machine.notes[Beside].reduces_by_hand = True
 
 
 def _may_be_weight(value: Value) -> bool:
-    """Whether a value may be one of a module's tensors: an entry of its state dict is, and no number for a report."""
+    """Whether a value may be one of a module's tensors, such as an entry of its state dict, rather than a metric."""
     if isinstance(value, Tensor):
         return value.source is Source.MODULE and value.reached == frozenset() and value.scalar is not True
     return isinstance(value, Symbol)
 
 
 def finish(machine: Machine) -> None:
-    """At the end it is known whether the program averages gradients, or weights, itself."""
+    """Report after the whole program, unless the program averages gradients or weights itself."""
     if machine.notes[Beside].reduces_by_hand or machine.notes[Gradients].by_hand:
         return
     for event, parts in machine.notes[Beside].trained:
@@ -163,7 +163,7 @@ def finish(machine: Machine) -> None:
             machine.emit(event)
 
 
-# --- what it hears ---------------------------------------------------------------------------------------------------
+# --- signals ----------------------------------------------------------------------------------------------------------
 
 
 def listen(signals: Signals) -> None:

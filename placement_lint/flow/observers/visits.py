@@ -1,4 +1,4 @@
-"""What is known each time that the analysis executes one of some statements."""
+"""A record of the state at each execution of selected statements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placement_lint.flow.state.names import value_of
 from placement_lint.source.walking import children
 from placement_lint.source.wording import source_text
 
-# Values that say nothing about placement.
+# Values that are irrelevant to placement.
 _DEFINED = (Class, External, Function, Imported)
 
 
@@ -24,10 +24,10 @@ _DEFINED = (Class, External, Function, Imported)
 class Visit:
     """One execution of a statement.
 
-    ``reach`` is the path condition in words, empty on every path; ``calls`` the calls that lead there, outermost
-    first; ``standalone`` whether the function around it was analysed without a caller; ``in_replica`` whether it runs
-    in a replica of DataParallel. ``names`` are the variables and attributes that the statement reads, with their values
-    in words.
+    ``reach`` is the path condition as text, empty if it always holds; ``calls`` the call stack, outermost call first;
+    ``standalone`` is set if the enclosing function is an analysed entry point; ``in_replica`` if it runs in a replica
+    of DataParallel. ``names`` are the variables and attributes that the statement reads, with descriptions of their
+    values.
     """
 
     statement: cst.CSTNode
@@ -39,7 +39,7 @@ class Visit:
 
 
 class VisitLog(PlacementLog):
-    """Records the visits of some statements."""
+    """Records the visits of selected statements."""
 
     explains = True
 
@@ -63,7 +63,7 @@ class VisitLog(PlacementLog):
 
 
 def names_read(machine: Machine, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Value]]:
-    """The names and attributes that a statement reads by itself; not those in the blocks of a compound statement."""
+    """The names and attributes that a statement itself reads, without those in the blocks of a compound statement."""
     if isinstance(node, (cst.Name, cst.Attribute)) and (value := value_of(machine, node)) is not None:
         if not isinstance(value, _DEFINED):
             yield node, value
