@@ -1,4 +1,4 @@
-"""Attributes and items: reading, writing, and looking them up along classes."""
+"""Attributes and items: reads, writes, and lookup along the class hierarchy."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ from placement_lint.source.wording import source_text
 class Mode(Notes):
     """Whether the modules are in training mode."""
 
-    # once that was read: those of a model are in one mode
+    # a symbol after the first read of ``training``; all modules share one mode
     training: Symbol | None = noted(lambda: None, Use.LASTING)
 
 
@@ -116,7 +116,7 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
     if isinstance(place, Device) and place.kind in ("cuda", "replica"):
         machine.now[Context].saw_gpu = True
     if name == "dtype":
-        # wherever a tensor is, its type is the same
+        # the dtype does not depend on the device
         owner = next((option for _, option in alternatives(owner) if isinstance(option, Tensor)), owner)
     value = machine.lift(lambda option: _read(machine, option, name, node), owner)
     ranks.notice_attribute(machine, name, value)
@@ -154,7 +154,7 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
     return Bound(owner, name, node=node)
 
 
-# If these are read of a loaded value, it is a whole model.
+# A loaded value with one of these attributes is a whole model.
 _OF_A_MODEL = {"eval", "train", "parameters", "named_parameters", "state_dict", "load_state_dict", "modules", "half"}
 
 
@@ -177,7 +177,7 @@ def _read_of_device(machine: Machine, device: Device, name: str) -> Value:
     return Const(device.index) if known else machine.fresh(name)
 
 
-# What ``device.type`` is.
+# The values of ``device.type``.
 _TYPES = {"cpu": "cpu", "replica": "cuda", **{kind: kind for kind in ACCELERATORS}}
 
 
@@ -235,9 +235,9 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
     return Bound(owner, name, node=node)
 
 
-# No layer has these.
+# Attributes that no layer has.
 _OF_NO_LAYER = VIEWS | METHODS_OF_TENSORS
-# Neither a list nor a dict has these.
+# Attributes that neither a list nor a dict has.
 _ONLY_OF_TENSORS = {"shape", "dtype", "device", "ndim", "grad", "requires_grad"}
 _CONTAINER_METHODS = {"step", "scale", "update", "unscale_", "backward"}
 
@@ -290,18 +290,18 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
 
 
 def _is_as_built(machine: Machine, module: Object) -> bool:
-    """Whether the running code built the module itself, and passed it to no code that may have called ``eval()``."""
+    """Whether the running code built the module itself, and passed it to no code that may call ``eval()``."""
     return bool(_itself(machine, module)) and module.id not in machine.notes[ModuleNotes].given_away
 
 
 def _itself(machine: Machine, module: Object) -> int:
-    """The id of a module that what runs has built itself; 0 for one that stands for any of its class."""
+    """The id of a module that the running code built itself; 0 for one that represents any instance of its class."""
     beginning = machine.frames[: 1 + machine.now[Calls].standalone][-1]
     return module.id if module.id > beginning.id else 0
 
 
 def _weight(machine: Machine, module: Object, name: str) -> Value:
-    """``layer.weight``: one Parameter, wherever the layer is."""
+    """``layer.weight``: one Parameter, on the layer's device."""
     uid = machine.part(module.id, name, name).id
     place = modules.place_of(machine, module)
     return machine.lift(
@@ -315,7 +315,7 @@ def _weight(machine: Machine, module: Object, name: str) -> Value:
 
 
 def _surely_lacks(module: Object, name: str) -> bool:
-    """Whether a module's class is known well enough to say that it has no such attribute."""
+    """Whether a module's class is completely known, so that it certainly lacks the attribute."""
     return isinstance(module.cls, External) or not any(isinstance(base, Symbol) for base in foreign_bases(module.cls))
 
 
@@ -324,7 +324,7 @@ def _is_layer(module: Object) -> bool:
 
 
 def bound(machine: Machine, owner: Object, found: Value, node: cst.CSTNode) -> Value:
-    """What an instance gets that its class has: a method, the value of a property, whatever ``__get__`` returns."""
+    """The value of a class attribute on an instance: a bound method, a property's value, or ``__get__``'s result."""
     if isinstance(found, Function):
         return _method(machine, owner, found, node)
     getter = find(machine, found.cls, "__get__") if isinstance(found, Object) and isinstance(found.cls, Class) else None
@@ -372,17 +372,17 @@ def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, nod
 def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attribute) -> Value:
     value = machine.read(owner.id, name)
     if value is not None and machine.may_lack(owner.id, name):
-        # Where the program has not assigned it, it is what it was.
+        # On paths where the program has not assigned it, it has its original value.
         before = machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
         return machine.filled(owner.id, name, before)
     if value is not None:
         return value
     if owner.type == options.NAMESPACE:
-        # An option may be called like a method: ``args.cuda``.
+        # An option may have the name of a method: ``args.cuda``.
         return machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
     if modules.is_module(machine, owner):
         if name == "module" and machine.wraps_here(owner.id) and not machine.now[Around].expecting_attribute_errors:
-            # The program wraps this very value: unwrapped, it has no ``module`` of its own.
+            # The program wraps this value elsewhere: the bare module has no attribute ``module``.
             wrapped = machine.wraps_here(owner.id)
             machine.emit(BareModuleRead(node, machine.scene, machine.text(node.value), "the bare module", wrapped))
             return machine.fresh(name)
@@ -403,7 +403,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
     return part
 
 
-# Only modules have these.
+# Attributes that only modules have.
 _MODULE_EVIDENCE = {"named_parameters", "named_modules", "named_children"}
 _METHODS_OF_UNKNOWN = {
     "to", "cuda", "cpu", "parameters", "state_dict", "load_state_dict", "train", "eval", "step", "backward",
@@ -411,11 +411,11 @@ _METHODS_OF_UNKNOWN = {
 }  # fmt: skip
 
 
-# --- what a replica's writes lose ----------------------------------------------------------------------------
+# --- reads of module attributes ------------------------------------------------------------------------------
 
 
 def _note_read(machine: Machine, owner: Object, name: str, node: cst.CSTNode) -> None:
-    """Remember who reads an attribute of a module that was not written in the same forward."""
+    """Record the read of a module attribute that the same forward did not write."""
     if owner.kind is not Kind.MODULE or machine.constructing(owner) or machine.now[Around].testing:
         return
     if machine.now[Calls].in_forward and (owner.id, name) in machine.notes[Accesses].written:
@@ -480,7 +480,7 @@ def _write(
 
 
 def _set_property(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> bool:
-    """Whether a property's setter took the value. `Module.__setattr__` keeps modules and Parameters without it."""
+    """Whether a property's setter took the value. `Module.__setattr__` stores modules and Parameters without it."""
     setter = find(machine, owner.cls, SETTER.of(name)) if isinstance(owner.cls, Class) else None
     if not isinstance(setter, Function):
         return False
@@ -497,7 +497,7 @@ def _is_registered(machine: Machine, value: Value) -> bool:
 
 
 def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
-    """Assigning ``requires_grad`` is right for tensors; a module that does not define it just gets an attribute."""
+    """Emit an event for an assignment to ``requires_grad``, or to a misspelling of it, on a module or tensor."""
     on_module = _is_surely_module(machine, owner)
     if not on_module and not isinstance(owner, Tensor):
         return
@@ -511,7 +511,7 @@ def _check_grad_flag(machine: Machine, owner: Value, name: str, node: cst.CSTNod
 
 
 def _written(node: cst.CSTNode) -> cst.CSTNode:
-    """The value that a statement assigns, or that ``setattr`` is given."""
+    """The expression that a statement assigns, or that is passed to ``setattr``."""
     if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and node.value is not None:
         return node.value
     return node.args[2].value if isinstance(node, cst.Call) and len(node.args) > 2 else node
@@ -528,7 +528,7 @@ def _is_surely_module(machine: Machine, value: Value) -> bool:
 
 
 def _is_option(machine: Machine, owner: Object) -> bool:
-    """Whether an ``__init__`` may only note down what it was asked for: there is nothing of its own to freeze."""
+    """Whether an ``__init__`` may only store an option: its class extends no layer, so it has no weights to freeze."""
     return machine.constructing(owner) and not (isinstance(owner.cls, Class) and modules.extends_layer(owner.cls))
 
 
@@ -541,7 +541,7 @@ def _defines(machine: Machine, owner: Object, name: str) -> bool:
 
 
 def _reads(machine: Machine, cls: Class, name: str) -> bool:
-    """Whether the methods of a class ask for an attribute: then it is a flag of its own."""
+    """Whether the methods of a class read an attribute: then it is a flag of that class."""
     return any(name in attributes_read(machine.definition(one), "self") for one in resolution_order(cls))
 
 
@@ -559,7 +559,7 @@ def _write_of_module(
         if (
             machine.now[Replica].notes
             and owner.id in machine.now[Replica].modules
-            # a hook sets the attribute before each forward, for that forward alone
+            # a hook sets the attribute before each forward, only for that forward
             and owner not in machine.now[Calls].prepared
             and not replicas.keeps(machine, owner, name, value)
         ):
@@ -576,7 +576,7 @@ def _write_of_module(
     note_container(machine, owner, name, value, node)
     modules.given_weight(machine, owner, value, node)
     if isinstance(owner.cls, Class) and find(machine, owner.cls, "__setattr__") is not None:
-        # An own __setattr__ may register the value, move it, or do neither.
+        # A custom __setattr__ may register the value, move it, or do neither.
         value = machine.lift(lambda option: machine.fresh() if isinstance(option, Tensor) else option, value)
     registrable = before is None and _could_register(machine, owner, name, value)
     stored = machine.lift(lambda option: modules.stored(machine, owner, name, option, node, registrable), value)
@@ -588,7 +588,7 @@ def _write_of_module(
 
 
 def _could_register(machine: Machine, owner: Object, name: str, value: Value) -> bool:
-    """Whether ``register_buffer`` would do in the place of the first assignment to an attribute."""
+    """Whether ``register_buffer`` could replace the first assignment to an attribute."""
     inherited = find(machine, owner.cls, name) if isinstance(owner.cls, Class) else None
     ready = machine.constructing(owner) and machine.read(owner.id, modules.INITIALISED) is not None
     return ready and inherited is None and all(isinstance(option, Tensor) for _, option in alternatives(value))
@@ -620,7 +620,7 @@ def _of_parameter_kept(machine: Machine, owner: Object, name: str, option: Value
 
 
 def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: Tensor) -> bool:
-    """Whether the Parameter that a tensor was computed from is one of a module, this one under another name or any."""
+    """Whether the Parameter from which a tensor was computed is registered, in any module or under another name."""
     assert computed.lost is not None
     if computed.modules:
         return True
@@ -633,7 +633,7 @@ def _registered_elsewhere(machine: Machine, owner: Object, name: str, computed: 
 
 
 def note_container(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
-    """Note that a plain list or dict is stored on a module, which does not register its contents."""
+    """Record that a plain list or dict is stored on a module, which does not register its contents."""
     noted = machine.notes[ModuleNotes]
     initialised = machine.read(owner.id, modules.INITIALISED) is not None
     for _, option in alternatives(value):
@@ -674,7 +674,7 @@ def _items(machine: Machine, value: Object) -> tuple[Value, ...]:
 
 
 def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text: str | cst.CSTNode) -> None:
-    """``tensor.data = data``: the same tensor, where the data is."""
+    """``tensor.data = data``: the same tensor, now on the device of the data."""
     if tensor.modules:
         machine.lift(lambda option: modules.filled(machine, tensor, option, node), data)
         return
@@ -713,14 +713,14 @@ def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:
             machine.write(owner.id, name, machine.either(((this, value), (this.negation, held))))
 
 
-# So deep are groups of settings inside each other: ``cfg.MODEL.HEAD.NAME``.
+# Maximum nesting of groups of settings: ``cfg.MODEL.HEAD.NAME``.
 _DEEPEST_SETTINGS = 4
 
 
 def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = "") -> None:
-    """Some unknown attribute of a configuration is assigned: no setting of it is certain any more.
+    """An unknown attribute of a configuration is assigned: its settings are no longer certain.
 
-    The previous value becomes the default. To assign an item of ``owner.__dict__`` assigns an attribute too.
+    The previous value becomes the default. Assigning an item of ``owner.__dict__`` assigns an attribute, too.
     """
     if isinstance(owner, Symbol) and isinstance(owner.parent, Object):
         owner = owner.parent if machine.known_part(owner.parent.id, "__dict__") == owner else owner
@@ -728,7 +728,7 @@ def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = 
     if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
         return
     label = text or machine.label(owner)
-    # A value that was never given a name is written as the call that made it.
+    # The label of an unnamed value is the call that created it, which is not a name.
     label = "" if label.endswith(")") else label
     for name in [name for name in machine.store.variables(owner.id) if name[0] != "["]:
         value, said = machine.read(owner.id, name), f"{label}.{name}" if label else name
@@ -744,7 +744,7 @@ def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = 
 
 
 def call_super(machine: Machine, target: Super, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``super().name(...)``: the next definition in this program; a library's is taken to do nothing here."""
+    """``super().name(...)``: the next definition in this program; a library's is assumed to have no effect."""
     receiver = target.receiver
     cls = receiver.cls if isinstance(receiver, Object) else receiver
     if isinstance(cls, Class):
@@ -811,7 +811,7 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
 
 
 def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:
-    """``ids[0]``: from here on there are some, where the program asks whether there are."""
+    """``ids[0]``: from here on, a test of the length of ``ids`` holds."""
     size = machine.known_part(owner.id, ("len", content(machine, owner)))
     question = machine.known_question(size) if size is not None else None
     if question is not None and not machine.now[Around].tried:
@@ -819,7 +819,7 @@ def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:
 
 
 def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
-    """What a module of the program, or of a library, has under a name that the program computes."""
+    """The attribute of a module of the program, or of a library, under a computed name."""
     if isinstance(module, Imported):
         return imports.chosen(machine, module, key)
     if isinstance(key, Const) and isinstance(key.value, str):
@@ -850,7 +850,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         if owner.kind is Kind.LIST:
             return machine.new_list(found, node)
         if isinstance(owner.cls, External) and owner.cls.name in CONTAINERS:
-            # another container of the same class (torch/nn/modules/container.py, `__getitem__`)
+            # a slice is another container of the same class (torch/nn/modules/container.py, `__getitem__`)
             container = modules.new_module(machine, owner.cls, node)
             machine.write(container.id, ITEMS, found)
             return container
@@ -865,7 +865,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
 
 
 def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Value, node: cst.Subscript) -> Value:
-    """What a ``defaultdict`` puts where it has nothing."""
+    """The value that a ``defaultdict`` creates for a missing key."""
     noted = machine.notes[ModuleNotes]
     factory = machine.read(owner.id, FACTORY)
     if factory is None or factory == NONE:
@@ -879,12 +879,12 @@ def _made_on_demand(machine: Machine, owner: Object, mapping: Mapping, key: Valu
 
 
 def _entry(key: Value) -> object:
-    """Under what a dict has something: a constant, or a device."""
+    """The key of a dict entry: the value of a constant, or a device."""
     return key.value if isinstance(key, Const) else key
 
 
 def any_entry(machine: Machine, mapping: Mapping, key: Value, default: Value | None = None) -> Value | None:
-    """The value for an unknown key: each of the values under the condition that the key is its own, or a default."""
+    """The value for an unknown key: a choice of all values, each if the key equals its key, or the default."""
     if any(isinstance(name, Device) for name, _ in mapping.items):
         return None
     values = {value for _, value in mapping.items} | ({default} if default is not None else set())
@@ -912,7 +912,7 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
     if key == SLICE:
         return replace(sequence, exact=False)
     if sequence.items and not isinstance(key, Const):
-        # In a loop that fills the list, what was just put there is meant.
+        # In a loop that fills the list, the index usually refers to the last item.
         return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
     return machine.fresh()
 
@@ -930,7 +930,7 @@ def _write_item(
     if isinstance(owner, Symbol) and isinstance(key, Const):
         machine.write(owner.id, f"[{key.value!r}]", value)
     elif not isinstance(key, Const):
-        # Of what gives attributes and items the same names, as EasyDict does, it may be any setting.
+        # For an object whose items are also attributes, such as EasyDict, it may be any setting.
         forget_settings(machine, owner)
     if owner == environment.ENVIRON:
         environment.write(machine, key, value, node)

@@ -59,7 +59,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.source.querying import as_expression, last_name, reads_attribute
 
-# What goes through all items of its arguments.
+# Functions that iterate over all items of their arguments.
 _TAKES_ALL = {"list", "tuple", "sum", "sorted", "set", "max", "min", "dict", "enumerate", "zip"}
 
 
@@ -80,7 +80,7 @@ def _isinstance(machine: Machine, arguments: Arguments, node: cst.Call) -> Value
 
 
 def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call) -> Value:
-    """``isinstance(value, target)``, also for a tuple of classes; a question if the answer is unknown."""
+    """``isinstance(value, target)``, also for a tuple of classes; asks a question if the answer is unknown."""
     targets = target.items if isinstance(target, Sequence) else (target,)
     if isinstance(value, Tensor) and isinstance(target, External) and LEGACY_TYPE.fullmatch(target.name):
         return _is_of_legacy_type(machine, value, target, node)
@@ -97,7 +97,7 @@ def is_instance_of(machine: Machine, value: Value, target: Value, node: cst.Call
 
 
 def _is_of_legacy_type(machine: Machine, tensor: Tensor, cls: External, node: cst.Call) -> Value:
-    """``isinstance(x, torch.cuda.FloatTensor)`` asks where a tensor is, and for what is in it: floats, mostly."""
+    """``isinstance(x, torch.cuda.FloatTensor)`` tests a tensor's device and its dtype."""
     on_gpu = tensors.attribute(machine, tensor, "is_cuda", node)
     machine.now[Context].saw_gpu = machine.now[Context].saw_gpu or on_gpu == TRUE
     wants_gpu = cls.name.startswith("torch.cuda.")
@@ -113,7 +113,7 @@ def _is_of_legacy_type(machine: Machine, tensor: Tensor, cls: External, node: cs
 
 
 def class_question(machine: Machine, value: Value, target: Value, node: cst.CSTNode | str = "") -> Question:
-    """What ``isinstance(value, target)`` asks."""
+    """The question of ``isinstance(value, target)``."""
     return machine.question(("isinstance", value, target), text=node)
 
 
@@ -126,7 +126,7 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
     ):
         return False
     if isinstance(value, Tensor) and value.role is Role.BATCH and isinstance(cls, External):
-        # Nothing tells what a batch of unknown samples is; programs that ask mostly have tensors.
+        # The type of a batch of unknown samples is unknown; in programs that test it, it usually is a tensor.
         return cls.name == "torch.Tensor"
     if value == ARRAY and isinstance(cls, External):
         return cls.name == "numpy.ndarray"
@@ -136,7 +136,7 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
     if isinstance(cls, External) and devices.is_device(machine, value):
         return cls.name == "torch.device"
     if isinstance(value, Object) and value.kind is Kind.WRAPPER and isinstance(cls, Symbol):
-        # A class from who knows where, that is called like its own.
+        # An unknown class with the same name as the wrapper's class.
         return True if last_name(as_expression(cls.source)) == value.cls.name.rpartition(".")[2] else None
     if isinstance(value, Object) and isinstance(cls, (Class, External)):
         if value.kind in (Kind.MODULE, Kind.WRAPPER) and cls in _TENSOR_CLASSES:
@@ -162,14 +162,14 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
 
 
 def _stands_for(name: str, cls: Class | External) -> bool:
-    """Whether a class is the built-in one of this name, or an abstract base class of it."""
+    """Whether a class is the built-in class of this name, or an abstract base class of it."""
     if not isinstance(cls, External):
         return False
     module, _, last = cls.name.rpartition(".")
     return cls.name == f"builtins.{name}" or (module in _ABSTRACT and last in _KIND_OF.get(name, ()))
 
 
-# Modules that hold abstract classes of containers. Those of torch._six are gone from newer versions of PyTorch.
+# Modules that define abstract base classes of containers; newer versions of PyTorch have no torch._six.
 _ABSTRACT = {"collections.abc", "collections", "typing", "torch._six", "torch._six.container_abcs"}
 _COLLECTION = {"Iterable", "Sized", "Container", "Collection", "Reversible"}
 _KIND_OF = {
@@ -179,13 +179,13 @@ _KIND_OF = {
     "str": _COLLECTION | {"Sequence", "string_classes"},
     "Tensor": _COLLECTION,
 }
-# Of their classes it is known whether a constant is an instance.
+# Libraries for whose classes it is known whether a constant is an instance.
 _KNOWN_LIBRARIES = ("builtins", "collections", "numpy", "torch", "typing")
 _TENSOR_CLASSES = (External("torch.Tensor"), External("torch.nn.Parameter"))
 
 
 def _is_dict(cls: External) -> bool | None:
-    """Whether a dict of unknown kind is of this class, as far as that can be told."""
+    """Whether a dict of unknown kind is an instance of this class; None if unknown."""
     if cls.name.startswith("torch."):
         return False
     if cls.name.rpartition(".")[2] in ("dict", "Mapping", "MutableMapping"):
@@ -232,7 +232,7 @@ def _callable(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
     if isinstance(owner, Symbol) and name == "module" and owner.id in machine.notes[ModuleNotes].wraps:
-        # The program wraps this very value elsewhere: here it is bare.
+        # The program wraps this value elsewhere: here it is the bare module.
         return False
     if name in non_movable.MOVES and non_movable.kind(owner) is not None:
         return False
@@ -331,7 +331,7 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
 
 
 def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    """One number for each list that it may be: which machine it is may decide how long it is."""
+    """The length of each alternative: the length of a list may depend on the machine."""
     given = arguments.get(0) or NONE
     lengths = [(guard, length(machine, option, node)) for guard, option in alternatives(machine.restrict(given))]
     known = [(guard, size) for guard, size in lengths if size is not None]
@@ -341,14 +341,14 @@ def _length(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 
 def _range(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    """Ranges that depend on the machine have an identity each, as lists have: it matters which of them it is."""
+    """A range that depends on the machine becomes a list, so that its alternatives have an identity."""
     if any(isinstance(bound, Choice) for bound in arguments.positional):
         return machine.lift(lambda *bounds: machine.new_list(_numbers(machine, bounds), node), *arguments.positional)
     return _numbers(machine, arguments.positional)
 
 
 def _numbers(machine: Machine, bounds: tuple[Value, ...]) -> Sequence:
-    """``range(3)``; of ``range(torch.cuda.device_count())`` the numbers that are surely there."""
+    """The items of ``range(3)``; for ``range(torch.cuda.device_count())``, the items that certainly exist."""
     known = [bound.value for bound in bounds if isinstance(bound, Const)]
     numbers = folding.numbers(known) if len(known) == len(bounds) else None
     if numbers is not None:
@@ -435,7 +435,7 @@ def _map(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 
 def _sum(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
-    """``sum(losses)``: a tensor like the first, if there is one."""
+    """``sum(losses)``: a tensor like the first item, if that is one."""
     items = content(machine, arguments.get(0) or NONE)
     if items is None or not items.items:
         return machine.fresh(node)

@@ -1,4 +1,4 @@
-"""Calls: of functions and classes of the program, of modules, and of everything else by its name."""
+"""Calls of functions and classes of the program, of modules, and of library names."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ from placement_lint.source.walking import children
 
 @dataclass
 class Signatures(Notes):
-    """What functions take."""
+    """Facts about the parameters of functions."""
 
-    # for each parameter whether it may be a tensor
+    # for each positional parameter, whether it may be a tensor
     takes_tensors: dict[cst.CSTNode, list[bool]] = noted(dict, Use.DERIVED)
 
 
@@ -153,7 +153,7 @@ def call_function(
     node: cst.CSTNode,
     receiver: Value | None = None,
 ) -> Value:
-    """Interpret a function of the program with these arguments, unless that leads too deep."""
+    """Interpret a function of the program with these arguments, unless the inlining policy or the budget forbids it."""
     if receiver is not None:
         arguments = arguments.with_receiver(receiver)
     elif function.owner is not None and "staticmethod" not in function.decorators:
@@ -165,7 +165,7 @@ def call_function(
     if machine.now[Calls].running.count(function.node) > 1:
         return machine.fresh(f"{function.name}()")
     if _has_no_place_for(function, arguments) or _lacks_arguments(function, arguments):
-        # It raises, or another one is meant: an override that takes what it is given.
+        # The call raises, or it actually calls an override that accepts these arguments.
         return foreign(machine, arguments, node)
     if not reaches(machine, function, arguments):
         for value in options.overridden(machine, function, arguments):
@@ -184,13 +184,13 @@ def call_function(
 
 
 def _may_move(machine: Machine, function: Function, arguments: Arguments) -> bool:
-    """Whether a function that is not analysed may move its arguments, or calls one that does."""
+    """Whether a function that is not analysed may move its arguments, or pass them to one that does."""
     hands_on = any(isinstance(value, (Function, Partial, Bound)) for value in arguments.values())
     return hands_on or imports.may_move(machine, function)
 
 
 def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
-    """Whether a call raises TypeError: a parameter without a default is given nothing."""
+    """Whether a call raises TypeError because a parameter without a default gets no argument."""
     if arguments.spread or function.decorators:
         return False
     rest = function.parameters[len(arguments.positional) :]
@@ -198,14 +198,14 @@ def _lacks_arguments(function: Function, arguments: Arguments) -> bool:
 
 
 def _has_no_place_for(function: Function, arguments: Arguments) -> bool:
-    """Whether a call gives more than a function takes."""
+    """Whether a call passes more positional arguments than a function accepts."""
     params = function.node.params
     takes_more = isinstance(params.star_arg, cst.Param) or function.decorators or arguments.spread
     return not takes_more and len(arguments.positional) > len(function.parameters)
 
 
 def _outcome(machine: Machine, function: Function, node: cst.CSTNode) -> Value:
-    """What the running function returns; of a generator a list of what it yields, of a context manager just that."""
+    """The result of the running function: a list for a generator, the yielded value for a context manager."""
     if isinstance(function.node, cst.Lambda):
         return expressions.evaluate(machine, function.node.body)
     body = function.node.body
@@ -260,7 +260,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
 
 
 def _spending(machine: Machine, function: Function) -> AbstractContextManager[None]:
-    """What the running function leaves to those after it, unless one around it does already."""
+    """Reserve a share of the budget for the code after the running function, unless an outer call already does."""
     if machine.now[Calls].standalone:
         return nullcontext()
     if _builds(function) and sum(_builds(frame.function) for frame in machine.frames) == 1:
@@ -307,9 +307,9 @@ def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Va
 
 
 def takes_tensors(machine: Machine, function: Function) -> list[bool]:
-    """For each positional parameter whether it can be taken for a tensor.
+    """For each positional parameter, whether it may be a tensor.
 
-    It cannot where it is annotated as something else, or read like something else: no tensor has ``graph.edge_index``.
+    It is not one if it has another annotation, or if the body reads an attribute that no tensor has: ``graph.edges``.
     """
     known = machine.notes[Signatures].takes_tensors.get(function.node)
     if known is None:
@@ -324,14 +324,14 @@ def takes_tensors(machine: Machine, function: Function) -> list[bool]:
 
 
 def _other_things(function: Function) -> Collection[str]:
-    """The variables that are read unlike tensors; not needed if all parameters are annotated."""
+    """The variables with attributes that no tensor has; empty if all parameters are annotated."""
     if all(parameter.annotation is not None or parameter.name.value == "self" for parameter in function.parameters):
         return ()
     return {name for name, attribute in _attributes_read(function.node) if attribute not in TENSOR_ATTRIBUTES}
 
 
 def _attributes_read(function: cst.CSTNode) -> Iterator[tuple[str, str]]:
-    """Variables with the attributes read of them: ``graph.edge_index``, and neither ``graph.normalize()`` nor
+    """Variables with the attributes read from them: ``graph.edge_index``, but neither ``graph.normalize()`` nor
     ``self.graph.edge_index``."""
     waiting = [function]
     while waiting:
@@ -345,7 +345,7 @@ def _attributes_read(function: cst.CSTNode) -> Iterator[tuple[str, str]]:
 
 
 def unknown_arguments(machine: Machine, function: Function, skip_first: bool) -> Arguments:
-    """One symbol a parameter, for a function that is analysed without a caller."""
+    """One symbol for each parameter, for a function that is analysed as an entry point."""
     return Arguments(
         tuple(_unknown_argument(machine, parameter) for parameter in function.parameters[skip_first:]),
         {one.name.value: _unknown_argument(machine, one) for one in function.node.params.kwonly_params},
@@ -376,7 +376,7 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
 
 
 def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Object:
-    """The object itself, an outline if its ``__init__`` is not analysed."""
+    """The instance after ``__init__``; an outline if its ``__init__`` is not analysed."""
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not reaches(machine, initialiser, arguments)):
@@ -396,7 +396,7 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
 
 
 def foreign_constructor(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> None:
-    """The ``__init__`` of a library: those of torch and of Python's own classes move nothing that they are given."""
+    """The ``__init__`` of a library class: those of torch and of the standard library do not move their arguments."""
     bases = foreign_bases(cls)
     known = all(isinstance(base, External) and base.name.partition(".")[0] in _MOVING_NOTHING for base in bases)
     if known:
@@ -408,7 +408,7 @@ def foreign_constructor(machine: Machine, cls: Class, arguments: Arguments, node
 _MOVING_NOTHING = {"torch", *sys.stdlib_module_names}
 
 
-# In a class that is analysed by itself, the parts' parts are outlines: each is analysed separately.
+# In a class that is an entry point, the parts of parts are outlines: each class is analysed separately.
 _DETAIL_DEPTH = 2
 
 
@@ -444,7 +444,7 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
         return machine.fresh(node)
     if isinstance(receiver, Tensor):
         if receiver.role is Role.BATCH and name == "update" and isinstance(node.func, cst.Attribute):
-            # Whatever it takes in may take the place of any of its fields.
+            # The update may replace any of its fields.
             expressions.assign(machine, node.func.value, machine.fresh(node), node)
             return NONE
         return tensors.call_method(machine, receiver, name, arguments, node)
@@ -462,7 +462,7 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
 
 
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
-    """``net(x)``, or an instance with ``__call__``; of one that calls itself, two rounds."""
+    """``net(x)``, or an instance with ``__call__``; recursive calls are analysed twice."""
     running = machine.now[Calls]
     if running.objects.count(target) > 1:
         return machine.fresh(node)
@@ -508,7 +508,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
 
 
 def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bool = True) -> Value:
-    """A call that cannot be analysed: its arguments may be on another device afterwards, if it ``moves`` things."""
+    """A call that cannot be analysed: if it ``moves``, its arguments may be on another device afterwards."""
     machine.signals.program.values_given_away(machine, arguments.values(), node)
     for value in arguments.values():
         if isinstance(value, Const):
@@ -529,7 +529,7 @@ def foreign(machine: Machine, arguments: Arguments, node: cst.CSTNode, moves: bo
 
 
 def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
-    """Whether a call asks if a tensor is what stands for one while ``torch.fx`` traces: then nothing is anywhere."""
+    """Whether a call tests if a tensor is a ``torch.fx`` proxy, which has no device."""
     given = arguments.get(0)
     of_tensor = isinstance(given, (Tensor, Choice)) and all(
         isinstance(option, Tensor) for _, option in alternatives(given)
@@ -541,14 +541,14 @@ def _asks_for_proxy(arguments: Arguments, node: cst.CSTNode) -> bool:
 
 
 def forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """Call a module as ``nn.Module.__call__`` does, with the hooks around its forward."""
+    """Call a module as ``nn.Module.__call__`` does: run the hooks and its forward."""
     return module_hooks.around(
         machine, module, arguments, node, lambda given: _unhooked_forward(machine, module, given, node)
     )
 
 
 def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """The forward without hooks; a bare module may be inside a wrapper that the call bypasses."""
+    """The call without hooks; a call of the bare module may bypass a wrapper around it."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
         return wrappers.call(machine, module, arguments, node, partial(_call_inner, machine, node))
     machine.signals.modules.called(machine, module, node)
@@ -561,7 +561,7 @@ def _unhooked_forward(machine: Machine, module: Object | Symbol, arguments: Argu
 
 
 def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, arguments: Arguments) -> Value:
-    """A wrapper calls the module in it."""
+    """A wrapper calls its inner module."""
     if isinstance(inner, Object):
         return call_object(machine, inner, arguments, node)
     return forward(machine, inner, arguments, node)
@@ -572,13 +572,13 @@ def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, no
         return library_forward(machine, module, arguments, node)
     own = machine.read(module.id, "forward")
     if own is not None:
-        # The program has put another one into this very module.
+        # The program has assigned another forward to this instance.
         return call(machine, own, arguments, node)
     return forward_of_class(machine, module, arguments, node)
 
 
 def forward_of_class(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:
-    """The forward that a module has from its class."""
+    """The forward that a module's class defines or inherits."""
     method = find(machine, module.cls, "forward") if isinstance(module.cls, Class) else None
     if isinstance(method, Function):
         return _user_forward(machine, module, method, arguments, node)
@@ -600,7 +600,7 @@ def base_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 
 
 def library_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
-    """The forward that a module has, or inherits, from a library."""
+    """The forward of a library class, or one that the module's class inherits from it."""
     _check_registered(machine, module, node)
     library_class = _library_class(module)
     if library_class == "torch.nn.Sequential" and isinstance(module, Object):
@@ -621,7 +621,7 @@ def _check_registered(machine: Machine, module: Object | Symbol, node: cst.Call)
 
 
 def _library_class(module: Object | Symbol) -> str:
-    """The layer of torch.nn whose forward a module runs, if it is one."""
+    """The layer of torch.nn whose forward a module runs; empty if there is none."""
     if isinstance(module, Symbol):
         return ""
     if isinstance(module.cls, External):
@@ -679,7 +679,7 @@ def _user_forward(machine: Machine, module: Object, method: Function, arguments:
 
 
 def _brings_along(arguments: Arguments) -> bool:
-    """Whether a module is given a tensor that its caller keeps and that stays on the CPU."""
+    """Whether an argument is a CPU tensor that the caller holds in an attribute."""
     options = (option for value in arguments.values() for _, option in alternatives(value))
     return any(isinstance(option, Tensor) and option.place == CPU and option.holder is not None for option in options)
 
@@ -703,7 +703,7 @@ def _entering(
 
 
 def _enters(machine: Machine, receiver: Object) -> bool:
-    """Whether a call of a method of ``receiver`` is one of a module from outside of all modules."""
+    """Whether code outside of all modules calls a method of a module."""
     inside = machine.now[Calls].in_forward or modules.is_module(machine, machine.frame.receiver or NONE)
     return receiver.kind is Kind.MODULE and not inside
 
@@ -722,14 +722,14 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
     if name not in PARAMETRIC_LAYERS and inputs:
         return _without_parameters(name, inputs[0].tensor)
     if modules.has_parameters(machine, module) is False:
-        # Where its input is, whatever that is.
+        # The result is on the device of the input, which is unknown.
         return machine.fresh(node)
     if name not in PARAMETRIC_LAYERS:
         return _opaque_forward(machine, module, inputs, node)
     if name in IGNORE_CAUSAL_MASKS:
         inputs = inputs[:1]
     place = modules.place_of(machine, module)
-    # No layer takes a 0-dim input: on the wrong device it is wrong whatever its shape.
+    # No layer accepts a 0-dim input, so an input on the wrong device always raises.
     shaped = [replace(given, tensor=replace(given.tensor, scalar=bool(given.tensor.scalar))) for given in inputs]
     result = machine.lift(lambda where: _apply_layer(machine, module, where, node.func, shaped, node), place)
     if machine.now[Replica].notes and name in LOWERED_LAYERS:
@@ -746,13 +746,13 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
 
 
 def _state(result: Value) -> Value:
-    """``h_n`` of a recurrent layer has the batch in its second dimension, whatever ``batch_first`` says."""
+    """``h_n`` of a recurrent layer has the batch in its second dimension, even with ``batch_first=True``."""
     known = isinstance(result, Tensor) and result.split is not None
     return replace(result, split=1) if isinstance(result, Tensor) and known else result
 
 
 def _without_parameters(name: str, tensor: Tensor) -> Tensor:
-    """An activation, a dropout, a pooling; only flattening may take the batch's dimension away."""
+    """The result of an activation, dropout or pooling; only flattening may remove the batch dimension."""
     merged = name == "torch.nn.Flatten" and tensor.split != 0
     resized = name not in ELEMENTWISE_LAYERS and tensor.padded is not None
     tensor = replace(tensor, padded=None) if resized else tensor
@@ -792,7 +792,7 @@ def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, 
 def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node: cst.Call) -> Value:
     weight = modules.own_tensor(machine, module, "weight")
     operands = inputs[:3]
-    # The arguments that a class of the program passes to its base loss are not analysed.
+    # The arguments that a class of the program passes to its base class are not analysed.
     reduction = machine.fresh() if isinstance(module.cls, Class) else machine.read(module.id, REDUCTION)
     if isinstance(weight, Tensor):
         operands = [*operands, Operand("the criterion's weight", weight)]
@@ -810,7 +810,7 @@ def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Val
 
 
 def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:
-    """A module whose forward is not analysed: its output is where the module is, and its structure is unknown."""
+    """A module whose forward is not analysed: its output is on the module's device, with unknown structure."""
     place = modules.place_of(machine, module)
     label = node.func
 

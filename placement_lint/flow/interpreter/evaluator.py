@@ -1,4 +1,4 @@
-"""The interpreter as models see it."""
+"""The interpreter's implementation of the interface that models use."""
 
 from __future__ import annotations
 

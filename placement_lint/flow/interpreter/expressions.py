@@ -1,4 +1,4 @@
-"""Expressions, by node type: what each evaluates to, and what happens on the way."""
+"""The evaluation of expressions and their effects, by node type."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _attribute(machine: Machine, node: cst.Attribute) -> Value:
 def _literal(machine: Machine, node: cst.Integer | cst.Float | cst.SimpleString) -> Value:
     value = meaning(node)
     names_accelerator = isinstance(value, str) and value.partition(":")[0] in ACCELERATORS
-    # The caller may override a default of another file's function.
+    # A literal of another file may be a default that the caller overrides.
     return Const(value, node) if names_accelerator and machine.at_home else Const(value)
 
 
@@ -135,7 +135,7 @@ def _string_parts(node: cst.BaseExpression) -> Iterator[str | cst.FormattedStrin
 
 
 def _concatenated(machine: Machine, node: cst.ConcatenatedString) -> Value:
-    """Strings that follow each other are one."""
+    """The value of implicitly concatenated strings."""
     pieces = list(_pieces(node))
     literals = [meaning(piece) for piece in pieces if isinstance(piece, cst.SimpleString)]
     if all(isinstance(literal, bytes) for literal in literals) and len(literals) == len(pieces):
@@ -145,7 +145,7 @@ def _concatenated(machine: Machine, node: cst.ConcatenatedString) -> Value:
 
 
 def _pieces(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Strings that follow each other, one by one."""
+    """The parts of implicitly concatenated strings."""
     while isinstance(node, cst.ConcatenatedString):
         yield node.left
         node = node.right
@@ -189,7 +189,7 @@ _STARRED = of_kind(cst.StarredElement)
 
 
 def _one_of_several(value: Value) -> Value:
-    """An item without its literal: not every device of a list is used wherever the list is."""
+    """An item without its literal: a use of the list is not a use of every device in it."""
     return Const(value.value) if isinstance(value, Const) and value.written is not None else value
 
 
@@ -229,7 +229,7 @@ def _dict(machine: Machine, node: cst.Dict) -> Value:
 
 
 def _with_pairs(mapping: Mapping, pairs: list[tuple[Value, Value]]) -> Mapping:
-    """What a dict holds with more keys and their values: of unknown keys the last value stands for all."""
+    """The content of a dict with more entries; the last value of an unknown key represents all of them."""
     unknown = [value for key, value in pairs if not isinstance(key, Const)]
     filled = mapping.with_items((key.value, value) for key, value in pairs if isinstance(key, Const))
     return replace(filled, rest=unknown[-1]) if unknown else filled
@@ -248,16 +248,16 @@ def new_dict(machine: Machine, mapping: Mapping, node: cst.CSTNode) -> Object:
 
 
 def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]) -> tuple[list[Value], bool, Value]:
-    """The values of a comprehension: one for each item where the items are known, else one that stands for all.
+    """The values of a comprehension: one for each known item, or one that represents all unknown items.
 
-    Then whether these are all there are, and what the outer loop goes over.
+    Also whether the values are complete, and the iterable of the outer loop.
     """
     iterable = evaluate(machine, loop.iter)
     known = iteration.each(machine, iterable)
     named = named_parameters.pairs(machine, iterable) if known is None and _asks_by_name(loop) else None
     results = _values(machine, loop, named, make) if named is not None else []
     if not results:
-        # where no name is what is asked for, other names are meant than those that were seen
+        # if no known name passes the tests, the program refers to names that the analysis does not know
         items = known if known is not None else (iteration.element(machine, iterable, loop.iter),)
         results = _values(machine, loop, items, make)
     all_known = iteration.items_of(machine, iterable)
@@ -266,7 +266,7 @@ def _comprehended(machine: Machine, loop: cst.CompFor, make: Callable[[], Value]
 
 
 def _values(machine: Machine, loop: cst.CompFor, items: Iterable[Value], make: Callable[[], Value]) -> list[Value]:
-    """What a comprehension makes of these items."""
+    """The values of a comprehension over these items."""
     results: list[Value] = []
     for item in items:
         assign(machine, loop.target, item, loop)
@@ -280,7 +280,7 @@ def _values(machine: Machine, loop: cst.CompFor, items: Iterable[Value], make: C
 
 
 def _asks_by_name(loop: cst.CompFor) -> bool:
-    """Whether a comprehension over ``named_parameters()`` takes only some of them, and not those that are trained."""
+    """Whether a comprehension over ``named_parameters()`` filters, and not by ``requires_grad``."""
     return bool(loop.ifs) and not any(reads_attribute(test, "requires_grad") for test in loop.ifs)
 
 
@@ -357,7 +357,7 @@ def _subscript(machine: Machine, node: cst.Subscript) -> Value:
 
 
 def _place(machine: Machine, node: cst.Subscript) -> int | slice | None:
-    """The number between the brackets, or the slice from one to another; None where they are not known."""
+    """The index or slice of a subscript; None if its bounds are unknown."""
     index = node.slice[0].slice
     bounds = (index.lower, index.upper, index.step) if isinstance(index, cst.Slice) else ()
     written = (index.value,) if isinstance(index, cst.Index) else bounds
@@ -371,7 +371,7 @@ def _place(machine: Machine, node: cst.Subscript) -> int | slice | None:
 
 
 def key_of(machine: Machine, node: cst.Subscript) -> Value:
-    """The value between the brackets; unknown for slices."""
+    """The value of the subscript; SLICE for a slice."""
     keys = [
         evaluate(machine, element.slice.value)
         if isinstance(element.slice, cst.Index)
@@ -422,7 +422,7 @@ def _starred(machine: Machine, node: cst.StarredElement) -> Value:
 
 
 def assign(machine: Machine, target: cst.BaseExpression, value: Value, node: cst.CSTNode) -> None:
-    """Bind a target: a name, an attribute, an item, or a pattern of these; ``node`` is the statement."""
+    """Bind a target: a name, an attribute, an item, or a nested pattern of these; ``node`` is the statement."""
     handler = _ASSIGN.get(type(target))
     if handler is not None:
         handler(machine, target, value, node)
@@ -452,12 +452,12 @@ def _assign_item(machine: Machine, target: cst.Subscript, value: Value, node: cs
 
 
 def _is_batch(value: Value) -> bool:
-    """Whether it is a loader's batch, of known fields or not: such a value does not keep items put into it."""
+    """Whether a value is a loader's batch, with known fields or not: it has no cells for assigned items."""
     return isinstance(value, Sequence) or (isinstance(value, Tensor) and value.role is Role.BATCH)
 
 
 def _opened(machine: Machine, batch: Value, key: Value, node: cst.CSTNode) -> Value:
-    """A batch once the program puts something into it: then its fields are no longer all where the loader made them."""
+    """A batch as a list or dict, once the program assigns an item: its fields may then differ in device."""
     if isinstance(batch, Sequence):
         return machine.new_list(batch, node)
     if not _is_batch(batch):
@@ -469,7 +469,7 @@ def _opened(machine: Machine, batch: Value, key: Value, node: cst.CSTNode) -> Va
 def _unpack(machine: Machine, pattern: cst.Tuple | cst.List, value: Value, node: cst.CSTNode) -> None:
     targets = pattern.elements
     starred = next((place for place, target in enumerate(targets) if type(target) in _STARRED), None)
-    # how many items there are, if that shows
+    # the number of items, if known
     count = len(targets) if starred is None else 0
     for place, target in enumerate(targets):
         if starred is not None and place >= starred:

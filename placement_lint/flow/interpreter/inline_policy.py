@@ -1,4 +1,4 @@
-"""Calls of other files' code that has nothing to do with tensors: it is looked into only as long as that is cheap."""
+"""The policy for analysing calls of other files' functions: calls that cannot affect placement are skipped."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.project.relevance import concerns, is_of_tensors
 from placement_lint.source.querying import called_in, words_in
 
-# How deep in lists, dicts and instances something is looked for that decides.
+# Maximum depth of the search for relevant values in lists, dicts and instances.
 _DEEPEST = 8
 
 
 def is_plain(machine: Machine, function: Function, arguments: Arguments) -> bool:
-    """Whether a function of another file can neither make nor move what decides about placement, nor is handed it."""
+    """Whether a function of another file is irrelevant to placement, and so are its arguments."""
     if machine.root(function.frame) == machine.module_frame:
         return False
     return not any(decides(machine, value) for value in arguments.values()) and not imports.matters(machine, function)
 
 
 def hands_back(machine: Machine, decorator: Function) -> bool:
-    """Whether a decorator of another file just hands back the function that it is handed: it does not even call it.
+    """Whether a decorator of another file returns its function unchanged without calling it.
 
-    Where it puts that function does not count: what functions of other files change there may be anything.
+    It may store the function in a registry: the state of other files is treated as unknown anyway.
     """
     body = decorator.node.body
     handed = [parameter.name.value for parameter in decorator.parameters[:1]]
@@ -62,7 +62,7 @@ def hands_back(machine: Machine, decorator: Function) -> bool:
 
 
 def speaks(function: Function) -> bool:
-    """Whether a function has words of devices, of tensors or of a library for them."""
+    """Whether a function contains names of devices, tensors or tensor libraries."""
     words = {each for word in words_in(function.node) for each in _WORDS.findall(word)}
     return any(concerns(word) or is_of_tensors(word) for word in words)
 
@@ -71,9 +71,9 @@ _WORDS = re.compile(r"\w+")
 
 
 def decides(machine: Machine, value: Value, depth: int = 0) -> bool:
-    """Whether a value is, holds or does more than plain data: it may decide where tensors are."""
+    """Whether a value may affect placement: it is, or contains, more than plain data."""
     if isinstance(value, Const):
-        # What lists and dicts hold is more often the names of things than those of devices.
+        # Strings in lists and dicts are rarely names of devices.
         return depth == 0 and isinstance(value.value, str) and concerns(value.value)
     if isinstance(value, External):
         return is_of_tensors(value.name)
@@ -90,7 +90,7 @@ def decides(machine: Machine, value: Value, depth: int = 0) -> bool:
 
 
 def inside(machine: Machine, value: Value) -> Iterable[Value] | None:
-    """What a value holds; None where that is not known, or it is something of its own."""
+    """The values inside a value; None if they are unknown, or if it is not a container."""
     if isinstance(value, Choice):
         return (option for _, option in value.alternatives)
     if isinstance(value, Partial):

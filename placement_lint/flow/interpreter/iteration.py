@@ -1,4 +1,4 @@
-"""Iteration: what the steps of a loop yield, a loader's batches among them."""
+"""Iteration: the values that loops yield, including a loader's batches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from placement_lint.rule import Note
 
 
 def element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool = False) -> Value:
-    """What one step of ``for x in iterable`` yields; ``single`` where there is but one step."""
+    """The value that one step of ``for x in iterable`` yields; ``single`` if there is only one step."""
     return machine.lift(lambda option: _element(machine, option, node, single), iterable)
 
 
@@ -72,7 +72,7 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
 
 
 def a_parameter(machine: Machine, parameters: Parameters) -> Value:
-    """One of a module's parameters, wherever the module is; with its name where that was asked for."""
+    """One of a module's parameters, on the module's device; a pair with its name for ``named_parameters()``."""
 
     anywhere_below = frozenset(modules.reachable(machine, parameters.module))
 
@@ -94,7 +94,7 @@ def _module_items(machine: Machine, value: Value) -> Sequence | None:
 
 
 def each(machine: Machine, iterable: Value) -> tuple[Value, ...] | None:
-    """All that an iterable of known content yields, in order; None where that is not known."""
+    """All values that an iterable yields, in order; None if its content is unknown."""
     items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or len(items.items) > 1):
         return tuple(step(machine, item) for item in items.items)
@@ -103,7 +103,7 @@ def each(machine: Machine, iterable: Value) -> tuple[Value, ...] | None:
 
 def items_of(machine: Machine, iterable: Value) -> Sequence | None:
     if isinstance(iterable, Choice):
-        # Several dicts with the same keys, as a forward returns them on one GPU and DataParallel on two.
+        # Dicts with the same keys, such as the results of a forward on one GPU and of DataParallel on two.
         first, *others = [items_of(machine, option) for _, option in alternatives(machine.restrict(iterable))]
         if first is not None and all(other == first for other in others):
             return first
@@ -115,7 +115,7 @@ def items_of(machine: Machine, iterable: Value) -> Sequence | None:
 
 
 def step(machine: Machine, item: Value) -> Value:
-    """An item of a list is yielded as it is; ``[*a.parameters(), *b.parameters()]`` yields what the views hold."""
+    """The value that an item of a list yields: the item itself, or a parameter if the item is a view of parameters."""
     return a_parameter(machine, item) if isinstance(item, Parameters) else item
 
 
@@ -175,7 +175,7 @@ def _collated_by(machine: Machine, collate: Value, sample: Value, node: cst.CSTN
 
 
 def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozenset[int]) -> Value:
-    """Tensors are stacked where they are, numbers and arrays become CPU tensors, strings stay lists."""
+    """Collate samples: tensors stay on their device, numbers and arrays become CPU tensors, strings become lists."""
     if isinstance(sample, Tensor):
         note = Note(node, f"a batch comes out of the loader on {describe(sample.place)} here")
         return replace(

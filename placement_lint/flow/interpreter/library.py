@@ -1,4 +1,4 @@
-"""Calls of library names: what torch's functions and nn.Module's methods do to the abstract values."""
+"""Calls of library names: the transfer functions of torch's functions and nn.Module's methods."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         non_movable.refuses(machine, ARRAY, name.rpartition(".")[2], node)
         return ARRAY if name.rpartition(".")[2] in _ARRAY_METHODS else machine.fresh()
     if not arguments.values() and name.rpartition(".")[2].startswith("is_"):
-        # A query of the environment has the same answer each time.
+        # A query of the environment returns the same value each time.
         return machine.part(machine.module_frame, ("call", name), node)
     if name.startswith("builtins."):
         return builtins.call_builtin(machine, name.partition(".")[2], arguments, node)
@@ -184,7 +184,7 @@ def _on_operands(
 # Methods of an array that return an array.
 _ARRAY_METHODS = {"astype", "copy", "reshape", "transpose", "ravel", "flatten", "squeeze"}
 
-# Libraries that take no part in placement: they do not move their arguments.
+# Libraries that do not affect placement: they do not move their arguments.
 _HARMLESS = {
     "os", "sys", "time", "logging", "json", "math", "random", "numpy", "tqdm", "argparse", "copy", "pathlib", "re",
     "torchvision", "torchsummary", "torchinfo", "wandb", "tensorboardX", "matplotlib", "sklearn", "pandas", "scipy",
@@ -216,7 +216,7 @@ def _handler(name: str) -> Handler | None:
 
 MethodHandler = Callable[[Machine, Object, str, Arguments, cst.Call], Value]
 
-# What instances of a library's class do: the methods, and the function that calls one.
+# The modelled methods of library classes, with the function that models their calls.
 _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
     frameworks.ACCELERATOR: (frameworks.METHODS, frameworks.call_accelerator),
     transformers.PREPROCESSOR: (transformers.METHODS, transformers.preprocess),
@@ -226,12 +226,12 @@ _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
 
 
 def methods_of(cls: External) -> AbstractSet[str]:
-    """The methods of a library's class that have a model."""
+    """The methods of a library class that have a model."""
     return _METHODS[cls][0] if cls in _METHODS else frozenset()
 
 
 def call_method(machine: Machine, receiver: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """One of those methods."""
+    """A call of one of those methods."""
     assert isinstance(receiver.cls, External)
     return _METHODS[receiver.cls][1](machine, receiver, name, arguments, node)
 
@@ -404,7 +404,7 @@ def _builds_module(name: str) -> bool:
 
 
 def one_of(name: str) -> Value | None:
-    """``getattr(torchvision.models, arch)``: what stands for all that a library's module has, where something does."""
+    """``getattr(torchvision.models, arch)``: the name that represents any attribute of a library module, if any."""
     return External(HUBS[name]) if name in HUBS else None
 
 
@@ -435,7 +435,7 @@ def _deque(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 
 
 def _defaultdict(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``defaultdict(list)``: a dict that makes what it is asked for and does not have."""
+    """``defaultdict(list)``: a dict with a factory for missing values."""
     made = machine.new_object(Kind.DICT, External("builtins.dict"), node)
     machine.write(made.id, MAPPING, Mapping(()))
     machine.write(made.id, FACTORY, arguments.get(0) or NONE)
@@ -533,12 +533,12 @@ def _move_module(machine: Machine, module: Object | Symbol, name: str, arguments
 
 
 def move_unknown(machine: Machine, value: Symbol, name: str, arguments: Arguments, node: cst.Call) -> None:
-    """``unknown.to(d)``: if it is a module, it has moved; otherwise nothing is known of it."""
+    """``unknown.to(d)``: if the value is a module, it moves; otherwise it stays unknown."""
     _move_module(machine, value, name, arguments, node)
 
 
 def _register(machine: Machine, module: Object | Symbol, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``self.register_buffer("mean", t)``; under a computed name it is registered all the same."""
+    """``self.register_buffer("mean", t)``, also with a computed name."""
     label, value = arguments.get(0, "name"), arguments.get(1, "tensor") or arguments.keyword("param")
     value = value or arguments.keyword("module")
     if isinstance(module, Object) and value is not None:
@@ -557,7 +557,7 @@ def _register(machine: Machine, module: Object | Symbol, name: str, arguments: A
 
 
 def _apply(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> None:
-    """``module.apply(f)`` calls ``f`` with each part."""
+    """``module.apply(f)`` calls ``f`` for each part."""
     function = arguments.get(0, "fn")
     if isinstance(function, Function):
         for part in _parts(machine, module):
@@ -565,12 +565,12 @@ def _apply(machine: Machine, module: Object | Symbol, arguments: Arguments, node
 
 
 def _parts(machine: Machine, module: Object | Symbol) -> list[Object | Symbol]:
-    """A module and what is registered below it, those inside before those around them; of very many, the first."""
+    """A module and the modules registered below it, inner modules first, up to a limit."""
     return list(modules.reachable(machine, module).values())[:LONGEST][::-1]
 
 
 def _listed(machine: Machine, module: Object | Symbol, name: str, node: cst.Call) -> Value:
-    """Iterating over the parts of a module."""
+    """The iterable that ``children()``, ``modules()``, ``items()`` and similar methods of a module return."""
     parts: list[Value] = []
     if isinstance(module, Object):
         parts = [child for _, child in modules.children(machine, module) if not isinstance(child, Tensor)]
@@ -608,7 +608,7 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
     derived = tensors.derive(first, short, node, first.scalar)
     derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
     result = shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
-    # all of them take the batch first and leave it there
+    # all of these keep the batch in the first dimension
     return replace(result, split=0) if first.split == 0 else result
 
 
@@ -620,7 +620,7 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
     if not operands or short.startswith(("is_", "get_", "set_", "save", "load", "numel", "manual_seed")):
         return machine.fresh(node)
     if short.endswith("_"):
-        # In place, as all of torch.nn.init: the tensor itself, still a Parameter if it was one.
+        # In place, like all of torch.nn.init: the result is the tensor itself, which stays a Parameter if it was one.
         first = operands[0][1].tensor
         others = replace(arguments, positional=arguments.positional[1:])
         machine.signals.tensors.changed_by_function(machine, first, name, others, node)
@@ -656,14 +656,14 @@ def _reduce_over_ranks(machine: Machine, name: str, arguments: Arguments, node: 
 
 
 def _rows_of_stack(machine: Machine, arguments: Arguments) -> frozenset[int]:
-    """As many rows as tensors were written down, if they become rows."""
+    """The number of rows of a stack along the first dimension, if the list of tensors is known."""
     listed = content(machine, arguments.get(0, "tensors") or NONE)
     first = arguments.get(1, "dim") in (None, Const(0))
     return frozenset({len(listed.items)}) if first and listed is not None and listed.exact else frozenset()
 
 
 def _lost_by_joining(name: str, operands: Positioned, node: cst.Call) -> Lost | None:
-    """``torch.stack([Parameter(a), Parameter(b)])`` is computed from Parameters and is none."""
+    """``torch.stack([Parameter(a), Parameter(b)])`` is computed from Parameters and is not a Parameter."""
     joined = [operand.tensor for _, operand in operands] if name.rpartition(".")[2] in JOINS else []
     return next((lost for tensor in joined if (lost := tensors.derive(tensor, f"`{name}`", node).lost)), None)
 
@@ -681,17 +681,17 @@ def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Po
 
 
 def _may_be_no_tensor(tensor: Tensor) -> bool:
-    """Whether an opaque module returned it, perhaps a number beside tensors, and no move has shown that it is one."""
+    """Whether a value may be a number: an opaque module returned it, and no move shows that it is a tensor."""
     return tensor.role is Role.BATCH and tensor.source is not Source.MOVE
 
 
 def _shape_as_tensor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """The sizes of a tensor, on the CPU wherever it is."""
+    """The sizes of a tensor on any device, as a CPU tensor."""
     return Tensor(CPU, False)
 
 
 def _normal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.normal(0, 1, (2, 3))`` builds a tensor; without a size it samples where its means or deviations are."""
+    """``torch.normal(0, 1, (2, 3))`` builds a tensor; without a size, the result is on the device of its arguments."""
     if arguments.get(2, "size") is not None:
         return tensors.build(machine, name, Shape.LAST_SIZE, arguments, node)
     return _on_operands(machine, _torch_function, name, arguments, node)
@@ -720,7 +720,7 @@ def _load(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def _file(machine: Machine, value: Value | None, node: cst.BaseExpression) -> str:
-    """The name of a file: a literal, else the expression as it is written."""
+    """The key for a file: its constant name, or else the source text of the expression."""
     return repr(value.value) if isinstance(value, Const) else machine.text(node)
 
 
@@ -746,7 +746,7 @@ def _method_of_object(machine: Machine, name: str, arguments: Arguments, node: c
 
 
 def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``dataclasses.field(default_factory=list)``: the default it gives."""
+    """``dataclasses.field(default_factory=list)``: the default value."""
     factory = arguments.keyword("default_factory")
     if factory is not None:
         return calling.call(machine, factory, Arguments(), node)
@@ -754,7 +754,7 @@ def _field(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 
 
 def _autograd(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` require one number, or gradients for more."""
+    """``torch.autograd.backward(loss)`` and ``grad(loss, inputs)`` require a 0-dim loss, or gradients for others."""
     fills = name.endswith("backward")
     given = arguments.get(0, "tensors" if fills else "outputs") or NONE
     losses = content(machine, given)
@@ -817,7 +817,7 @@ def _is_class(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 
 
 def _pack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """A PackedSequence: its data is where the padded tensor is, or the sequences are."""
+    """A PackedSequence: its data is on the device of the padded tensor, or of the sequences."""
     given = arguments.get(0, "input") or arguments.keyword("sequences") or machine.fresh()
     items = content(machine, given)
     first = given if items is None else items.items[0] if items.items else machine.fresh(node)
@@ -870,12 +870,12 @@ def _exit(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
 
 
 def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """What returns its first argument, changed in place or wrapped in a way that does not matter here."""
+    """A function that returns its first argument, changed in place or wrapped without effect on placement."""
     return next(iter(arguments.values()), None) or machine.fresh(node)
 
 
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls at once, and moves nothing."""
+    """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls in one step, and moves nothing."""
     module, ids = arguments.get(0, "module") or NONE, arguments.get(2, "device_ids") or NONE
     output, dim = arguments.get(3, "output_device") or NONE, arguments.get(4, "dim")
 
@@ -890,7 +890,7 @@ def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.
 
 @cache
 def _handlers() -> dict[str, Handler]:
-    """Made on first use because the modules import each other."""
+    """The handlers by name, created on first use because the modules import each other."""
     return {
         "torch.cuda.is_available": _is_available,
         "torch.cuda.device_count": _device_count,

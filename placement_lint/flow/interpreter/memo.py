@@ -1,5 +1,5 @@
-"""What runs again and does nothing new: a forward on the same state, with the same inputs and in the same scene, and
-a function that has nothing to do with tensors."""
+"""Summaries of calls without new effects: a forward with the same state, inputs and path condition, and a function
+unrelated to tensors."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from placement_lint.flow.state.program import Program
 
 @dataclass
 class Memo(Notes):
-    """Functions and forwards that ran."""
+    """Summaries of functions and forwards that ran."""
 
-    # how often functions did nothing that has to do with tensors; -1 of those that did, or may
+    # the number of runs of a function without effects related to tensors; -1 if it has or may have some
     idle: dict[cst.CSTNode, int] = noted(dict, Use.WATCHED | Use.INCIDENTAL)
-    # forwards that left nothing behind: what they saw of the store, and their value
+    # forwards without effects: their reads of the store, and their result
     forwards: dict[Hashable, tuple[Watch, Value]] = noted(dict, Use.WATCHED | Use.DERIVED)
 
 
@@ -52,9 +52,9 @@ def once(
     node: cst.Call,
     run: Callable[[], Value],
 ) -> Value:
-    """The value of a module's outermost forward: run, or that of an earlier call which was the same in all respects.
+    """The result of a module's outermost forward, from a run or from an earlier identical call.
 
-    So it is with other methods that are called from outside of all modules, if nothing is noted in them.
+    The same holds for other methods that are called from outside of all modules, if they add no notes.
     """
     if machine.now[InForward].rehearsing or machine.root(method.frame) != method.frame:
         return run()
@@ -75,9 +75,9 @@ def _first(machine: Machine, call: Hashable, run: Callable[[], Value], silent: b
 
 
 def _watched(machine: Machine, run: Callable[[], Value], silent: bool) -> tuple[Value, Watch | None]:
-    """What a method returns, and what it saw; None where it leaves something behind, or asks for what comes and goes.
+    """A method's result, and its reads; None if it has effects, or if the result cannot be reused.
 
-    Where it is to be ``silent``, what is noted of the whole program counts as well.
+    With ``silent``, notes about the whole program count as effects, too.
     """
     scene = machine.path, machine.reach, machine.tested
     before = _left_behind(machine) if silent else None
@@ -89,29 +89,29 @@ def _watched(machine: Machine, run: Callable[[], Value], silent: bool) -> tuple[
 
 
 def _left_behind(machine: Machine) -> object:
-    """All that a method may have changed elsewhere: where the program is, what was noted, and what may be spent."""
+    """A snapshot of other state that a method may change: the moment, the sizes of the registries, and the budget."""
     asked = machine.project.asked if machine.project is not None else 0
     sizes = [_size(machine.notes.get_registry(registry)) for registry in registries().effects]
     return machine.moment(without=Use.LOCAL), sizes, machine.budget.ventures, machine.budget.abroad, asked
 
 
 def _size(registry: Any) -> Any:
-    """How much is noted; the content of what is neither a list, a set nor a dict."""
+    """The number of entries in a registry; its value if it is not a list, set or dict."""
     if isinstance(registry, dict):
         return len(registry) + sum(len(entry) for entry in registry.values() if isinstance(entry, (list, set, dict)))
     return len(registry) if isinstance(registry, (list, set)) else registry
 
 
-# So often has a function done nothing before it is believed to do nothing.
+# The number of runs without effects after which a function is assumed to have none.
 _ENOUGH = 4
 _BUSY = -1
 
 
 def unless_idle(machine: Machine, function: Function, arguments: Arguments, run: Callable[[], Value]) -> Value:
-    """The value of a function that an entry point calls, directly or not.
+    """The result of a function that an entry point calls, directly or indirectly.
 
-    A function is run a few times only if it mentions, takes, leaves and returns nothing related to tensors, and adds to
-    no list that may be iterated: a file may have a hundred classes that all use it.
+    A function unrelated to tensors runs only a few times: its body, arguments, effects and result have no relevant
+    value, and it adds to no list that code may iterate over. A file may have a hundred classes that all call it.
     """
     if not machine.now[Calls].standalone or _decide(machine, arguments.values()):
         return run()
@@ -128,7 +128,7 @@ def unless_idle(machine: Machine, function: Function, arguments: Arguments, run:
     said_nothing = len(machine.notes[Program].events) == said and not machine.dead
     left_nothing = not any(isinstance(one, Sequence) for one in left) and not _decide(machine, (value, *left))
     idle = said_nothing and left_nothing and _tells_nothing(value)
-    # To look for words in it costs more than all this: it is left until the function would be believed.
+    # The search for relevant names is the most expensive check, so it comes last.
     believed = idle and not (times + 1 == _ENOUGH and speaks(function))
     machine.notes[Memo].idle[function.node] = times + 1 if believed else _BUSY
     return value
@@ -139,7 +139,7 @@ def _decide(machine: Machine, values: Iterable[Value]) -> bool:
 
 
 def _tells_nothing(value: Value) -> bool:
-    """Whether no test of a value is known to hold."""
+    """Whether a value is such that tests of it stay unknown."""
     return value == NONE or isinstance(value, (Symbol, Object, Sequence, Mapping))
 
 
@@ -149,7 +149,7 @@ def _inputs(arguments: Arguments) -> Hashable:
 
 
 def _identity(value: Value) -> Hashable:
-    """All that a value has to tell, of a tensor what messages say too; which of equal ones it is does not count."""
+    """A key with all facts about a value, for a tensor including its history, but without the tensor's identity."""
     if isinstance(value, Tensor):
         known = value if value.role in (Role.PARAMETER, Role.BUFFER) else replace(value, uid=0)
         return Tensor, *vars(known).values()
@@ -161,7 +161,7 @@ def _identity(value: Value) -> Hashable:
 
 
 def _is_plain(value: Value) -> bool:
-    """Whether a value says all of itself: nothing of it is in the store."""
+    """Whether a value has no state in the store."""
     if isinstance(value, Choice):
         return all(_is_plain(option) for _, option in value.alternatives)
     if isinstance(value, Sequence):
@@ -170,7 +170,7 @@ def _is_plain(value: Value) -> bool:
 
 
 def _again(machine: Machine, value: Value) -> Value:
-    """The outcome of another call: an equal tensor, but not the same."""
+    """A copy of an earlier result: an equal tensor with a new identity."""
     if isinstance(value, Choice):
         return Choice(tuple((guard, _again(machine, option)) for guard, option in value.alternatives))
     if isinstance(value, Sequence):

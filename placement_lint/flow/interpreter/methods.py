@@ -48,7 +48,7 @@ from placement_lint.flow.state.module_notes import ModuleNotes
 
 
 def items_of_container(machine: Machine, arguments: Arguments) -> Value:
-    """What ``nn.Sequential(a, b)``, ``nn.ModuleList([a, b])`` or ``nn.ModuleDict({...})`` contains."""
+    """The items of ``nn.Sequential(a, b)``, ``nn.ModuleList([a, b])`` or ``nn.ModuleDict({...})``."""
     for value in arguments.positional:
         machine.signals.program.container_filled(machine, value)
         for item in (content(machine, value) or Sequence((value,))).items:
@@ -100,7 +100,7 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
         if receiver.kind is Kind.OTHER:
             return _scaler_method(machine, name, arguments, node)
         if receiver.kind is Kind.INSTANCE and name in non_movable.MOVES:
-            # Its class inherits that from who knows where: with it go the modules in it, if it is one.
+            # Its class inherits the method from an unknown base class, which may be a module and move its submodules.
             modules.forget_places(machine, receiver)
     if isinstance(receiver, StateKey):
         return state_keys.call_method(machine, receiver, name, arguments.positional)
@@ -147,12 +147,12 @@ def _computed(machine: Machine, text: str, name: str, arguments: Arguments, node
     return folding.text_method(text, name, given) or machine.fresh(node)
 
 
-# What reads or changes the keys of a dict.
+# Methods that read or change the keys of a dict.
 _USES_KEYS = {"keys", "items", "pop", "popitem", "update", "setdefault"}
 
 
 def extend_list(machine: Machine, target: Object, arguments: Arguments, node: cst.CSTNode) -> None:
-    """``items += more``: in place, as ``extend`` does."""
+    """``items += more``, which is an in-place ``extend``."""
     _list_method(machine, target, "extend", arguments, node)
 
 
@@ -229,7 +229,7 @@ def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Ar
 
 
 def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """A loaded dict hands out its entries."""
+    """A method of a loaded value: dict methods return its entries."""
     key = arguments.get(0)
     if name in ("get", "pop") and isinstance(key, Const):
         entry = replace(loaded, entries=(*loaded.entries, key.value))
@@ -247,7 +247,7 @@ def _loaded_method(machine: Machine, loaded: Loaded, name: str, arguments: Argum
 
 
 def _state_method(machine: Machine, state: StateDict, name: str, node: cst.Call) -> Value:
-    """The entries of a module's state dict."""
+    """A method of a module's state dict that returns its entries."""
     if name == "items":
         return Sequence((Sequence((state_keys.key_of(machine, state), _entry(machine, state, node))),), exact=False)
     if name == "keys":
@@ -258,7 +258,7 @@ def _state_method(machine: Machine, state: StateDict, name: str, node: cst.Call)
 
 
 def _entry(machine: Machine, state: StateDict, node: cst.Call) -> Value:
-    """One of the tensors in a module's state dict, detached: it stays where the module was (``Module.state_dict``)."""
+    """A detached tensor in a module's state dict: it stays on the module's current device (``Module.state_dict``)."""
     places = {place for _, place in modules.placements(machine, state.owner)}
     placed = places.pop() if len(places) == 1 else None
     if not isinstance(placed, Placed) or not isinstance(placed.place, (Device, Symbol)):
@@ -268,7 +268,7 @@ def _entry(machine: Machine, state: StateDict, node: cst.Call) -> Value:
 
 
 def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``scaler.scale(loss)`` is a tensor like the loss; ``scaler.step(optimizer)`` steps it."""
+    """``scaler.scale(loss)`` returns a tensor like the loss; ``scaler.step(optimizer)`` steps the optimizer."""
     given = arguments.get(0)
     if name == "step" and isinstance(given, Object) and given.kind is Kind.OPTIMIZER:
         optimizers.step(machine, given, node)
@@ -298,7 +298,7 @@ def _method_of_unknown(machine: Machine, receiver: Symbol, name: str, arguments:
 
 
 def _forget_what_it_holds(machine: Machine, holder: Symbol) -> None:
-    """``nets.items()`` exposes the modules that were put there, which other code may move; other methods may too."""
+    """``nets.items()`` exposes the modules in a container, which other code may then move; so may other methods."""
     for name in machine.store.names(holder.id):
         for _, held in alternatives(machine.read(holder.id, name) or NONE):
             if isinstance(held, Object) and modules.is_module(machine, held):

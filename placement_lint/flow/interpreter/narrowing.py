@@ -1,6 +1,6 @@
-"""What a test says of the variable that it asks about: in a branch, the values that it rules out there are gone.
+"""Narrowing: in a branch, the tested variable loses the alternatives that the test excludes.
 
-Path conditions say the same as long as they are exact. This holds as well where they were made of too many cases.
+Exact path conditions have the same effect. Narrowing also works if a path condition is widened for too many cases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from placement_lint.flow.state.machine import Machine
 
 @contextmanager
 def narrowed(machine: Machine, test: cst.BaseExpression, answer: bool) -> Iterator[None]:
-    """While a branch runs; what it assigns to the variables itself is left behind."""
+    """Narrow the tested variables while a branch runs; values that the branch assigns stay."""
     before = {cell: (machine.store.read(*cell), kept) for cell, kept in _narrower(machine, test, answer)}
     for cell, (_, kept) in before.items():
         machine.store.write(*cell, kept)
@@ -31,7 +31,7 @@ def narrowed(machine: Machine, test: cst.BaseExpression, answer: bool) -> Iterat
 
 
 def narrow(machine: Machine, test: cst.BaseExpression, answer: bool) -> None:
-    """From here on, as the other branch does not get here."""
+    """Narrow the tested variables from here on: the other branch does not reach this point."""
     for cell, kept in _narrower(machine, test, answer):
         machine.store.write(*cell, kept)
 
@@ -40,7 +40,7 @@ def _narrower(machine: Machine, test: cst.BaseExpression, answer: bool) -> Itera
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         yield from _narrower(machine, test.expression, not answer)
     elif isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) is answer:
-        # all parts have that answer
+        # both operands have that truth value
         yield from _narrower(machine, test.left, answer)
         yield from _narrower(machine, test.right, answer)
     elif (asked := _asked_of(machine, test)) is not None:
@@ -51,7 +51,7 @@ def _narrower(machine: Machine, test: cst.BaseExpression, answer: bool) -> Itera
 
 
 def _is_open(option: Value) -> bool:
-    """Whether nothing is known that could answer."""
+    """Whether the test of an alternative is undecidable."""
     return isinstance(option, Symbol) or option is ABSENT
 
 
@@ -59,7 +59,7 @@ _Asked = tuple[Cell, Choice, Callable[[Value], bool | None]]
 
 
 def _asked_of(machine: Machine, test: cst.BaseExpression) -> _Asked | None:
-    """What of several values a variable has, and how the test answers for one of them; None where that is not known."""
+    """The tested cell, its choice, and a function that evaluates the test for one alternative; None if unknown."""
     if isinstance(test, cst.Call) and len(test.args) == 2 and _is_isinstance(test.func):
         held = _held(machine, test.args[0].value)
         if held is None or not _is_plain(test.args[1].value):
@@ -95,7 +95,7 @@ def _is_isinstance(node: cst.BaseExpression) -> bool:
 
 
 def _is_plain(node: cst.BaseExpression) -> bool:
-    """Whether evaluating it does nothing: a name, or a tuple of names."""
+    """Whether an expression is a name or a tuple of names, so that its evaluation has no effects."""
     if isinstance(node, cst.Tuple):
         return all(_is_plain(element.value) for element in node.elements)
     return isinstance(node, cst.Name) or (isinstance(node, cst.Attribute) and _is_plain(node.value))

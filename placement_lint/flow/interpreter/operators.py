@@ -72,10 +72,10 @@ def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
 def truth(
     machine: Machine, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition] | None = None
 ) -> Condition:
-    """The condition under which a value is true; for an unknown value it is ``unknown``, if given."""
+    """The condition under which a value is true; ``unknown``, if given, creates the one for an unknown value."""
     unknown = unknown or (lambda: answered(machine.opaque(text=node), True))
     if isinstance(value, Choice):
-        # One question for all alternatives: a computed value has the same truth in each of them.
+        # One question for all alternatives: a computed value has the same truth value in each of them.
         unknown = cache(unknown)
         ways = [(guard, _truth_under(machine, guard, option, node, unknown)) for guard, option in value.alternatives]
         return any_of(guard & holds for guard, holds in ways)
@@ -109,7 +109,7 @@ def truth(
 
 
 def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
-    """Whether nothing was seen to be put into what is written ``[]`` or ``{}``."""
+    """Whether a value is a list or dict display that has no known items."""
     if value.kind is Kind.DICT:
         return isinstance(value.node, cst.Dict) and machine.read(value.id, MAPPING) == Mapping(())
     is_list = value.kind is Kind.LIST and isinstance(value.node, cst.List)
@@ -119,7 +119,7 @@ def _begins_empty(machine: Machine, value: Object, node: cst.CSTNode) -> bool:
 def _truth_under(
     machine: Machine, guard: Condition, value: Value, node: cst.CSTNode, unknown: Callable[[], Condition]
 ) -> Condition:
-    """The same for one of several alternatives; a constant needs no guard."""
+    """The truth of one of several alternatives; a constant needs no guard."""
     if isinstance(value, Const):
         return truth(machine, value, node)
     with machine.assuming(guard):
@@ -144,7 +144,7 @@ def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
 
 
 def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
-    """``a and b``: b is evaluated, and its answer counts, only where a did not decide."""
+    """``a and b``: b is evaluated only on paths where a does not decide the result."""
     left = expressions.evaluate(machine, node.left)
     holds = truth(machine, left, node.left)
     goes_on = holds if isinstance(node.operator, cst.And) else holds.negation
@@ -209,7 +209,7 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
 
 
 def _is_filled_or_none(machine: Machine, value: Value) -> bool:
-    """Whether the program put None in a variable on one path only: the values of the other paths are not None."""
+    """Whether None is one of several alternatives: the program assigns it on one path, so the others are not None."""
     restricted = machine.restrict(value)
     return isinstance(restricted, Choice) and NONE in (option for _, option in restricted.alternatives)
 
@@ -257,7 +257,7 @@ def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison, 
 
 
 def _may_be_left_out(value: Value) -> TypeGuard[Tensor]:
-    """Whether a value is only taken for a tensor, as an argument of a forward is: the program asks if it is there."""
+    """Whether a value is an argument of a forward that is only assumed to be a tensor: it may be None."""
     return isinstance(value, Tensor) and value.assumed and value.role is Role.INPUT and bool(value.uid)
 
 
@@ -268,14 +268,14 @@ def _flipped(value: Value) -> Value:
 
 
 def _as_flag(machine: Machine, left: Value, right: Value, operator: type) -> Question | None:
-    """``args.cuda > 0`` and ``args.cuda == True`` ask what ``if args.cuda`` asks."""
+    """``args.cuda > 0`` and ``args.cuda == True`` ask the same question as ``if args.cuda``."""
     positive = operator is cst.GreaterThan and right == Const(0)
     true = operator in (cst.Equal, cst.Is) and isinstance(right, Const) and right.value is True
     return machine.question(left, text="") if isinstance(left, (Symbol, Bound)) and (positive or true) else None
 
 
 def _positive(node: cst.Comparison, operator: type) -> cst.Comparison:
-    """The comparison as the question puts it: ``a != b`` asks whether ``a == b``."""
+    """The comparison in positive form: ``a != b`` asks whether ``a == b``."""
     target = node.comparisons[0]
     if isinstance(target.operator, operator):
         return node
@@ -350,20 +350,20 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
 
 
 def _has_number(device: Device, number: int) -> bool | None:
-    """Whether ``x.get_device()`` is a number, which is never negative for a GPU."""
+    """Whether ``x.get_device()`` equals a number; for a GPU, it is never negative."""
     if number < 0 or not isinstance(device.index, int):
         return False if number < 0 and device.kind in ACCELERATORS else None
     return device.index == number
 
 
 def _differ(machine: Machine, left: Sequence, right: Sequence) -> bool:
-    """Whether some item is surely another one."""
+    """Whether two sequences certainly differ in some item."""
     pairs = zip(left.items, right.items, strict=False) if left.exact and right.exact else ()
     return any(_decide(machine, one, other, cst.Equal) is False for one, other in pairs)
 
 
 def _are_other_types(left: External, right: External) -> bool:
-    """A list is not a tensor, nor is an array; of two names of one library, one may be an alias of the other."""
+    """Whether two types certainly differ: a list is not a tensor, but two names of one library may be aliases."""
     roots = {left.name.partition(".")[0], right.name.partition(".")[0]}
     return len(roots) == 2 and ("builtins" in roots or roots == {"numpy", "torch"})
 
@@ -390,7 +390,7 @@ def _greater(left: Value, right: Value, strict: bool) -> bool | None:
 
 
 def _bound(value: Value) -> int | None:
-    """Below what an unknown whole number cannot be, if that is known."""
+    """The lower bound of an unknown integer, if known."""
     if isinstance(value, AtLeast):
         return value.bound
     return 0 if isinstance(value, Symbol) and value.type == SIZE else None
@@ -441,7 +441,7 @@ def arithmetic(
     sources: tuple[cst.BaseExpression, cst.BaseExpression],
     node: cst.CSTNode,
 ) -> Value:
-    """``left + right`` and its kind, of concrete values."""
+    """``left + right`` and other binary operations on single alternatives."""
     kind = type(operator)
     if kind is cst.Modulo and isinstance(left, Const) and isinstance(left.value, str) and not isinstance(right, Const):
         return _percent(machine, left.value, right, sources[1], node)
@@ -496,7 +496,7 @@ def _tensor_arithmetic(
         derived = replace(derived, scattered=depends(machine, left, right))
         derived = gradient_paths.accompanied(machine, derived, other)
         if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
-            # A 0-dim CPU tensor goes along with a CUDA tensor, if that is what the other side is.
+            # If the other operand is a CUDA tensor, the result of a 0-dim CPU tensor is on the GPU.
             derived = replace(derived, place=machine.fresh())
         return _scaled(machine, derived) if symbol in ("/", "/=", "*", "*=") else derived
     result = tensors.operate(machine, f"`{symbol}`", sides, node)
@@ -510,21 +510,21 @@ def _tensor_arithmetic(
 
 
 def _scaled(machine: Machine, loss: Tensor) -> Tensor:
-    """A loss that is divided (or weighted) is no longer a plain mean: the division may be the average itself."""
+    """A divided or weighted loss is no longer a plain mean: the division may compute the average."""
     if loss.reduced is not None:
         machine.notes[ReplicaLosses].divided.add(loss.reduced)
     return replace(loss, reduction=None) if loss.per_replica else loss
 
 
 def _folded(machine: Machine, left: object, right: object, operator: type) -> Value:
-    """Arithmetic of constants, as far as devices and counts are computed with it."""
+    """Arithmetic of constants, for computed devices and counts."""
     symbol = _SYMBOLS.get(operator, "").removesuffix("=")
     numbers = folding.is_number(left) and folding.is_number(right)
     return folding.arithmetic(left, symbol, right) or machine.fresh(type="number" if numbers else "")
 
 
 def _percent(machine: Machine, text: str, right: Value, source: cst.BaseExpression, node: cst.CSTNode) -> Value:
-    """``"loss %.3f" % loss`` uses the loss as a number."""
+    """``"loss %.3f" % loss``, which uses the loss as a number."""
     values = right.items if isinstance(right, Sequence) else (right,)
     sources = [element.value for element in source.elements] if isinstance(source, cst.Tuple) else [source]
     if any(mark in text for mark in ("%f", "%.", "%d", "%g", "%e")):

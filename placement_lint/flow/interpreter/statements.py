@@ -45,12 +45,12 @@ from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
 from placement_lint.source.querying import as_expression, may_break, names_in, raises, same_code
 
-# Of a method of a class: the function as written, if decorators replace it.
+# For a method: the undecorated function, if decorators replace it.
 _UNDECORATED = Slot("undecorated")
 
 
 def execute_body(machine: Machine, body: cst.BaseSuite) -> None:
-    """Run the statements of a block until one leaves it."""
+    """Execute the statements of a block until one leaves it."""
     execute_all(machine, body.body)
 
 
@@ -215,7 +215,7 @@ def _if(machine: Machine, node: cst.If) -> None:
 
 
 def _note_passing(machine: Machine, holds: Condition) -> None:
-    """A test of a running loop's variable is true on some pass: ``if epoch == 3``.
+    """Record that a test of a running loop's variable is true in some iteration: ``if epoch == 3``.
 
     This excludes loops over known names, where the body is analysed for each name separately.
     """
@@ -233,7 +233,7 @@ def _note_passing(machine: Machine, holds: Condition) -> None:
 
 
 def _bound_in(loop: cst.For | cst.While) -> Iterator[str]:
-    """The names that a loop binds at the beginning of each round."""
+    """The names that a loop binds at the start of each iteration."""
     return _bound_by(loop.target) if isinstance(loop, cst.For) else iter(())
 
 
@@ -318,7 +318,7 @@ def _for(machine: Machine, node: cst.For) -> None:
 
 
 def _counts_tries(node: cst.For) -> bool:
-    """``for attempt in range(10)``, left at the first success: the number of tries is unknown and does not matter."""
+    """``for attempt in range(10)`` with a break on success: the number of iterations is unknown and irrelevant."""
     called = node.iter.func if isinstance(node.iter, cst.Call) else None
     if not isinstance(called, cst.Name) or called.value != "range" or not may_break(node):
         return False
@@ -326,7 +326,7 @@ def _counts_tries(node: cst.For) -> bool:
 
 
 def _use_up(machine: Machine, iterable: Value, node: cst.For) -> None:
-    """A loop takes all that a generator has, unless it may be left before."""
+    """A loop exhausts a generator, unless it may break."""
     generators = isinstance(iterable, Parameters) or (isinstance(iterable, Object) and iterable.kind is Kind.LIST)
     if generators and not may_break(node):
         gradients.take_all(machine, iterable, node.iter)
@@ -358,7 +358,7 @@ def _while(machine: Machine, node: cst.While) -> None:
 
 
 def _pass(machine: Machine, node: cst.While) -> None:
-    """Run the body where the test holds; questions that only the test asks are answered so that it does."""
+    """Execute the body if the test holds; questions that only the test asks are answered so that it holds."""
     newest = machine.opaque()
     holds = operators.condition(machine, node.test).known_before(newest)
 
@@ -377,7 +377,7 @@ def _pass(machine: Machine, node: cst.While) -> None:
 
 
 def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
-    """The body without an exception, or a handler from the state before it."""
+    """Execute the body without an exception, or a handler in the state before the body."""
     around = machine.now[Around]
     missing = _missing_import(machine, node)
     if missing is not None:
@@ -405,7 +405,7 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
 
 
 def _dealt_with(node: cst.Try | cst.TryStar) -> frozenset[str]:
-    """The names of the exceptions that the program gets over: a handler that ends by raising does not."""
+    """The names of the exceptions that handlers catch without raising again."""
     return frozenset(
         name for handler in node.handlers if not _ends_by_raising(handler.body) for name in _caught(handler)
     )
@@ -417,7 +417,7 @@ def _caught(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> set[str]:
 
 
 def _resumes(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
-    """Whether the program goes on after a handler as if nothing had happened, or returns something else."""
+    """Whether the program continues after a handler, or returns a value, instead of giving up."""
     last = handler.body.body[-1] if handler.body.body else None
     end = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
     leaves = isinstance(end, cst.Break) or (isinstance(end, cst.Return) and end.value is None)
@@ -430,14 +430,14 @@ def _ends_by_raising(body: cst.BaseSuite) -> bool:
 
 
 def _catches_attribute_errors(node: cst.Try | cst.TryStar) -> bool:
-    """By name; or all errors of one statement, which is tried for them."""
+    """Whether a handler catches AttributeError by name, or all errors of a single statement."""
     alone = len(node.body.body) == 1 and isinstance(node.body.body[0], cst.SimpleStatementLine)
     names = {"AttributeError", "Exception", "BaseException"} if alone else {"AttributeError"}
     return any(not names.isdisjoint(_caught(handler)) for handler in node.handlers)
 
 
 def _missing_import(machine: Machine, node: cst.Try | cst.TryStar) -> bool | None:
-    """For imports that a handler has an alternative to: whether one fails; None where that cannot be told."""
+    """Whether an import with an alternative in a handler fails; None if unknown, or if there is no alternative."""
     lines = [part for line in node.body.body if _is_line(line) for part in line.body]
     asked = [one for part in lines if isinstance(part, (cst.Import, cst.ImportFrom)) for one in wanted(part)]
     catching = [_caught(handler) for handler in node.handlers if asked]
@@ -471,7 +471,7 @@ def _handlers(machine: Machine, node: cst.Try | cst.TryStar) -> Value:
 
 
 def _one_of(machine: Machine, runs: list[Callable[[], Value]]) -> Value:
-    """Exactly one of several blocks runs, and nothing says which."""
+    """Execute exactly one of several blocks under unknown conditions."""
     if len(runs) == 1:
         return runs[0]()
     first = answered(machine.opaque(), True)
@@ -497,9 +497,9 @@ def _with_items(machine: Machine, items: list[cst.WithItem], body: cst.BaseSuite
 def _manager(
     machine: Machine, node: cst.BaseExpression, value: Value
 ) -> Callable[[Machine, Value], AbstractContextManager[None]]:
-    """``with torch.device(d)`` changes where factories build, ``with torch.cuda.device(k)`` what "cuda" means.
+    """``with torch.device(d)`` sets the device of factories, ``with torch.cuda.device(k)`` the current GPU.
 
-    Any other context may have to do with autocast.
+    Any other context manager may be autocast.
     """
     called = expressions.evaluate(machine, node.func) if isinstance(node, cst.Call) else NONE
     name = next((option.name for _, option in alternatives(called) if isinstance(option, External)), "")
@@ -567,8 +567,8 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
 def _decorated(machine: Machine, value: Value, node: cst.FunctionDef | cst.ClassDef) -> Value:
     """The function or class as the program's decorators return it; a library's are assumed to return it unchanged.
 
-    So are decorators of other files that only register it, as ``@register_model``, or are unrelated to tensors: a file
-    may have a hundred decorated functions.
+    The same holds for decorators of other files that only register it, such as ``@register_model``, or are unrelated to
+    tensors: a file may have a hundred decorated functions.
     """
     for decorator in reversed(node.decorators):
         maker = expressions.evaluate(machine, decorator.decorator)
@@ -578,13 +578,13 @@ def _decorated(machine: Machine, value: Value, node: cst.FunctionDef | cst.Class
         value = calls.call(machine, maker, Arguments((value,)), _as_call(decorator.decorator))
         machine.dead = False
         if isinstance(value, Function):
-            # A property stays one.
+            # A property stays a property.
             value = replace(value, decorators=names)
     return value
 
 
 def _is_transparent(machine: Machine, decorator: Value) -> bool:
-    """Whether what comes out of a decorator does the same as what went in, as far as it can matter."""
+    """Whether a decorator preserves the behaviour of its function or class, as far as it is relevant."""
     if isinstance(decorator, Class):
         return all(find(machine, decorator, name) is None for name in ("__call__", "__get__"))
     function = decorator.function if isinstance(decorator, Bound) else decorator
@@ -621,7 +621,7 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
 
 
 def _fields(node: cst.ClassDef) -> Iterator[str]:
-    """``x: int = 0``: names that are annotated in the body of a class, which a dataclass takes as arguments."""
+    """``x: int = 0``: the annotated names in the body of a class, which are the arguments of a dataclass."""
     for line in node.body.body:
         for statement in line.body if _is_line(line) else ():
             if isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name):
