@@ -10,11 +10,11 @@ _TRIES = 3
 
 
 def grows_faster_than_its_size(work: Callable[[str], object], text_of: Callable[[int], str], size: int) -> bool:
-    """Whether ``work`` takes more time for a longer text than the text is longer, and clearly more.
+    """Whether the time of ``work`` grows clearly faster than the size of the text.
 
-    ``text_of(n)`` has ``n`` parts. ``size`` parts are compared with eight times as many: what is linear takes up to 8
-    times as long, what is quadratic up to 64 times. A measurement may be off where a machine is busy with other work,
-    so it counts only if it is the same each time; texts differ each time, since readings are remembered.
+    ``text_of(n)`` has ``n`` parts. ``size`` parts are compared with eight times as many: linear work takes up to 8
+    times as long, quadratic work up to 64 times. Other processes may distort a measurement, so it counts only if it is
+    the same each time. The texts differ each time because readings are cached.
     """
     limit = math.sqrt(8 * 64)
     return all(

@@ -1,4 +1,4 @@
-"""Selects the part of a long test to run: another part each day, so that all parts have run after a month.
+"""Selects the part of a long test to run: a different part each day, so that all parts run within a month.
 
 ``SHARE=3`` runs the part with that number, and ``SHARE=all`` all parts.
 """
@@ -12,7 +12,7 @@ from zlib import crc32
 VARIABLE, ALL = "SHARE", "all"
 SHARES = 28
 
-# Files of tests that start many programs: a quarter of their tests runs each day.
+# Test files that start many programs: a quarter of their tests runs each day.
 ROTATING = {
     "flow/test_prospects.py",
     "flow/test_renewal.py",
@@ -41,7 +41,7 @@ PARTS = 4
 
 
 def chosen() -> int | None:
-    """The share that runs, None for all of them."""
+    """The number of the share to run, None for all shares."""
     asked = os.environ.get(VARIABLE, "")
     if asked == ALL:
         return None
@@ -49,7 +49,7 @@ def chosen() -> int | None:
 
 
 def runs(name: str, parts: int = SHARES) -> bool:
-    """Whether the thing of this name is in the share that runs, of this many ``parts``."""
+    """Whether the test of this name is in the chosen share, of this many ``parts``."""
     share = chosen()
     return share is None or crc32(name.encode()) % parts == share % parts
 

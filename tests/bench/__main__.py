@@ -16,7 +16,7 @@ from tests.bench.stages import stages
 from tests.bench.tools import OURS, Tool, compile_ours, installed
 from tests.bench.whole import findings, findings_of_all
 
-# How many files are changed where that is measured.
+# The number of files that ``--changed`` edits.
 CHANGED = 25
 
 
@@ -41,7 +41,7 @@ def bench(
     changed: bool,
     whole: bool,
 ) -> None:
-    """Measure placement-lint beside whichever of TorchFix, Fixit, pylint, flake8 and ruff are installed."""
+    """Measure placement-lint and those of TorchFix, Fixit, pylint, flake8 and ruff that are installed."""
     with tempfile.TemporaryDirectory() as temporary:
         kept = folder or Path(temporary)
         places = [*sources] or [unpacked(package, kept) for package in packages]
@@ -60,7 +60,7 @@ def bench(
 
 
 def compare_with_whole(place: Path) -> None:
-    """What is passed over leaves more of what may be spent on other files' code, so more may be found; never less."""
+    """Check that skipping loses no finding; it may add some because it leaves more budget for other files' code."""
     found, of_all = findings(place), findings_of_all(place)
     if lost := sorted(of_all - found, key=lambda finding: finding.sort_key):
         raise SystemExit("\n".join(f"{one.path}:{one.range.line}: {one.code} is lost" for one in lost))
@@ -68,7 +68,7 @@ def compare_with_whole(place: Path) -> None:
 
 
 def compared(tools: list[Tool], place: Path, rounds: int) -> dict[str, Costs]:
-    """One tool after the other, round by round, so that a slow minute of the machine is shared by all."""
+    """The costs of all tools, run in turn in each round, so that a slow minute of the machine affects all of them."""
     costs = {tool.name: Costs() for tool in tools}
     with tempfile.TemporaryDirectory() as cache:
         environment = {"XDG_CACHE_HOME": cache}

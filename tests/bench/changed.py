@@ -13,12 +13,12 @@ from tests.bench.measure import cost_of
 from tests.bench.tools import OURS, Tool, compile_ours
 
 _RETURN = re.compile(r"\n([ ]+)return\b")
-# How many times a run in which nothing has changed, and the file alone, may be taken.
+# Tolerance: the limit is this factor times the cost of an unchanged run and of a check of the file alone.
 SLACK = 1.5
 
 
 def _in_a_function(text: str) -> str:
-    """Another statement before the ``return`` in the middle; of a text without one, none."""
+    """The text with another statement before its middle ``return``; unchanged if there is no ``return``."""
     found = list(_RETURN.finditer(text))
     if not found:
         return text
@@ -35,7 +35,7 @@ EDITS: Mapping[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """Seconds by the clock of the run after an edit of a file, and how many it should take at most."""
+    """Wall-clock seconds of the run after an edit of a file, and their limit."""
 
     file: Path
     edit: str
@@ -48,7 +48,7 @@ class Change:
 
 
 def changes(tools: Mapping[str, Tool], sources: Path, sample: int, scratch: Path) -> Iterator[Change]:
-    """Edit files from all over the sources, one by one, each time beginning with all that is known of the rest."""
+    """Edit a sample of the files one by one, each time with a cache of the unchanged sources."""
     cold, warm = tools[f"{OURS}, cold"], tools[f"{OURS}, warm"]
     copy, known, cache = (scratch / name for name in ("sources", "known", "cache"))
     shutil.copytree(sources, copy)

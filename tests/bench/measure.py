@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds by the clock, seconds of processor time over all its processes, MiB of its largest process."""
+    """Wall-clock seconds, processor seconds of all processes, and MiB of the largest process."""
 
     wall: float
     cpu: float
@@ -21,7 +21,7 @@ class Cost:
 
 @dataclass
 class Costs:
-    """What several runs of one command cost."""
+    """The costs of several runs of one command."""
 
     runs: list[Cost] = field(default_factory=list)
 
@@ -39,7 +39,7 @@ class Costs:
 
 
 def cost_of(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    """Run a command to its end; what it prints is thrown away, and findings are no failure."""
+    """Run a command to its end; its output is discarded, and findings are not an error."""
     begun = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **environment}

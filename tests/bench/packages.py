@@ -27,6 +27,6 @@ def unpacked(requirement: str, folder: Path) -> Path:
 
 
 def size(folder: Path) -> tuple[int, int]:
-    """How many Python files there are, and how many lines they have."""
+    """The number of Python files, and of their lines."""
     files = sorted(folder.rglob("*.py"))
     return len(files), sum(file.read_bytes().count(b"\n") for file in files)

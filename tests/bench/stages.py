@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class TimedReading(Reading):
-    """Reading as usual, with a look at the clock before and after each stage."""
+    """A Reading that measures the time of each stage."""
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
@@ -47,7 +47,7 @@ class TimedReading(Reading):
 
 
 def stages(sources: Path) -> dict[str, float]:
-    """Seconds of processor time by stage; ``filter`` is all that decides whether a file is parsed at all."""
+    """Seconds of processor time by stage; ``filter`` is the decision whether a file is parsed at all."""
     reading = TimedReading()
     checker = Checker(Job(Settings(root=sources)), reading)
     files = sorted(map(str, sources.rglob("*.py")))

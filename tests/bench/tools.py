@@ -14,7 +14,7 @@ from pathlib import Path
 OURS = "placement-lint"
 CORES = os.cpu_count() or 1
 
-# Each with what it measures: everything that the tool looks for by default, on all cores where it can use them.
+# The command of each tool: with its default checks, on all cores if it supports that.
 PEERS = {
     "TorchFix": ("torchfix", "--select", "ALL", "{sources}"),
     "flake8 + TorchFix": ("flake8", "--select", "TOR", f"--jobs={CORES}", "{sources}"),
@@ -36,9 +36,9 @@ class Tool:
 
 
 def compile_ours() -> None:
-    """Write the bytecode that pip writes where it installs the peers, and not for an editable install.
+    """Write the bytecode that pip writes when it installs the peers, but not for an editable install.
 
-    Python would write it in the first run; where it may not (``PYTHONDONTWRITEBYTECODE``), each process compiles again.
+    Python would write it in the first run; with ``PYTHONDONTWRITEBYTECODE``, each process compiles again.
     """
     for package in ("placement_lint", "placement_lint.rules"):
         spec = find_spec(package)
@@ -47,7 +47,7 @@ def compile_ours() -> None:
 
 
 def installed(search: str | None) -> Iterator[Tool]:
-    """placement-lint as this Python has it, and every peer found on ``search`` or on the path."""
+    """This environment's placement-lint, and every peer found on ``search`` or on the path."""
     check = (sys.executable, "-m", "placement_lint", "check", "--isolated", "--format", "concise")
     yield Tool(f"{OURS}, cold", (*check, "--no-cache", "{sources}"))
     yield Tool(f"{OURS}, warm", (*check, "{sources}"))

@@ -15,13 +15,13 @@ from placement_lint.run.engine import check_files
 
 
 def findings(sources: Path) -> Set[Finding]:
-    """In one process, in which the shortcuts can be taken away."""
+    """The findings of a run in one process, in which shortcuts can be disabled."""
     job = Job(Settings(root=sources), roots=(str(sources),))
     return set(check_files(Selection(sorted(sources.rglob("*.py"))), job, jobs=1).findings)
 
 
 def findings_of_all(sources: Path) -> Set[Finding]:
-    """The same if each file is parsed, and each uncalled definition analysed."""
+    """The findings if each file is parsed, and each uncalled definition analysed."""
     with (
         patch.object(Reading, "may_tell", lambda *_: True),
         patch("placement_lint.flow.driver.entry_points.Prospects.promising", lambda _, values: values),

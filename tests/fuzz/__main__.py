@@ -12,7 +12,7 @@ from .programs import kept
 from .runner import Found, reduced, tried
 
 SUFFIX = ".py.txt"
-# Programs that end the process are not tried again.
+# Oracles whose failures end the process; these programs are not minimised.
 DEADLY = ("hang", "death")
 
 
@@ -33,7 +33,7 @@ def fuzz(
     reduce: float,
     save: Path | None,
 ) -> None:
-    """Try random programs; exit with 1 if one of them shows a fault."""
+    """Try random programs; exit with status 1 if one of them shows a fault."""
     if programs is None and seconds is None:
         seconds = 60.0
     seed = SystemRandom().randrange(10**6) if seed is None else seed

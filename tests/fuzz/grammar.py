@@ -8,9 +8,9 @@ from random import Random
 
 from .trees import tree_of
 
-# A placeholder stands for one of the alternatives of its rule; `<block>` is indented by one level more than its line.
+# A placeholder expands to an alternative of its rule; `<block>` is indented by one level more than its line.
 PLACEHOLDER = re.compile(r"<(\w+)>")
-# At this depth only the first alternatives of a rule are taken: those that end soon.
+# From this depth on, only the first alternatives of a rule are used, which are short.
 DEEPEST = 5
 SIMPLE = 3
 INDENT = "    "
@@ -126,13 +126,13 @@ RULES: Mapping[str, Sequence[str]] = {
 
 
 class Grammar:
-    """Makes programs and pieces of them; a piece need not be Python."""
+    """Generates programs and pieces of programs; a piece may be invalid Python."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
 
     def program(self) -> str:
-        """Statements that are Python each by itself."""
+        """A program of statements that are each valid Python."""
         statements: list[str] = []
         for _ in range(self._random.randint(6, 30)):
             made = self.expand("statement")
@@ -141,7 +141,7 @@ class Grammar:
         return HEADER + "\n".join(statements) + "\n"
 
     def expand(self, rule: str, depth: int = 0) -> str:
-        """One of what a rule may be."""
+        """A random expansion of a rule."""
         alternatives = RULES[rule] if depth < DEEPEST else RULES[rule][:SIMPLE]
         made = self._random.choice(alternatives)
         return PLACEHOLDER.sub(lambda found: self._filled(found[1], depth + 1), made)

@@ -11,7 +11,7 @@ Fails = Callable[[str], bool]
 
 
 def minimised(text: str, fails: Fails, seconds: float) -> str:
-    """The smallest program found in that time."""
+    """The smallest failing program found in this time."""
     end = time.monotonic() + seconds
     before = ""
     while before != text and time.monotonic() < end:
@@ -25,7 +25,7 @@ def minimised(text: str, fails: Fails, seconds: float) -> str:
 
 
 def _shrunk(parts: Sequence[str], fails: Fails, end: float) -> str:
-    """Without as many parts as can go: halves first, then quarters, down to single ones."""
+    """The parts without as many as possible: remove halves first, then quarters, down to single parts."""
     size = max(1, len(parts) // 2)
     while True:
         place = 0
@@ -41,12 +41,12 @@ def _shrunk(parts: Sequence[str], fails: Fails, end: float) -> str:
 
 
 def _first(candidates: Iterator[str], fails: Fails, end: float) -> str:
-    """The first that fails; empty if there is none."""
+    """The first candidate that fails; empty if there is none."""
     return next((text for text in candidates if time.monotonic() < end and fails(text)), "")
 
 
 def _without_statements(text: str) -> Iterator[str]:
-    """The program with the block of a statement in its place, or with ``pass`` there."""
+    """The program with one statement replaced by ``pass``."""
     for begin, end in pieces_of(text).statements:
         statement = text[begin:end]
         indent = statement[: len(statement) - len(statement.lstrip())]
@@ -55,7 +55,7 @@ def _without_statements(text: str) -> Iterator[str]:
 
 
 def _shorter_expressions(text: str) -> Iterator[str]:
-    """The program with ``0``, or a part of it, in an expression's place."""
+    """The program with an expression replaced by ``0`` or by a part of it."""
     spans = pieces_of(text).expressions
     for begin, end in spans:
         if end - begin > 1:

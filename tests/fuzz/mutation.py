@@ -14,9 +14,9 @@ from .trees import tree_of
 
 TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")
-# Letters of a program; a change that makes it longer is not made.
+# Maximum length of a program in characters; mutations that exceed it are discarded.
 LONGEST = 12_000
-# The share that is kept of the changes after which a program is no longer Python.
+# The share of mutations with invalid Python that is kept.
 UNREADABLE = 0.1
 MOST_REPEATED = 120
 
@@ -24,14 +24,14 @@ Span = tuple[int, int]
 
 
 class Pieces(NamedTuple):
-    """Where the statements and expressions of a program stand, as offsets."""
+    """The positions of the statements and expressions of a program, as offsets."""
 
     statements: Sequence[Span]
     expressions: Sequence[Span]
 
 
 def pieces_of(text: str) -> Pieces:
-    """The pieces of a program; none of one that is not Python."""
+    """The pieces of a program; empty if it is not valid Python."""
     tree = tree_of(text)
     if tree is None:
         return Pieces((), ())
@@ -55,12 +55,12 @@ def pieces_of(text: str) -> Pieces:
 
 
 def _is_alone(node: ast.stmt) -> bool:
-    """Whether the statement can be cut out by its lines; a decorator is above them."""
+    """Whether the lines of the node are the whole statement: a decorated definition begins above them."""
     return not getattr(node, "decorator_list", None)
 
 
 class Mutator:
-    """Changes a program at random; ``another`` gives a program to take pieces from."""
+    """Changes a program at random; ``another`` returns a program to take pieces from."""
 
     def __init__(self, random: Random, another: Callable[[], str]) -> None:
         self._random = random
@@ -104,7 +104,7 @@ class Mutator:
         return self._insert(text, lambda _: other[found[0] : found[1]]) if found else text
 
     def _insert(self, text: str, make: Callable[[str], str]) -> str:
-        """Put what is made of a statement after it."""
+        """Insert the result of ``make`` for a random statement after that statement."""
         found = self._one(pieces_of(text).statements)
         if not found:
             return text
@@ -150,7 +150,7 @@ class Mutator:
         return self._put(text, self._grammar.expand("expr", self._random.randint(0, 3)))
 
     def _nest_expression(self, text: str) -> str:
-        """Many calls, brackets, operators or attributes around an expression."""
+        """The program with many calls, brackets, operators or attributes around an expression."""
         found = self._one(pieces_of(text).expressions)
         if not found:
             return text
@@ -164,7 +164,7 @@ class Mutator:
         return text[: found[0]] + expression + text[found[1] :] if found else text
 
     def _rename(self, text: str) -> str:
-        """One name becomes another one that is there, here or everywhere."""
+        """Replace a name by another one of the program, at one place or everywhere."""
         words = WORD.findall(text)
         if not words:
             return text

@@ -30,19 +30,19 @@ from placement_lint.source.parsing import parse
 from .programs import Program
 from .trees import tree_of
 
-# CPU seconds for up to this many lines, and in proportion beyond; megabytes that the process gains.
+# Limit of CPU seconds for up to this many lines, proportional for longer programs; limit of additional megabytes.
 SECONDS = 2.0
 LINES = 500
 MEGABYTES = 400
-# A measurement that was too slow is repeated before it counts: other work may have been in its way.
+# A measurement above the limit is repeated before it counts: other processes may have slowed it down.
 TRIES = 3
-# Names that the analysis takes as a word of their own.
+# Names from which the analysis draws conclusions.
 SPEAKING = re.compile(r"rank|dev|gpu|cuda|node|world|model|net|opt|sched|load|batch|loss|_|.{9,}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A program fails an oracle; ``detail`` is the same wherever the same fault shows."""
+    """A program's failure of an oracle; ``detail`` is equal for equal faults."""
 
     oracle: str
     detail: str
@@ -52,25 +52,25 @@ class Failure:
 
 
 def _most_megabytes() -> int:
-    """What the process took at its highest."""
+    """The peak memory of the process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _forget_most() -> None:
-    """Let what the process takes now be its highest: the parser of libcst takes 400 MB for 200 nested brackets."""
+    """Reset the peak memory of the process: the parser of libcst takes 400 MB for 200 nested brackets."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 class WithAllLayout(Reading):
-    """Reads by libcst alone."""
+    """A Reading that parses with libcst only."""
 
     def read(self, text: str) -> cst.Module:
         return parse(text)
 
 
 class Examiner:
-    """Checks programs one after the other, as the command line and the server do; ``folder`` holds the batches."""
+    """Checks programs sequentially, like the command line and the server; ``folder`` holds the batches."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -81,7 +81,7 @@ class Examiner:
         self._path = str(folder / "program.py")
 
     def failures(self, program: Program, random: Random) -> Iterator[Failure]:
-        """All that is wrong with what is said of a program; after a crash or a delay nothing else is tried."""
+        """All failures of a program; after a crash or a timeout, the other oracles are skipped."""
         _forget_most()
         before = _most_megabytes()
         first, seconds = self._measured(program.text)
@@ -116,7 +116,7 @@ class Examiner:
         )
 
     def _edited(self, program: Program, first: Checked) -> Iterator[Failure]:
-        """The server's worker, after it has seen the text before."""
+        """Differences to the server's worker, which analyses the previous text first."""
         self._worker.answer(Close(self._path))
         for text in (program.before, program.text):
             answer = self._worker.answer(Analyse(self._path, text.encode(errors="surrogatepass"), self._job))
@@ -179,7 +179,7 @@ def _named(codes: Iterator[str]) -> str:
 
 
 def _variables(text: str) -> Sequence[str]:
-    """Names that are nothing but variables of the program: another name in their place changes no finding."""
+    """Names that are only variables of the program, so that renaming them changes no finding."""
     tree = tree_of(text)
     if tree is None:
         return ()
@@ -205,7 +205,7 @@ _RUNS: Mapping[str, Sequence[str]] = {
 
 
 def batch_failures(texts: Mapping[int, str], folder: Path) -> Iterator[tuple[int, Failure]]:
-    """Many programs in one run of the command line: in one process, in two, and from the cache of the second."""
+    """Failures of many programs in runs of the command line: in one process, in two, and from the cache."""
     sources = folder / "batch"
     sources.mkdir()
     for number, text in texts.items():

@@ -18,13 +18,13 @@ FIXTURES = HERE.parents[1] / "fixtures"
 KEPT = HERE / "kept"
 STDLIB = Path(sysconfig.get_path("stdlib"))
 TESTS_OF_PYTHON = STDLIB / "test"
-# Bytes of a file that is worth parsing for a few of its statements.
+# Maximum size in bytes of a file that is parsed for a few of its statements.
 LONGEST_FILE = 200_000
 
 
 @dataclass(frozen=True)
 class Program:
-    """A text, and the one that an editor held before."""
+    """A text, and its previous version in an editor."""
 
     text: str
     before: str = ""
@@ -42,7 +42,7 @@ def kept() -> Sequence[Path]:
 
 
 def _sown(random: Random) -> str:
-    """A program of a person's: a fixture, or a few statements of a test of Python's."""
+    """A program written by a person: a fixture, or a few statements of CPython's tests."""
     fixtures, tests = _files()
     if not tests or random.random() < 0.8:
         return _text(random.choice(fixtures))
@@ -63,7 +63,7 @@ def _text(path: Path) -> str:
 
 @cache
 def _statements(path: Path) -> Sequence[str]:
-    """The statements of the top level, each as a text."""
+    """The source texts of the top-level statements."""
     text = _text(path)
     tree = tree_of(text)
     lines = text.splitlines(keepends=True)

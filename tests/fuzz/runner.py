@@ -20,9 +20,9 @@ from .minimise import minimised
 from .oracles import Examiner, Failure, batch_failures
 from .programs import Program, program
 
-# Programs that one process tries before another takes its place, as memory that was used once stays.
+# Programs that one process tries before a new one replaces it, because a process does not return used memory.
 BATCH = 100
-# CPU seconds for one program, after which its process is ended.
+# CPU seconds for one program, after which its process is terminated.
 PATIENCE = 60.0
 ROOM = 6 * 2**30
 
@@ -48,7 +48,7 @@ class Batch:
 
 
 class _Child:
-    """A process that tries a batch, and the number of the program it is at."""
+    """A process that tries a batch, and the number of its current program."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -91,7 +91,7 @@ def _limit_memory() -> None:
 
 
 def tried(seed: int, first: int, programs: int | None, seconds: float | None, jobs: int) -> Iterator[int | Found]:
-    """Try this many programs, or until the time is over; how many are done, and the failures found."""
+    """Try this many programs, or until the time is over; yields counts of finished programs, and the failures."""
     end = time.monotonic() + seconds if seconds is not None else float("inf")
     last = first + programs if programs is not None else sys.maxsize
     children: list[_Child] = []
@@ -116,7 +116,7 @@ def tried(seed: int, first: int, programs: int | None, seconds: float | None, jo
 
 
 def _said(child: _Child) -> Any:
-    """What a process sends next; None where it is done."""
+    """The next message of a process; None if it is done."""
     try:
         said = child.receiver.recv()
     except EOFError:
@@ -132,7 +132,7 @@ def _said(child: _Child) -> Any:
 
 
 def reduced(found: Found, seconds: float) -> str:
-    """The smallest program that fails the same way, as far as that can be tried in this time."""
+    """The smallest program with the same failure that is found in this time."""
     receiver, sender = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_reduce, args=(found, seconds, sender), daemon=True)
     process.start()
@@ -148,7 +148,7 @@ def reduced(found: Found, seconds: float) -> str:
 
 
 def _reduce(found: Found, seconds: float, sender: Connection) -> None:
-    """Send each smaller program that fails: this process may not live to see the last."""
+    """Send each smaller program that fails: this process may die before it finds the last one."""
     _limit_memory()
     with tempfile.TemporaryDirectory() as scratch:
         examiner = Examiner(Path(scratch))
