@@ -1,4 +1,4 @@
-"""Two rules that need no flow analysis, for tests of everything around it."""
+"""Fixtures, and rules without flow analysis for tests of the other components."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def _raised(error: Exception) -> Exception:
 
 @pytest.fixture(autouse=True)
 def same_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go back to the working directory after each test: a language server's worker, which some call, changes it."""
+    """Restore the working directory after each test: a language server's worker in the test process changes it."""
     monkeypatch.chdir(Path.cwd())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what another day's share runs, unless a test is named."""
+    """Deselect the tests of other days' shares, unless a test is named."""
     if any("::" in argument for argument in config.args):
         return
     rotating = {TESTS / name for name in shares.ROTATING}
@@ -105,7 +105,7 @@ def fake_rules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The user's own cache is left alone, by what the tests start as well."""
+    """A cache folder for the tests and their subprocesses, so that they do not change the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -113,7 +113,7 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
+    """A separate cache folder for one test."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     return folder
@@ -134,7 +134,7 @@ def job(project: Path) -> Job:
 
 @pytest.fixture
 def write(project: Path) -> Callable[..., Path]:
-    """Write a file of the project, its folders included."""
+    """Write a file of the project, and create its folders."""
 
     def write_file(name: str, content: str | bytes = "import torch\n") -> Path:
         path = project / name
@@ -147,7 +147,7 @@ def write(project: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Give the tool something to read from standard input."""
+    """Set the content of standard input."""
 
     def feed(data: bytes) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -157,6 +157,6 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
 
 @pytest.fixture
 def needs_permissions() -> None:
-    """Only where a file can be kept from this user."""
+    """Skip the test if file permissions do not restrict this user."""
     if not hasattr(os, "geteuid") or os.geteuid() == 0:
         pytest.skip("this user may read everything")

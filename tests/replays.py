@@ -1,7 +1,7 @@
 """Runs replays of the findings in folders and prints their verdicts: ``python -m tests.replays FOLDER…``.
 
-Each folder is checked as a project of its own, with ``check --probe simulated --trust``. The output is a line for each
-finding, a table of the verdicts, and one of the reasons for those that are inconclusive.
+Each folder is checked as a separate project, with ``check --probe simulated --trust``. The output is a line for each
+finding, a table of the verdicts, and a table of the reasons for inconclusive ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 CHECK = ("check", ".", "--probe", "simulated", "--trust", "--format", "json")
-LIMIT = 1800.0  # seconds a folder
+LIMIT = 1800.0  # seconds per folder
 DECIDED = {"confirmed", "refuted"}
 
 
@@ -36,7 +36,7 @@ class Told:
 
     @property
     def reason(self) -> str:
-        """What was observed, without what differs from one program to the next."""
+        """The observation without the parts that differ between programs."""
         what = self.observed.partition(" lines")[2].partition(": ")[2] or self.observed
         return " ".join("…" if any(sign in word for sign in "`'/0123456789") else word for word in what.split()[:9])
 
@@ -49,7 +49,7 @@ def told_of(folder: Path) -> Iterator[Told]:
         raise SystemExit(f"{folder}: {done.stderr.strip()}")
     for finding in json.loads(done.stdout)["findings"]:
         if finding["code"].startswith("DPL0"):
-            continue  # of files, not of programs
+            continue  # findings about files rather than programs
         verdict: dict[str, Any] = finding["verdict"] or {"outcome": "none", "device": "", "observed": ""}
         where = f"{folder.name}/{finding['path']}:{finding['line']}"
         observed = " ".join(str(verdict["observed"]).split())

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 model = nn.Linear(2, 2)
 """
-# A finding in the last line: what comes before has not ended the analysis.
+# A finding in the last line shows that the code before it does not end the analysis.
 AFTER = "last = torch.zeros(3)\nlast.to('cuda')\n"
 SECONDS = 2.0
 
@@ -84,7 +84,7 @@ def test_a_value_is_given_up(name: str, reading: type[Reading]) -> None:
 
 @pytest.mark.parametrize("literal", ["0", "1", "0x1f"])
 def test_what_is_known_before_is_known_after(literal: str) -> None:
-    """A list that also got itself still holds the tensor."""
+    """A list that also contains itself still holds the tensor."""
     program = f"l = [torch.zeros(3, device='cuda:{int(literal, 0) % 2}')]\nl.append(l)\ntorch.zeros(3) + l[{literal}]"
     assert check(program) == check(program.replace("\nl.append(l)", "\nl.append(1)"))
 

@@ -40,7 +40,7 @@ ATOMS = (
 
 
 def holds(condition: Condition, machine: int, cuda: bool, debug: bool) -> bool:
-    """A condition on one concrete machine with concrete answers: the meaning that the algebra must keep."""
+    """The value of a condition on a concrete machine with concrete answers, which the algebra must preserve."""
     given = {CUDA: cuda, DEBUG: debug}
     return any(
         cube.machines & machine and all(given[answer.question] is answer.given for answer in cube.answers)

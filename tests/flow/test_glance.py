@@ -226,7 +226,7 @@ def test_a_file_is_passed_over(files: Mapping[str, str], tmp_path: Path) -> None
 
 
 def test_who_is_passed_over_hangs_on_what_was_read_for_it(tmp_path: Path) -> None:
-    """Not on what another file's surroundings have read already."""
+    """The recorded reads do not depend on files that were read before for another file."""
     files = TELLING["by what that uses"] | {"other.py": "import b\nb.run(x)"}
     assert told(files, tmp_path)
     answers, reads = {}, []

@@ -25,7 +25,7 @@ Write = Callable[..., Path]
 VALUES = "import torch\na = torch.ones(3)\nb = torch.ones(3).cuda()\n"
 MISMATCH = ["operand-not-moved"]
 
-# Each makes ``a`` and ``b`` of another file known in main.py in another way.
+# Different ways in which main.py gets ``a`` and ``b`` from another file.
 WAYS: Mapping[str, Mapping[str, str]] = {
     "run by a decorator": {
         "program.py": "def main(fn):\n    fn()\n    return fn\n",
@@ -111,7 +111,7 @@ WAYS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-# Each of these adds the folder ``lib`` beside main.py to those in which modules are looked for.
+# Different ways to add the folder ``lib`` next to main.py to the search path of modules.
 ADDED = {
     "append": "import os, sys\nsys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lib'))",
     "insert": "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).resolve().parent / 'lib'))",
@@ -137,7 +137,7 @@ WAYS = {
     },
 }
 
-# Each leaves something unknown that only looks as if it were in sight.
+# Programs in which an import looks resolvable but is unknown.
 UNKNOWN: Mapping[str, Mapping[str, str]] = {
     "a library": {"main.py": "from values import a, b"},
     "another folder": {"elsewhere/values.py": VALUES, "main.py": "from values import a, b"},
@@ -182,7 +182,7 @@ UNKNOWN: Mapping[str, Mapping[str, str]] = {
 
 @pytest.fixture
 def check(project: Path, write: Write) -> Callable[[Mapping[str, str]], list[Finding]]:
-    """Check a project's files together."""
+    """Check the files of a project together."""
 
     def check_project(files: Mapping[str, str]) -> list[Finding]:
         paths = [write(name, text) for name, text in files.items()]
@@ -220,7 +220,7 @@ def test_a_file_without_a_word_on_torch(check: Check) -> None:
     assert [(finding.path, finding.name) for finding in check(files)] == [("main.py", "wrapper-attribute-read")]
 
 
-# --- where findings are -------------------------------------------------------------------------------------------
+# --- positions of findings ----------------------------------------------------------------------------------------
 
 NET = """\
 import torch
@@ -324,11 +324,11 @@ def test_a_notebook_uses_modules_beside_it(project: Path, write: Write) -> None:
     assert {(step.path, step.cell) for step in finding.trace} == {("main.ipynb", 2), ("net.py", None)}
 
 
-# --- what a result depends on ---------------------------------------------------------------------------------------
+# --- dependencies of results ----------------------------------------------------------------------------------------
 
 
 def checked(path: str, sources: Mapping[str, str], root: Path) -> Checked:
-    """Check a file among others that are nowhere but here."""
+    """Check a file of a project that exists only in memory."""
 
     class Buffers(Reading):
         def source(self, path: str) -> bytes | None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 FLOW = Path(__file__).parents[2] / "placement_lint" / "flow"
 
-# Each may import itself and those before it.
+# Each package may import itself and the packages before it.
 ORDER = ["api", "domain", "events", "state", "models", "observers", "interpreter", "triage", "incremental", "driver"]
 FILES = [path for path in sorted(FLOW.rglob("*.py")) if path.name != "__init__.py"]
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:
-    """The package and the name of each file of ``flow/`` that one of them imports, for its types or at run time."""
+    """The package and the name of each file of ``flow/`` that a file imports, for types or at run time."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("placement_lint.flow."):
             continue
@@ -40,7 +40,7 @@ def test_imports_follow_the_order() -> None:
 
 
 def at_run_time(path: Path) -> set[str]:
-    """The files of ``flow/`` that one of them imports when it runs, by layer and name."""
+    """The files of ``flow/`` that a file imports at run time, by layer and name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for_types = {
         line for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
@@ -54,7 +54,7 @@ def at_run_time(path: Path) -> set[str]:
 
 
 def test_no_file_outside_the_interpreter_imports_itself_over_others() -> None:
-    """Statements, expressions and calls of a program nest in each other: so do the files that interpret them."""
+    """Only the interpreter has import cycles: statements, expressions and calls of a program are mutually nested."""
     known = {f"{path.parent.name}.{path.stem}": at_run_time(path) for path in FILES}
     waiting = {name: {each for each in others if each in known} for name, others in known.items()}
     while free := {name for name, others in waiting.items() if not others & waiting.keys()}:
@@ -94,7 +94,7 @@ def test_no_class_has_too_many_attributes() -> None:
 
 
 def test_cells_of_the_analysis_are_no_strings() -> None:
-    """What an analysis notes in the heap beside a program's variables has a ``Slot`` for a name."""
+    """Cells that the analysis stores in the heap in addition to a program's variables are named by a ``Slot``."""
     marked = {
         f"{path.stem}: {node.value}"
         for path in FILES
@@ -122,7 +122,7 @@ TESTS_OF_TEXT = {
 
 
 def is_code(node: ast.AST) -> bool:
-    """Whether an expression has the text of a node, or of a value as the program writes it."""
+    """Whether an expression uses the source text of a node or of a value."""
     called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
     names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
     names |= {each.id for each in called if isinstance(each, ast.Name)}
@@ -142,7 +142,7 @@ def on_code(tree: ast.AST) -> list[str]:
 
 
 def test_no_semantics_hang_on_how_code_is_laid_out() -> None:
-    """A test on the text of code answers otherwise where a comment or a space stands in it; nodes do not."""
+    """The result of a test on source text depends on comments and spaces; a test on nodes does not."""
     found = [
         f"{path.stem}: {test}"
         for path in FILES
@@ -150,7 +150,7 @@ def test_no_semantics_hang_on_how_code_is_laid_out() -> None:
         for test in on_code(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert sorted(found) == [
-        # Two questions are worded alike in a message, and one device has a name where another is asked for.
+        # One compares a device's name with names in the program, the other the wording of two questions in a message.
         "device_choice: ignored.text in visit.names",
         "path_condition: source_text(self.source) == source_text(other.source)",
     ]

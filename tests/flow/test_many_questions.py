@@ -66,7 +66,7 @@ def test_what_is_certain_is_found_after_too_many_questions(tmp_path: Path, monke
 
 
 def test_questions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A helper that asks three questions, called 1,200 times, would make 3,600 of them."""
+    """A helper that asks three questions and is called 1,200 times would create 3,600 questions."""
     asked: list[object] = []
     ask = machine.asked
     monkeypatch.setattr(machine, "asked", lambda *of, **known: asked.append(of) or ask(*of, **known))

@@ -24,7 +24,7 @@ def logged(text: str) -> PlacementLog:
 
 
 def places(text: str) -> list[tuple[str, list[str] | None]]:
-    """Name and places of every assignment, in the order of the program."""
+    """The name and places of every assignment, in program order."""
     return [
         (each.name, None if each.places is None else list(each.places)) for each in logged(text).placements.values()
     ]

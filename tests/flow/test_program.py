@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 
 def findings(body: str) -> list[str]:
-    """The names of the rules that a program breaks, in the order of their codes."""
+    """The names of the rules with findings in a program, in the order of their codes."""
     return [rule.name for rule, _ in _heard(body)]
 
 
@@ -34,7 +34,7 @@ def _heard(body: str):  # type: ignore[no-untyped-def]
 
 MISMATCH = ["operand-not-moved"]
 
-# Each makes ``a`` a CPU tensor and ``b`` one on cuda:0 in another way; ``a + b`` must be seen.
+# Different ways to make ``a`` a CPU tensor and ``b`` a tensor on cuda:0; ``a + b`` must have a finding.
 WAYS_TO_MIX = {
     "names": "a, b = torch.ones(3), torch.ones(3).cuda()",
     "alias": "a = torch.ones(3); c = a; b = c.cuda()",
@@ -95,7 +95,7 @@ def test_values_are_followed(program: str) -> None:
     assert findings(f"{program}\nc = a + b\n") == MISMATCH
 
 
-# Each mixes a CPU tensor with one on a GPU as PyTorch allows, or with one whose device is not known.
+# Expressions that mix a CPU tensor with one on a GPU as PyTorch allows, or with one on an unknown device.
 ALLOWED = {
     "0-dim on the CPU": "torch.ones(3).cuda() * torch.tensor(2.0)",
     "a number": "torch.ones(3).cuda() + 1",

@@ -32,7 +32,7 @@ def findings(folder: Path) -> Collection[Finding]:
     return check_files(Selection(sorted(folder.rglob("*.py"))), Job(Settings(root=folder)), jobs=1).findings
 
 
-# Ways to put a program's own statements where nothing calls them, or to omit them.
+# Ways to move a program's top-level statements into an uncalled definition, or to omit them.
 UNCALLED = {
     "function": "def main():\n{body}\n",
     "method": "class Program:\n    def run(self):\n{body}\n",
@@ -41,7 +41,7 @@ UNCALLED = {
 
 
 def uncalled_copy(folder: Path, copy: Path, form: str) -> Path:
-    """The same programs, with their definitions first and their statements where nothing calls them."""
+    """A copy of programs, with their definitions first and their statements in an uncalled definition."""
     shutil.copytree(folder, copy)
     for path in copy.rglob("*.py"):
         path.write_text(with_body_uncalled(path.read_text(), form))
@@ -61,7 +61,7 @@ def with_body_uncalled(text: str, form: str) -> str:
 
 
 def look_everywhere(patch: pytest.MonkeyPatch) -> None:
-    """Let nothing keep a file from being parsed, nor a definition from being looked at."""
+    """Disable triage: parse every file and analyse every definition."""
     patch.setattr(Reading, "may_tell", lambda *_: True)
     patch.setattr(Prospects, "promising", lambda _, values: values)
 
@@ -528,7 +528,7 @@ def test_a_class_keeps_what_it_makes(methods: str) -> None:
 
 
 def looked_at(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """The methods of each class that are looked at."""
+    """The analysed methods of each class."""
     looked: dict[str, list[str]] = {}
     look_at_class = entry_points._look_at_class
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 Files = Mapping[str, str]
 PROJECTS = Path(__file__).parents[2] / "fixtures" / "projects"
 
-# What may happen to a name further down.
+# Changes of a name later in the text.
 CHANGES = (
     "def change():\n    global {name}\n    {name} = 3",
     "{name} = None",
@@ -29,7 +29,7 @@ CHANGES = (
 
 
 def edits(text: str) -> Iterator[str]:
-    """The text with one statement less, or two in the other order, or one of them in a branch; and with additions."""
+    """The text with a statement removed, swapped with another, or put into a branch; and with additions."""
     head, *parts = _statements(text)
     for place, part in enumerate(parts):
         before, after = parts[:place], parts[place + 1 :]
@@ -50,7 +50,7 @@ def edits(text: str) -> Iterator[str]:
 
 
 def _statements(text: str) -> list[str]:
-    """The text in pieces: what is above its first statement, and each from its first line on to the next one."""
+    """The text in pieces: the lines before the first statement, and each statement up to the start of the next."""
     lines = text.splitlines(keepends=True)
     firsts = [
         min(part.lineno for part in (each, *getattr(each, "decorator_list", []))) for each in ast.parse(text).body
@@ -75,7 +75,7 @@ def _is_bound(node: ast.Name) -> bool:
 
 
 def _speaking(files: Files) -> Files:
-    """The same, but the program speaks of tensors: else all counts that its imports lead to, until something does."""
+    """The files with a program that mentions tensors: otherwise the result depends on all files that it imports."""
     return {name: f"import torch\n{text}" if name.endswith("main.py") else text for name, text in files.items()}
 
 

@@ -1,8 +1,8 @@
 """Checks pinned public packages and compares every finding with the ledger of reviewed ones.
 
-`python -m tests.precision [--folder DIR] [PACKAGE…]` from the repository's root. It downloads what `packages.txt`
-names (once, where a folder is given), unpacks it without running or installing anything of it, and fails on a
-finding that has not been reviewed, and on one reviewed as true that is not reported any more.
+`python -m tests.precision [--folder DIR] [PACKAGE…]` from the repository's root. It downloads the packages
+in `packages.txt` (only once with `--folder`) and unpacks them without running or installing their code. It fails on a
+finding without a review, and on one reviewed as true that is no longer reported.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tests.precision.packages import Package
 
 @dataclass(frozen=True)
 class Reported:
-    """One finding; ``place`` is what the ledger knows it by."""
+    """One finding; ``place`` is its key in the ledger."""
 
     place: tuple[str, ...]
     severity: str
@@ -26,7 +26,7 @@ class Reported:
 
 
 def findings_in(package: Package, root: Path) -> Iterator[Reported]:
-    """Every finding, informational ones too, each place once. Raises RuntimeError where the tool fails."""
+    """Every finding, including informational ones, once per place. Raises RuntimeError if the tool fails."""
     command = [sys.executable, "-m", "placement_lint", "check", ".", "--format", "json", "--ignore", "DPL0"]
     run = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if run.returncode not in (0, 1):

@@ -37,7 +37,7 @@ COLUMNS = Entry._fields
 
 
 def read_ledger() -> list[Entry]:
-    """All entries. Raises ValueError naming the line that is not one."""
+    """All entries. Raises ValueError that names an invalid line."""
     entries = []
     with LEDGER.open(encoding="utf-8", newline="") as file:
         for number, row in enumerate(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), start=1):

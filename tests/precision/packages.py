@@ -67,7 +67,7 @@ def _fetched(package: Package) -> bytes:
 
 
 class _Links(HTMLParser):
-    """The targets of a page's links: an index lists a project's files as such."""
+    """The targets of a page's links: an index lists a project's files as links."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class _Links(HTMLParser):
 
 
 def _index() -> str:
-    """The index pip is configured with, or else pip's own default."""
+    """The package index from pip's configuration, or else pip's default."""
     command = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
     configured = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     from pip._internal.models.index import PyPI
@@ -87,7 +87,7 @@ def _index() -> str:
 
 
 def _members(file: str, data: bytes) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """The Python files of an archive, with their paths in the project; a source distribution wraps it in a folder."""
+    """The Python files of an archive, with their paths in the project, without a source distribution's top folder."""
     if file.endswith(".whl"):
         with zipfile.ZipFile(io.BytesIO(data)) as wheel:
             yield from ((PurePosixPath(name), wheel.read(name)) for name in wheel.namelist() if _wanted(name))
