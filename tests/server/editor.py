@@ -16,7 +16,7 @@ from pytest_lsp import LanguageClient
 from pytest_lsp.client import DEFAULT_CLIENT_FEATURES, register_lsp_features
 
 COMMAND = (sys.executable, "-m", "placement_lint", "server")
-PATIENCE = 60.0  # seconds; on a busy machine much is slow
+PATIENCE = 60.0  # seconds; a busy machine may be slow
 DISCARDED = "import torch\n\nx = torch.zeros(3)\nx.to('cuda')\nprint(x)\n"
 STALE = """\
 import torch
@@ -38,7 +38,7 @@ def capabilities(
     encodings: Sequence[types.PositionEncodingKind] | None = None,
     versioned: bool = True,
 ) -> types.ClientCapabilities:
-    """Those of a modern editor, less what is switched off."""
+    """The capabilities of a modern editor, without the disabled ones."""
     properties = types.ClientCodeActionResolveOptions(["edit"]) if resolve else None
     return types.ClientCapabilities(
         general=types.GeneralClientCapabilities(position_encodings=list(encodings)) if encodings else None,
@@ -61,7 +61,7 @@ def capabilities(
 
 
 def _converter() -> Any:
-    """lsprotocol takes every code action that carries a command for a bare command."""
+    """A converter that fixes lsprotocol's parsing of code actions with a command as bare commands."""
     converter = default_converter()
 
     def hook(value: Any, _: type) -> types.Command | types.CodeAction:
@@ -96,7 +96,7 @@ class Editor:
         return uri
 
     def replace(self, uri: str, old: str, new: str) -> None:
-        """One edit, sent as the stretch that changes."""
+        """One edit, sent as a change of a range."""
         self.replace_at(uri, self._texts[uri].index(old), len(old), new)
 
     def replace_at(self, uri: str, start: int, length: int, new: str) -> None:
@@ -122,13 +122,13 @@ class Editor:
     def close(self, uri: str) -> None:
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(uri)))
 
-    # --- what it is told -------------------------------------------------------------------------------------------
+    # --- notifications of the server -------------------------------------------------------------------------------
 
     def hear(self) -> None:
         self._news.set()
 
     async def until(self, condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
-        """What the condition gives once it holds; it is looked at again whenever the server says something."""
+        """The result of a condition once it is true; it is tested again after each message of the server."""
 
         async def wait() -> Any:
             while not (found := condition()):
@@ -142,7 +142,7 @@ class Editor:
         return await asyncio.wait_for(wait(), patience)
 
     async def diagnostics(self, uri: str) -> list[types.Diagnostic]:
-        """What is published for the present version of a text."""
+        """The diagnostics published for the current version of a text."""
         return list((await self.until(lambda: self._latest(uri, self._versions.get(uri)))).diagnostics)
 
     async def codes(self, uri: str) -> list[str]:
@@ -156,14 +156,14 @@ class Editor:
         await self.until(hold)
 
     def published_for(self, uri: str) -> Sequence[types.Diagnostic]:
-        """What was last published, for whichever version."""
+        """The diagnostics published last, for any version."""
         return next((each.diagnostics for each in reversed(self.published) if each.uri == uri), ())
 
     def _latest(self, uri: str, version: int | None) -> types.PublishDiagnosticsParams | None:
         found = (each for each in reversed(self.published) if each.uri == uri and each.version == version)
         return next(found, None)
 
-    # --- what it asks ----------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     async def pull(self, uri: str, previous: str | None = None) -> Any:
         params = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri), previous_result_id=previous)
@@ -208,7 +208,7 @@ class Editor:
 
 
 def apply(text: str, changes: Sequence[types.TextEdit]) -> str:
-    """Edits applied as the protocol says, characters counted in UTF-16."""
+    """Apply edits as the protocol specifies, with positions in UTF-16 units."""
     spans = sorted(
         ((_offset(text, each.range.start), _offset(text, each.range.end), each.new_text) for each in changes),
         reverse=True,
@@ -244,7 +244,7 @@ async def editor(
     command: Sequence[str] = COMMAND,
     initial: Any = None,
 ) -> AsyncIterator[Editor]:
-    """An editor with the folder open, and a server of its own; at the end it says goodbye."""
+    """An editor with the folder open, and its own server, which it shuts down at the end."""
     client = LanguageClient(converter_factory=_converter, configuration=settings)
     own = (types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, types.PROGRESS)
     register_lsp_features(client, {name: each for name, each in DEFAULT_CLIENT_FEATURES.items() if name not in own})

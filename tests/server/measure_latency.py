@@ -29,7 +29,7 @@ FILES = 300
 
 
 def parse_seconds(text: str) -> float:
-    """libcst's parser alone, the median of seven."""
+    """The median time of seven runs of libcst's parser."""
     return statistics.median(_seconds(lambda: cst.parse_module(text)) for _ in range(7))
 
 
@@ -40,7 +40,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 async def first_diagnostics(folder: Path) -> float:
-    """From the start of the process to the diagnostics of a small file."""
+    """The time from the start of the process to the diagnostics of a small file."""
     begun = time.perf_counter()
     async with editor(folder) as vi:
         await vi.diagnostics(vi.open("small.py", "import torch\n\nx = torch.zeros(3)\nx.to('cuda')\n"))
@@ -48,7 +48,7 @@ async def first_diagnostics(folder: Path) -> float:
 
 
 async def keystroke(vi: Editor, uri: str) -> float:
-    """The median over keystrokes in a line in the middle of the last function."""
+    """The median time for keystrokes in a line in the middle of the last function."""
     waits = []
     await vi.diagnostics(uri)
     for number in range(KEYSTROKES):
@@ -66,7 +66,7 @@ async def in_one_file(folder: Path, text: str) -> float:
 
 
 async def in_a_project(folder: Path, text: str) -> float:
-    """The same in a project of many files; the edited file imports a few of them."""
+    """The same time in a project of many files; the edited file imports a few of them."""
     for number in range(FILES - 1):
         (folder / f"part{number}.py").write_text(training_file(100).replace("Net(", f"Net{number}("))
     imports = "".join(f"from part{number} import Net{number}\n" for number in range(5))

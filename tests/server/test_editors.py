@@ -16,20 +16,20 @@ import pytest
 HERE = Path(__file__).parent
 GUIDE = (HERE.parents[1] / "docs" / "guides" / "editors.md").read_text(encoding="utf-8")
 NEOVIM, EMACS = shutil.which("nvim"), shutil.which("emacs")
-# The second statement stands behind a character of two UTF-16 units.
+# The second statement on the line follows a character of two UTF-16 units.
 TEXT = "import torch\n\nx = torch.zeros(3)\ns = '😀'; x.to('cuda')\nprint(x)\n"
 FIXED = TEXT.replace("x.to", "x = x.to")
 
 
 def snippet(language: str, words: str = "") -> str:
-    """The configuration of an editor in the guide."""
+    """An editor's configuration in the guide."""
     blocks = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
     (found,) = (block for block in blocks if words in block)
     return str(found)
 
 
 def seen_by(command: list[str], setup: str, folder: Path) -> Any:
-    """What an editor's script notes down."""
+    """The output of an editor's script."""
     fixture, seen, before = folder / "train.py", folder / "seen.json", folder / "setup"
     fixture.write_text(TEXT, encoding="utf-8")
     before.write_text(setup, encoding="utf-8")

@@ -26,13 +26,13 @@ from placement_lint.server.worker import Worker
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SOME = [path for path in sorted(FIXTURES.rglob("*.py")) if path.stat().st_size > 200][7::29]
-# In the second, a module gets another number where a statement before its import has changed.
+# In the project, a module gets a different id if a statement before its import changes.
 SAMPLE = [*dict.fromkeys((*SOME, FIXTURES / "projects/try_import/main.py"))]
 WORD = re.compile(r"\b[a-z_]\w*\b")
 
 
 def edited(text: str, rng: random.Random) -> str:
-    """The text with one line gone, doubled, moved or with another word in it; Python still."""
+    """The text with one line removed, doubled, copied elsewhere or with a changed word; still valid Python."""
     while True:
         lines = text.splitlines(keepends=True)
         place = rng.randrange(len(lines))
@@ -55,14 +55,14 @@ def edited(text: str, rng: random.Random) -> str:
 
 
 def analysed(worker: Worker, path: Path, text: str) -> tuple[Analysis, object]:
-    """What is found, and where things are."""
+    """The result of the analysis, and the placements."""
     answer = worker.answer(Analyse(str(path), text.encode(), Job(Settings(root=path.parent))))
     assert isinstance(answer, Analysis)
     return answer, worker.answer(Locate(str(path), digest(text.encode())))
 
 
 def from_scratch(path: Path, text: str) -> tuple[Analysis, object]:
-    """With nothing kept, as on the command line."""
+    """The result without reuse, as on the command line."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyse, "look_at_the_uncalled", lambda machine, *_: entry_points.look_at_the_uncalled(machine))
         return analysed(Worker(), path, text)
@@ -76,7 +76,7 @@ def without_reads(analysed: tuple[Analysis, object]) -> tuple[Analysis, object]:
 @pytest.mark.parametrize("worth", [effect_memo._WORTH, 0])
 @pytest.mark.parametrize("path", SAMPLE, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_what_is_kept_says_the_same(path: Path, worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another text looked for may be looked for once more: that is all that may differ."""
+    """Only the recorded reads may differ: those of a previous text may be included."""
     monkeypatch.setattr(effect_memo, "_WORTH", worth)
     rng = random.Random(path.name)
     first = text = path.read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ def test_what_is_kept_says_the_same(path: Path, worth: int, monkeypatch: pytest.
 
 
 class Looks:
-    """Counts the definitions that are looked at."""
+    """Records the analysed definitions."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.names: set[str] = set()
@@ -108,7 +108,7 @@ class Looks:
 
 
 def looked_at(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> set[str]:
-    """The definitions that are looked at when a text, seen twice before, has changed."""
+    """The definitions that are analysed after a change of a text that was analysed twice."""
     patch.setattr(entry_filter.Prospects, "promising", lambda _, values: values)
     worker = Worker()
     for _ in range(2):

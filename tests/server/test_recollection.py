@@ -90,7 +90,7 @@ def scaled(x):
 
 
 class Calls:
-    """The functions of the program that run, by name."""
+    """Records the names of the functions of the program that run."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.names: set[str] = set()
@@ -105,7 +105,7 @@ class Calls:
 
 
 def functions_run(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyPatch, helpers: str = HELPERS) -> str:
-    """Those that run when a text that was seen before has changed."""
+    """The functions that run after a change of a text that was analysed before."""
     (tmp_path / "helpers.py").write_text(HELPERS, encoding="utf-8")
     worker, called = Worker(), Calls(patch)
     job = Job(Settings(root=tmp_path))
@@ -124,14 +124,14 @@ def functions_run(text: str, changed: str, tmp_path: Path, patch: pytest.MonkeyP
     [
         ("print(best)", "print(best, power)", "main"),
         ("power = 2", "power = 3", "main"),
-        # nothing that runs asks for it
+        # no code that runs reads it
         ("    power = 2\n", "    power = 2\n    other = 3\n", "main"),
         ("torch.randn(2, WIDTH)", "torch.randn(3, WIDTH)", "evaluate forward main"),
         ("loss.backward()", "loss.backward(retain_graph=True)", "main train"),
         ("print(self.values)", "print(len(self.values))", "main show"),
         ("self.values.append(value)", "self.values.append([value])", "add main train"),
         ("return self.layer(x)", "return self.layer(x) + 1", "evaluate forward main train"),
-        # what is moved is asked for wherever a model is used
+        # every use of a model reads where it was moved
         ("Net(WIDTH).to(device)", "Net(WIDTH)", "__init__ add evaluate forward main scaled show train"),
     ],
 )

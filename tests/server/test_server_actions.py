@@ -125,7 +125,7 @@ async def test_an_editor_that_resolves_nothing_gets_its_edits_at_once(tmp_path: 
 
 
 async def test_a_probe(vi: Editor) -> None:
-    """Its verdict is told, returned, and shown with the finding from then on."""
+    """The verdict is shown in a message, returned, and then part of the finding."""
     uri = vi.open("probe.py", STALE)
     action = titled(await vi.actions(uri, 5), "run the probe")
     assert action.command is not None

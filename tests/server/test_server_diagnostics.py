@@ -128,7 +128,7 @@ async def test_a_report_on_the_whole_workspace(tmp_path: Path) -> None:
 
 
 async def test_reports_that_no_longer_hold_are_taken_back(tmp_path: Path) -> None:
-    """A file that is gone has no findings, and those of an open notebook are its cells'."""
+    """A deleted file has no findings, and the findings of an open notebook belong to its cells."""
     (tmp_path / "gone.py").write_text(DISCARDED)
     (tmp_path / "a b.py").write_text(DISCARDED)
     cell = {"cell_type": "code", "source": DISCARDED}

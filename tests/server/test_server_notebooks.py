@@ -20,7 +20,7 @@ async def vi(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
 
 
 class OpenNotebook:
-    """A notebook in the editor; prose comes as ``None``."""
+    """A notebook in the editor; a Markdown cell is ``None``."""
 
     def __init__(self, vi: Editor, name: str, *cells: str | None) -> None:
         self.vi = vi
@@ -29,7 +29,7 @@ class OpenNotebook:
         self.uris = [f"{self.uri.replace('file:', 'notebook-cell:')}#c{number}" for number in range(len(cells))]
         kinds = [types.NotebookCellKind.Markup if cell is None else types.NotebookCellKind.Code for cell in cells]
         listed = [types.NotebookCell(kind, uri) for kind, uri in zip(kinds, self.uris, strict=True)]
-        # The server asked for Python: prose is not sent.
+        # The server requests Python cells only, so Markdown is not sent.
         texts = [
             types.TextDocumentItem(uri, "python", 1, cell)
             for uri, cell in zip(self.uris, cells, strict=True)
@@ -54,7 +54,7 @@ class OpenNotebook:
         )
 
     async def until(self, *codes: Sequence[str]) -> None:
-        """Cell by cell."""
+        """Wait until each cell has diagnostics with these codes."""
         for uri, expected in zip(self.uris, codes, strict=True):
             if expected or any(each.uri == uri for each in self.vi.published):
                 await self.vi.until_codes(uri, expected)
@@ -127,7 +127,7 @@ async def test_cells_come_and_go(vi: Editor) -> None:
 
 
 async def test_what_is_open_is_what_would_be_saved(vi: Editor) -> None:
-    """A notebook on the disk gives the same as the same one that is open."""
+    """A saved notebook has the same diagnostics as the same notebook when it is open."""
     cells = [IMPORTS, "x.to('cuda');"]
     content = {"cells": [{"cell_type": "code", "source": cell} for cell in cells], "metadata": {}, "nbformat": 4}
     (vi.folder / "saved.ipynb").write_text(json.dumps(content))

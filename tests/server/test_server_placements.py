@@ -123,7 +123,7 @@ async def test_pages(vi: Editor) -> None:
 
 
 async def test_half_typed_code_keeps_what_is_known(vi: Editor) -> None:
-    """The error shows once; hints stay on the lines that are as they were, also below the edit."""
+    """The error is reported once; hints stay on unchanged lines, including those below the edit."""
     uri = vi.open("half.py", MOVED)
     assert len(await vi.hints(uri)) == 4
     vi.replace(uri, "x = torch.zeros(4, 2)\n", "x = torch.zeros(4, 2)\nif x.\n")

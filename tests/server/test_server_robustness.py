@@ -42,7 +42,7 @@ async def test_rapid_edits_end_in_the_diagnostics_of_the_last(vi: Editor) -> Non
 
 
 async def test_it_answers_while_it_analyses(vi: Editor) -> None:
-    """Something that takes the analysis long does not hold up what needs none."""
+    """A long analysis does not delay requests that need no analysis."""
     heavy = "import torch\n" + "".join(
         f"x{n} = torch.zeros({n}).cuda() + torch.ones({n}).cuda()\n" for n in range(1500)
     )
@@ -87,7 +87,7 @@ async def test_positions_beyond_the_text(vi: Editor) -> None:
 
 
 async def test_random_edits_leave_both_sides_with_the_same_text(vi: Editor) -> None:
-    """What the server makes of a hundred edits is what it makes of the text itself."""
+    """The server's text after a hundred edits equals the editor's text."""
     rng = random.Random(7)
     pieces = ["x = 1\n", "😀", "\r\n", "é", "\u2028", "'", "", "x.to('cuda')\n", "\x0c", "#"]
     text = DISCARDED
@@ -95,7 +95,7 @@ async def test_random_edits_leave_both_sides_with_the_same_text(vi: Editor) -> N
     for _ in range(100):
         start = rng.randrange(len(text) + 1)
         old = text[start : start + rng.randrange(4)]
-        # A line end is two characters or none: an editor does not cut through it.
+        # An editor does not split the two characters of a line end.
         if (
             text[start - 1 : start + 1] == "\r\n"
             or (old + text[start + len(old) :][:1]).endswith("\r\n")
@@ -158,7 +158,7 @@ async def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_torch_is_never_imported(tmp_path: Path) -> None:
-    """Nor anything of the project: its ``click.py`` lies where Python would look first."""
+    """No module of the project is imported either: its ``click.py`` comes first on Python's search path."""
     (tmp_path / "click.py").write_text("raise SystemExit('imported')\n")
     command = [str(Path(sys.executable).parent / "placement-lint"), "server"]
     async with editor(tmp_path, command=command) as vi:
@@ -187,7 +187,7 @@ GOODBYE = message(id=99, method="shutdown") + message(method="exit")
 
 
 def talk(*parts: bytes) -> tuple[list[dict[str, Any]], int]:
-    """What the server says to raw bytes, and its exit status."""
+    """The server's messages in response to raw bytes, and its exit status."""
     run = subprocess.run(COMMAND, input=b"".join(parts), capture_output=True, timeout=60, check=False)
     answers, rest = [], run.stdout
     while rest:

@@ -32,7 +32,7 @@ PIECES = [
 
 
 def parsed(text: str, parser: Callable[[str], cst.Module]) -> cst.Module | tuple[str, int, int]:
-    """The tree, or the error."""
+    """The tree, or the position and message of the error."""
     try:
         return parser(text)
     except Unreadable as error:
@@ -40,7 +40,7 @@ def parsed(text: str, parser: Callable[[str], cst.Module]) -> cst.Module | tuple
 
 
 def bare(node: cst.CSTNode) -> object:
-    """A tree without whitespace and comments, which may lie elsewhere."""
+    """A tree without whitespace and comments, whose owners may differ."""
     children = [child for child in node.children if not isinstance(child, (cst.EmptyLine, cst.TrailingWhitespace))]
     return (type(node).__name__, getattr(node, "value", None) if not node.children else None, [*map(bare, children)])
 
@@ -53,7 +53,7 @@ def edits(text: str, seed: int, count: int) -> list[str]:
         place = rng.randrange(len(lines) + 1)
         removed = rng.choice((0, 0, 1, 2))
         texts.append("".join([*lines[:place], rng.choice(PIECES), *lines[place + removed :]]))
-        if rng.random() < 0.3:  # back to something that can be read
+        if rng.random() < 0.3:  # return to a valid text
             texts.append(text)
     return texts
 
@@ -112,7 +112,7 @@ def test_only_what_is_new_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_statement_that_stays_is_the_same_object() -> None:
-    """Wherever it goes, with the comments above it, and whatever becomes of the text in between."""
+    """This holds if it moves together with the comments above it, for any changes to the text in between."""
     head, function, cls = "# what for\n\nimport a\n", "\n\n# about f\ndef f():\n    return 1\n", "\n@d\nclass A: ...\n"
     splicer = Splicer()
     one, two, three = before = splicer.parse(head + function + cls).module.body

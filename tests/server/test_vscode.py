@@ -25,7 +25,7 @@ EXTENSION = ROOT / "editors" / "vscode"
 MANIFEST: Mapping[str, Any] = json.loads((EXTENSION / "package.json").read_text(encoding="utf-8"))
 PROPERTIES: Mapping[str, Mapping[str, Any]] = MANIFEST["contributes"]["configuration"]["properties"]
 SETTINGS = {name.removeprefix(f"{SECTION}."): each for name, each in PROPERTIES.items()}
-# Keys for the command line: an editor shows all findings, never checks excluded files and simulates nothing.
+# Keys only for the command line: an editor shows all findings, never checks excluded files and simulates nothing.
 WITHOUT_EFFECT = {"fail-on", "force-exclude", "gpus", "output-format"}
 VALUES = (None, True, 3, "auto", "a.json", [], ["DPL501"], [3], {}, {"tests/*": ["DPL501"]}, {"tests/*": "DPL501"})
 PATIENCE = 30  # seconds to install packages
@@ -77,7 +77,7 @@ def test_the_extension_is_of_the_same_version_and_licence() -> None:
     lock = (EXTENSION / "package-lock.json").read_text(encoding="utf-8")
     assert MANIFEST["version"] == json.loads(lock)["version"] == __version__
     assert (EXTENSION / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
-    assert '"resolved"' not in lock  # the addresses of a registry
+    assert '"resolved"' not in lock  # addresses of a registry
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     except subprocess.TimeoutExpired:
         pytest.skip(f"{UNREACHABLE} within {PATIENCE} seconds")
     except subprocess.CalledProcessError as error:
-        if "EUSAGE" in error.stderr:  # the lock file is not of this package.json
+        if "EUSAGE" in error.stderr:  # the lock file does not match package.json
             raise
         pytest.skip(f"{UNREACHABLE}: {error.stderr.strip().splitlines()[0]}")
     return folder
@@ -128,7 +128,7 @@ def test_the_extension_is_typed_and_bundled(built: Path) -> None:
 
 @pytest.mark.slow
 def test_under_node(built: Path) -> None:
-    """Finds interpreters with a stub of the module ``vscode``, and talks to the server as the extension starts it."""
+    """The extension's tests find interpreters with a stub of the module ``vscode``, and communicate with the server."""
     said = npm(built, "test")
     for name in ("the active environment of the Python extension comes first", "a finding and its fix", "the timeline"):
         assert name in said

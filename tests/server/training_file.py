@@ -101,7 +101,7 @@ if __name__ == "__main__":
 
 
 def training_file(lines: int) -> str:
-    """A program of at least this many lines: blocks and ways to train them, and a main that uses some of each."""
+    """A program of at least this many lines: blocks, training functions, and a main that uses some of them."""
     fixed = len((HEAD + NET).splitlines())
     count = max(1, -(-(lines - fixed) // (len(BLOCK.splitlines()) + 1)))
     blocks = ", ".join(f"Block{n}(width)" for n in range(min(count, 6)))
