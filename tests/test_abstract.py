@@ -36,7 +36,7 @@ Pair = tuple[Abstract, cst.CSTNode]
 
 
 def pairs(abstract: Any, own: Any) -> Iterator[Pair]:
-    """Each abstract node with libcst's own; fails where the trees differ in more than layout."""
+    """Each abstract node with libcst's node; fails if the trees differ in more than layout."""
     if isinstance(own, cst.BaseString) or isinstance(abstract, cst.BaseString):
         yield from _strings(abstract, own)
         return
@@ -60,7 +60,7 @@ def pairs(abstract: Any, own: Any) -> Iterator[Pair]:
 
 
 def _strings(abstract: Any, own: Any) -> Iterator[Pair]:
-    """Strings that follow each other are one to Python, and their pieces may be cut elsewhere."""
+    """Compare concatenated strings: Python's tree has one string, and its parts may be split differently."""
     if isinstance(abstract, cst.SimpleString):
         assert abstract.evaluated_value == own.evaluated_value
         return
@@ -105,7 +105,7 @@ def test_means_what_libcst_reads(path: Path, sparing: bool) -> None:
 
 
 def _is_part_of_another(node: Abstract) -> bool:
-    """Whether it is none of Python's own nodes, nor anything that a finding is about."""
+    """Whether a node is neither a node of Python's tree nor a possible subject of a finding."""
     if isinstance(node, (cst.Name, cst.Attribute)):
         return not isinstance(node.origin, (ast.Name, ast.Attribute, ast.arg, ast.keyword, ast.Constant))
     return not isinstance(node, (cst.BaseExpression, cst.BaseSmallStatement, cst.FunctionDef, cst.ClassDef, cst.For))
@@ -156,7 +156,7 @@ def test_what_python_misplaces_in_a_string_is_where_the_string_is() -> None:
     (pair,) = (node for node in _below(module) if isinstance(node, cst.Tuple))
     assert source_text(pair) in ("(3,)", "3,")
     (near,) = positions(module, [pair], roughly=True).values()
-    assert near in (Range(1, 12, 1, 19), Range(1, 15, 1, 17))  # that of the string before Python 3.12
+    assert near in (Range(1, 12, 1, 19), Range(1, 15, 1, 17))  # the position of the string before Python 3.12
 
 
 def _below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

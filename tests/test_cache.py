@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 @pytest.fixture
 def old(write: Write) -> Write:
-    """Write a file that has not been touched for long."""
+    """Write a file with an old modification time."""
 
     def write_old(name: str, content: str) -> Path:
         path = write(name, content)

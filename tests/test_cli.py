@@ -229,7 +229,7 @@ sys.exit(main({arguments!r}))
 
 
 def run_without(blocked: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the tool in a process in which importing one of the ``blocked`` packages ends it."""
+    """Run the tool in a process that exits if one of the ``blocked`` packages is imported."""
     script = BLOCK_AND_RUN.format(blocked=blocked, arguments=list(arguments))
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 

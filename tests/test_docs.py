@@ -82,7 +82,7 @@ def _dedented(text: str, width: int) -> str:
 
 
 def claims(text: str) -> Counter[tuple[int, str]]:
-    """The findings that comments at the ends of lines claim."""
+    """The findings that comments at the ends of lines describe."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     comments = ((token.start[0], CLAIM.search(token.string)) for token in tokens if token.type == tokenize.COMMENT)
     return Counter((line, claim[1]) for line, claim in comments if claim)
@@ -90,7 +90,7 @@ def claims(text: str) -> Counter[tuple[int, str]]:
 
 @by_page
 def test_python_has_the_findings_that_it_claims(page: Path) -> None:
-    """A snippet with a title is part of a program, which the commands of its page check."""
+    """A snippet with a title is part of a program that the commands of its page check."""
     for snippet in snippets(page, "python"):
         if not snippet.title and not is_excerpt(snippet.text):
             findings = Checker(Job(Settings())).check_bytes(snippet.text.encode(), "snippet.py").findings
@@ -98,7 +98,7 @@ def test_python_has_the_findings_that_it_claims(page: Path) -> None:
 
 
 def is_excerpt(text: str) -> bool:
-    """Lines of the example project, which they are compared with."""
+    """Whether a text consists of lines of the example project."""
     program = (ROOT / "fixtures" / "example" / "train.py").read_text(encoding="utf-8")
     return text in picture.WANT.sub("", program)
 
@@ -171,12 +171,12 @@ def output(words: Sequence[str], folder: Path) -> str:
 
 
 def squeezed(text: str) -> str:
-    """Text without its line breaks, which a page may set elsewhere, and without durations."""
+    """Text without line breaks, which may differ on a page, and without durations."""
     return " ".join(SECONDS.sub("in N s", text).split())
 
 
 def pattern(shown: str) -> str:
-    """A page may omit the text that `…` stands for."""
+    """A regular expression for output on a page, in which `…` matches omitted text."""
     return r"\s*.*?\s*".join(re.escape(part.strip()) for part in squeezed(shown).split("…"))
 
 
@@ -250,7 +250,7 @@ def test_the_picture_is_what_the_command_prints() -> None:
     assert SECONDS.sub("", drawn) == SECONDS.sub("", kept), "python docs/picture.py"
 
 
-# --- what is generated -------------------------------------------------------------------------------------
+# --- generated content -------------------------------------------------------------------------------------
 
 
 def test_there_is_a_page_for_every_rule() -> None:

@@ -160,7 +160,7 @@ def test_a_file_that_kills_its_process_costs_only_itself(
     assert [bool(result.crashes) for result in results] == [False, True, False]
 
 
-# A run that dies while its workers wait: its standard output, which they share, is open as long as one of them lives.
+# A run that dies while its workers wait: they share its standard output, which stays open while one of them lives.
 KILLED_RUN = """
 import os
 from pathlib import Path

@@ -190,7 +190,7 @@ class TestOptionsWithoutEffect:
 
 
 class TestProgress:
-    """On a terminal that is not there: the bar is drawn by a timer, whatever the run does meanwhile."""
+    """The progress bar on a simulated terminal: a timer draws it, independently of the run."""
 
     @staticmethod
     def drawn(monkeypatch: pytest.MonkeyPatch, terminal: io.StringIO, seconds: float, wanted: bool = True) -> str:

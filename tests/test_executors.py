@@ -23,7 +23,7 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A scheduler and two workers, which run in an empty folder."""
+    """A scheduler and two workers that run in an empty folder."""
     folder = tmp_path_factory.mktemp("elsewhere")
     file = folder / "scheduler.json"
     dask = (sys.executable, "-m", "distributed.cli")
@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def report(project: Path) -> Callable[..., tuple[int, dict[str, Any]]]:
-    """A run in a process of its own: those that fork must not have the threads of a client."""
+    """A run in a separate process: a process that forks must not have the threads of a client."""
 
     def run(*arguments: str) -> tuple[int, dict[str, Any]]:
         command = [sys.executable, "-m", "placement_lint", "check", "--format", "json", "--no-cache", *arguments]

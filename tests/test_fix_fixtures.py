@@ -1,4 +1,4 @@
-"""The rules' fixes, on every fixture that has findings: each improves the file, and none is left to apply."""
+"""The rules' fixes on every fixture that has findings: each improves the file, and all are applied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAULTY = [path for path in sorted(FIXTURES.rglob("*.py")) if "# want:" in path.r
 @pytest.fixture(scope="module")
 def fixer() -> Fixer:
     fixer = Fixer(Job(Settings(root=FIXTURES)), unsafe=True)
-    # Each text is looked at before it is fixed and when it is, and again when it has been.
+    # The tests check each text before the fix, during the fix and after it.
     fixer.checker.check_bytes = lru_cache(10)(fixer.checker.check_bytes)  # type: ignore[method-assign]
     return fixer
 
@@ -33,13 +33,13 @@ def test_fixes_are_good(path: Path, fixer: Fixer) -> None:
     ast.parse(fixed.after)
     left, done = (Counter(finding.code for finding in findings) for findings in (fixed.left, fixed.fixed))
     assert left + done == Counter(finding.code for finding in before.findings if finding.path == str(path))
-    # A fix that is offered and not taken would have made the file worse, or left its finding.
+    # A fix that is offered but not applied would make the file worse or leave its finding.
     assert not [finding for finding in fixed.left if fixer.fixable(finding)]
     assert fixer.fix(fixed.after, str(path)).after == fixed.after
 
 
 def changes(path: Path, fixer: Fixer) -> list[str]:
-    """The lines of the diff that differ."""
+    """The changed lines of the diff."""
     diff = fixer.fix(path.read_bytes(), str(path)).diff.splitlines()[2:]
     return [line.partition("  # want")[0] for line in diff if line[0] in "+-"]
 
@@ -120,7 +120,7 @@ DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\
     [
         # the name would become a local variable
         "x = torch.ones(3)\n\n\ndef move():\n    x.cuda()\n\n\nmove()\n",
-        # before nn.Module is initialised nothing can be registered, and a name that is taken cannot be
+        # neither an attribute before nn.Module is initialised nor one with an existing name can be registered
         *(
             f"class Net(nn.Module):\n    def __init__(self):\n{lines}\n"
             f"    def forward(self, x):\n        return x + self.t\n\n\n{DEVICE}"

@@ -1,4 +1,4 @@
-"""--fix improves files, changes nothing else in them, and never leaves one half written."""
+"""--fix improves files, changes nothing else in them, and never leaves a file partially written."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class TestFixing:
 
 
 class TestWithheld:
-    """Fixes that reveal findings, on real rules."""
+    """Fixes of real rules that reveal other findings."""
 
     PROGRAM = """\
 import torch
@@ -236,7 +236,7 @@ x.to(device)
 
 
 class Scripted:
-    """A checker that knows a finding for each `!` of a text, with the fix that follows it in the script."""
+    """A checker with a finding for each `!` of a text, and the fix that ``replacements`` has for its position."""
 
     def __init__(self, replacements: dict[int, str]) -> None:
         self.replacements = replacements
@@ -257,9 +257,9 @@ class Scripted:
     ("text", "replacements", "after"),
     [
         ("a!b!", {}, "ab"),
-        ("a!b!", {1: "broken", 3: "c"}, "a!bc"),  # the first alone would break the file
-        ("a!b!", {1: "!", 3: "!"}, "a!b!"),  # fixes that fix nothing end at once
-        ("a!b!", {1: "!!", 3: ""}, "a!b"),  # a fix that makes it worse is skipped
+        ("a!b!", {1: "broken", 3: "c"}, "a!bc"),  # the first fix alone would break the file
+        ("a!b!", {1: "!", 3: "!"}, "a!b!"),  # ineffective fixes end the loop
+        ("a!b!", {1: "!!", 3: ""}, "a!b"),  # a fix that adds findings is skipped
         ("a!", {1: "broken"}, "a!"),
     ],
 )

@@ -24,7 +24,7 @@ from placement_lint.source.scan import Scan
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 WANT = re.compile(r"# want: (?P<findings>.*)")
-# A condition may quote the program, with brackets of its own, in backquotes.
+# A condition may quote code with brackets in backquotes.
 ONE = re.compile(r"(?P<rule>[\w-]+)(?: \[(?P<condition>(?:`[^`]*`|[^]`])+)\])?(?:, |$)")
 
 QUOTE = re.compile(r"`([^`]*)`")
@@ -34,7 +34,7 @@ Due = Counter[tuple[int, str, str]]
 
 
 def wanted(text: str) -> Due:
-    """How many findings are due, by their line, rule and condition."""
+    """The numbers of expected findings, by line, rule and condition."""
     due: Due = Counter()
     for comment in Scan(text).comments():
         if (match := WANT.search(comment.text)) is not None:
@@ -74,7 +74,7 @@ def is_prose(quote: str) -> bool:
 
 
 def compare(path: Path, findings: Collection[Finding]) -> None:
-    """Findings of one file with what its comments ask for."""
+    """Compare the findings of one file with those that its comments expect."""
     found = Counter((finding.range.line, finding.name, condition(finding)) for finding in findings)
     said = {(finding.range.line, finding.name): finding.message for finding in findings}
     due = wanted(path.read_text(encoding="utf-8"))

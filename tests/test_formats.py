@@ -106,7 +106,7 @@ def rendered(form: str, run: Run = RUN) -> str:
 @pytest.mark.usefixtures("fake_rules", "sources")
 @pytest.mark.parametrize("form", FORMATS)
 def test_snapshots(form: str, project: Path) -> None:
-    """Run with UPDATE_SNAPSHOTS=1 after a change that is meant."""
+    """Run with UPDATE_SNAPSHOTS=1 after an intended change."""
     text = rendered(form).replace(project.as_uri(), "file:///project").replace(f'"{__version__}"', '"VERSION"')
     snapshot = SNAPSHOTS / f"{form}.txt"
     if os.environ.get("UPDATE_SNAPSHOTS"):
@@ -188,7 +188,7 @@ def test_fingerprints_are_unique_and_outlive_moved_lines() -> None:
 
 
 def test_github_reads_back_what_was_meant() -> None:
-    """The runner's own grammar: a command, its properties, its message, each with its escapes."""
+    """The output follows the grammar of GitHub's runner: a command, its properties and its message, with escapes."""
     line = rendered("github", RUN).splitlines()[0]
     command = re.fullmatch(r"::(?P<name>[^ :]+) (?P<properties>[^:]*)::(?P<message>.*)", line)
     assert command

@@ -58,7 +58,7 @@ def test_a_failing_program_is_made_small() -> None:
 
 
 def test_each_oracle_can_fail(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same program, where the analysis is made to err in one way at a time."""
+    """Each oracle fails for one program if a patch breaks the analysis in the corresponding way."""
     text = "import torch\n\nx = torch.zeros(3)\nx.cuda()\n"
     examiner = Examiner(project)
     assert list(examiner.failures(Program(text), Random(0))) == []

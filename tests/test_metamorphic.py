@@ -1,6 +1,6 @@
 """Equivalent forms of one program have the same findings, whatever its comments, names, imports and forms of calls.
 
-Another share of the fixtures runs each day; ``SHARE=all`` runs all of them (see ``shares.py``).
+A different share of the fixtures runs each day; ``SHARE=all`` runs all of them (see ``shares.py``).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CHATTY = "# if flag: break; the size is fixed, shared and tied; model.to(device)
 
 
 def commented(text: str) -> str:
-    """A comment that speaks of everything below each line that ends a statement."""
+    """The text with a comment full of relevant words after each line that ends a statement."""
     ends = {token.start[0] for token in _tokens(text) if token.type == tokenize.NEWLINE}
     lines = [f"{line}\n{CHATTY}" if number in ends else line for number, line in enumerate(text.splitlines(), 1)]
     return "\n".join(lines) + "\n"
 
 
 def renamed(text: str) -> str:
-    """Another name for each local variable of a function; parameters keep theirs, as callers may use it."""
+    """The text with renamed local variables of functions; parameters keep their names because callers may use them."""
     new = ast.parse(text)
     for function in ast.walk(new):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -52,15 +52,15 @@ def _rename_locals(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
             name.id += SUFFIX
 
 
-# Names by which programs call their options, which tell what an attribute of theirs is: `args.rank`.
+# Usual names of options, from which the analysis infers the meaning of an attribute: `args.rank`.
 OPTIONS = {"arg", "args", "opt", "opts", "options", "config", "cfg", "hparams"}
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-# It keeps what a name says by how it begins, and by its words.
+# A suffix preserves the beginning of a name and its words.
 SUFFIX = "_"
 
 
 def aliased(text: str) -> str:
-    """``import torch as pt`` for ``import torch``, where that is how a program gets it."""
+    """The text with ``import torch as pt`` for ``import torch``, if that is its only import of torch."""
     new = ast.parse(text)
     plain = [node for node in ast.walk(new) if isinstance(node, ast.Import)]
     if not any(one.name == "torch" and one.asname is None for node in plain for one in node.names):
@@ -77,7 +77,7 @@ def aliased(text: str) -> str:
 
 
 def called_as_function(text: str) -> str:
-    """``torch.autograd.backward(loss)`` for ``loss.backward()``."""
+    """The text with ``torch.autograd.backward(loss)`` for ``loss.backward()``."""
 
     class Caller(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -91,7 +91,7 @@ def called_as_function(text: str) -> str:
 
 
 def under_a_harmless_test(text: str) -> str:
-    """A message under a test of its own before each statement of a function."""
+    """The text with a conditional ``print`` before the statements of each function."""
 
     class Guard(ast.NodeTransformer):
         def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -115,7 +115,7 @@ FOLDERS = sorted({path.relative_to(FIXTURES).parts[0] for path in SINGLE})
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_spellings_decide_nothing(folder: str, checker: Checker) -> None:
-    """All changes at once; where they make a difference, each by itself tells which of them it is."""
+    """Apply all changes at once; if the findings differ, apply each change alone to find the cause."""
     paths = [path for path in SINGLE if path.is_relative_to(FIXTURES / folder) and shares.runs(path.name)]
     different = [path for path in paths if _differs(checker, path, CHANGES)]
     guilty = {

@@ -25,7 +25,7 @@ SETUP = "import torch\ndevice = torch.device('cuda')\nx = torch.randn(3)"
 
 
 def notebook(*cells: str, **metadata: Any) -> bytes:
-    """A notebook of code cells, and one of text wherever a cell is :data:`TEXT`."""
+    """A notebook of code cells; a cell equal to :data:`TEXT` becomes a Markdown cell."""
     content = {
         "cells": [
             {
@@ -141,7 +141,7 @@ REJECTED = {
 
 
 class TestIPython:
-    """A cell that IPython accepts is a program."""
+    """Cells that IPython accepts are valid programs."""
 
     @pytest.fixture(scope="class")
     def transform(self) -> Callable[[str], str]:

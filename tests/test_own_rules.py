@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the template's package, without a network: it is built with the setuptools of the tests."""
+    """A folder with the installed template package, built with the setuptools of the tests, without a network."""
     folder, source = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("source")
     for file in TEMPLATE.iterdir():
         if file.is_file():

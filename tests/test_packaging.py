@@ -19,7 +19,7 @@ HOMES = {"placement_lint": ROOT / "placement_lint", "placement_lint.rules": ROOT
 
 
 def packages_below(name: str, home: Path) -> set[str]:
-    """The names of all folders with Python files below a package's home, and its own."""
+    """The package name, and the names of all its subpackages with Python files."""
     inside = (file.parent.relative_to(home).parts for file in home.rglob("*.py"))
     return {".".join((name, *parts)) for parts in inside}
 

@@ -27,7 +27,7 @@ by_name = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
 def found(source: str, rule: Rule) -> list[str]:
-    """The rule's messages about a source, with every rule running."""
+    """The rule's messages for a source, with all rules enabled."""
     checked = Checker(Job(Settings(), select=("ALL",))).check_bytes(source.encode(), "page.py")
     assert not checked.crashes, "\n".join(map(str, checked.crashes))
     return [finding.message for finding in checked.findings if finding.code == rule.code]
@@ -108,7 +108,7 @@ def test_codes_and_names_are_unique() -> None:
 
 @pytest.fixture
 def documented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The installed package names a documentation site."""
+    """Set a documentation site in the metadata of the installed package."""
     installed = Message()
     installed["Project-URL"] = "Source, https://example.org/source"
     installed["Project-URL"] = "Documentation, https://example.org/docs"

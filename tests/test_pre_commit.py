@@ -38,7 +38,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def hooks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a user's pre-commit would clone: a repository with the hooks of this one."""
+    """The repository that a user's pre-commit would clone, with the hooks of this one."""
     folder = tmp_path_factory.mktemp("hooks")
     for name in SHIPPED:
         source = ROOT / name

@@ -12,7 +12,7 @@ from placement_lint.project.relevance import Relevance
 
 
 def matters(folder: Path, name: str, **files: str) -> bool:
-    """Whether the definition of that name in ``helpers.py`` does."""
+    """Whether the definition of that name in ``helpers.py`` may involve tensors."""
     for file, text in files.items():
         path = folder / f"{file.replace('__', '/')}.py"
         path.parent.mkdir(parents=True, exist_ok=True)

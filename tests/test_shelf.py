@@ -6,7 +6,7 @@ from placement_lint.project.shelf import Shelf
 
 
 def asked(shelf: Shelf[str, str], words: str) -> list[str]:
-    """The words that are made of those that are asked for one after the other."""
+    """The words that the shelf creates for a sequence of requests."""
     made: list[str] = []
     for word in words.split():
         assert shelf.get(word, lambda word=word: made.append(word) or word) == word  # type: ignore[func-returns-value, misc]

@@ -22,7 +22,7 @@ def findings(files: Sequence[Path], root: Path) -> Sequence[Finding]:
 
 
 def run_each_time(*call: Any) -> Any:
-    """What ``repetition.once`` stands for."""
+    """A replacement for ``memo.once`` that always runs the call."""
     run: Callable[[], Any] = call[-1]
     return run()
 
@@ -59,5 +59,5 @@ def test_code_without_tensors_says_nothing(project: Path, monkeypatch: pytest.Mo
 
 
 def said(finding: Finding) -> tuple[object, ...]:
-    """A finding without its trace, which is longer where a registry's own code is read as well."""
+    """A finding without its trace, which is longer if the code of a registry is analysed as well."""
     return finding.code, finding.path, finding.range, finding.message, finding.fix

@@ -20,7 +20,7 @@ def test_a_change_is_followed_by_work(write: Write, project: Path) -> None:
     def work() -> None:
         runs.append(file.read_text() if file.exists() else None)
         if len(runs) == 1:
-            file.write_text("x = 1\n")  # during the work: not to be missed
+            file.write_text("x = 1\n")  # a change during the work must not be missed
 
     def wanted() -> bool:
         if next(looks) == 20:
@@ -35,7 +35,7 @@ def test_a_change_is_followed_by_work(write: Write, project: Path) -> None:
 def test_what_is_watched_and_shown(
     write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files checked and the configuration; an error in the latter is shown, and mended in the next round."""
+    """The checked files and the configuration are watched; an error in the configuration is shown until it is fixed."""
 
     def three_rounds(work: Callable[[], None], files: Callable[[], list[Path]]) -> None:
         work()
