@@ -1,1 +1,1 @@
-"""What PyTorch calls things, as tables, and the bounds of the analysis."""
+"""PyTorch's names, as tables, and the bounds of the analysis."""

@@ -342,8 +342,7 @@ ELEMENTWISE_LAYERS = {
 # Layers that autocast runs in the lower precision, entirely or in part (aten/src/ATen/autocast_mode.h).
 LOWERED_LAYERS = {name for name in PARAMETRIC_LAYERS if not any(part in name for part in ("Norm", "Embed", "Bilinear"))}
 
-# Layers whose forward returns more than one tensor, or takes tensors that need not share a device.
-# These ignore a mask that they detect as causal, so it may be on any device
+# Layers that ignore a mask that they detect as causal, so that it may be on any device
 # (torch/nn/modules/transformer.py, `_detect_is_causal_mask`; torch/nn/functional.py, `multi_head_attention_forward`).
 IGNORE_CAUSAL_MASKS = {"torch.nn.TransformerEncoder"}
 
@@ -379,8 +378,8 @@ AUTOCASTS: dict[str, tuple[int | str, int, int]] = {
     **dict.fromkeys(("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast"), ("cuda", 1, 0)),
 }
 
-# Layers that have the batch in the second dimension unless they are built with ``batch_first=True``: how many of
-# their arguments have it there, and the position of ``batch_first``, or -1 if it is passed by keyword only.
+# Layers that have the batch in the second dimension unless they are built with ``batch_first=True``: the number of
+# arguments that have it there, and the position of the parameter ``batch_first``, or -1 if there is none.
 SEQUENCE_LAYERS = {
     **dict.fromkeys(RECURRENT_LAYERS, (1, 4)),
     "torch.nn.MultiheadAttention": (3, 9),
@@ -440,7 +439,7 @@ def _within_one_edit(name: str) -> set[str]:
 # The flag of a tensor, and misspellings of it.
 GRAD_FLAGS = {*_within_one_edit("requires_grad"), "requires_gradient", "require_gradient"}
 
-# Methods that return nothing in a replica: torch/nn/parallel/replicate.py replaces parameters by plain tensors.
+# Methods that find no Parameters in a replica: torch/nn/parallel/replicate.py puts plain tensors in their place.
 PARAMETER_READS = {"parameters", "named_parameters", "state_dict", "zero_grad", "requires_grad_"}
 
 MODULE_MOVES = {"to", "cuda", "cpu", "to_empty"}

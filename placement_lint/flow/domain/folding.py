@@ -110,7 +110,7 @@ def text_method(text: str, name: str, arguments: Sequence[object]) -> Const | No
 
 
 def _replaced_length(text: str, old: object = "", new: object = "") -> int:
-    """The length of ``text.replace(old, new)`` at most."""
+    """The maximum length of ``text.replace(old, new)``."""
     if not isinstance(old, str) or not isinstance(new, str):
         return 0
     return len(text) + text.count(old) * max(0, len(new) - len(old))

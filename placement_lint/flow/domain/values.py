@@ -43,7 +43,7 @@ class Const:
 
 @record(frozen=True)
 class Symbol:
-    """A value that is unknown but equal to itself: an argument, ``args.device``, the result of a foreign call."""
+    """A value that is unknown but equal to itself: an argument, ``args.device``, the result of an unanalysed call."""
 
     id: int
     source: str | cst.CSTNode = field(default="", compare=False)

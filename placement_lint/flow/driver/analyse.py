@@ -249,7 +249,7 @@ def _is_turned(machine: Machine, answer: Answer) -> bool:
 
 
 def _may_be_replaced(machine: Machine, event: DevicesMixed) -> bool:
-    """Whether a forward reassigns the attribute, and uses the value from ``__init__`` under a condition only."""
+    """Whether a forward reassigns the attribute, and uses the value from ``__init__`` only under a condition."""
     holder = event.stray.tensor.holder
     if holder is None or event.stray.tensor.left or not all(cube.answers for cube in event.scene.when.cubes):
         return False

@@ -79,7 +79,7 @@ class PlacementLog:
                 known.objects[option.id] = option
 
     def another(self) -> PlacementLog:
-        """An empty log, for a part of the same program."""
+        """A new empty log for a part of the same program."""
         return PlacementLog()
 
     def take(self, other: PlacementLog, functions: Mapping[cst.CSTNode, cst.CSTNode] | None = None) -> None:

@@ -45,7 +45,7 @@ _MOVES_ALONG = (Role.PARAMETER, Role.BUFFER)
 
 
 def note(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> None:
-    """A forward assigns to an attribute of a module."""
+    """Record the statement by which a forward assigns to an attribute of a module."""
     if not machine.now[Replica].notes and any(_is_somewhere(option) for _, option in alternatives(value)):
         machine.write(owner.id, _LEFT.of(name), Fact(f"left {id(node)}", Holder(owner, name, node)))
 

@@ -33,7 +33,7 @@ from placement_lint.rule import Note
 
 KINDS = (NO_GPU, ONE_GPU, MANY_GPUS)
 _NOUNS = {Role.PLAIN: "tensor", Role.PARAMETER: "Parameter", Role.BUFFER: "buffer", Role.BATCH: "batch"}
-# How many parts of a module count as operands of a statement that reads it.
+# Maximum number of parts of a module that count as operands of a statement that reads it.
 MOST_PARTS = 4
 # Maximum depth of the shown parts of modules.
 _DEPTH = 20
