@@ -89,8 +89,8 @@ def check(event: ParameterLost) -> Iterator[Problem]:
     assert lost is not None
     how = f"`{lost.how}`" if lost.how.startswith(".") else lost.how
     place = event.tensor.place
-    # `Tensor.to` returns the tensor itself if it is there already, and if the device is None.
-    unless = f" unless {describe(place)} is None or {describe(lost.place)}" if isinstance(place, Symbol) else ""
+    # `Tensor.to` returns the tensor itself if it is there already, or if the device is None.
+    unless = f" unless it is already on {describe(place)}" if isinstance(place, Symbol) else ""
     if event.replaces:
         message = (
             f"{how} returns a plain tensor, and `{event.label}` is a Parameter: the assignment raises TypeError{unless}"

@@ -71,6 +71,13 @@ def test_complementary_cases_merge_to_always() -> None:
     assert machines(NO_GPU) | machines(ONE_GPU) | machines(MANY_GPUS) == ALWAYS
 
 
+def test_an_answer_that_another_case_denies_is_dropped_if_fewer_cases_remain() -> None:
+    no_cuda, rest = answered(CUDA, False), answered(CUDA, True) & answered(DEBUG, False)
+    assert no_cuda | rest | answered(DEBUG, True) == ALWAYS
+    assert [len(cube.answers) for cube in (no_cuda | rest).cubes].count(2) == 1
+    assert machines(NO_GPU) | answered(CUDA, True) | machines(ONE_GPU | MANY_GPUS) & no_cuda == ALWAYS
+
+
 def test_rival_questions_are_not_both_answered_yes() -> None:
     assert not (answered(DP, True) & answered(DDP, True)).possible
     assert (answered(DP, False) & answered(DDP, False)).possible

@@ -663,7 +663,10 @@ def _simplified(cases: frozenset[Case], extent: int = EXACT) -> Condition:
         return _of(cases, extent)
     kept, alike = _widest(cases)
     if alike:
-        kept = _merged(kept)
+        kept = _merged(kept, _union)
+        # Only if fewer cases remain: an answer that another case denies still tells how this one is reached.
+        resolved = _merged(kept, _resolved)
+        kept = resolved if len(resolved) < len(kept) else kept
     if len(kept) > MAX_CUBES:
         kept, extent = [_widened(kept)], WIDENED
     return _of(frozenset(kept), extent)
@@ -674,14 +677,16 @@ def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
     kept: list[tuple[int, int, int]] = []
     noes, alike = _answers.noes, False
     for count, bits, answers in sorted([(answers.bit_count(), bits, answers) for bits, answers in cases]):
-        for others_count, others_bits, others in kept:
+        for _, others_bits, others in kept:
             if others & answers == others and bits & others_bits == bits:
                 break
-            if count == others_count and not alike:
-                # As in _union, which is only asked what comes of it.
-                different = answers ^ others
-                no = different & -different
-                alike = not different or (bits == others_bits and different == 3 * no and no & noes != 0)
+            if not alike:
+                # As in _union and _resolved, which are only asked what comes of it.
+                denied = others & ~answers
+                turned = denied << 1 if denied & noes else denied >> 1
+                alike = answers == others or (
+                    denied & (denied - 1) == 0 and turned & answers != 0 and bits & others_bits in (bits, others_bits)
+                )
         else:
             kept.append((count, bits, answers))
     return [(bits, answers) for _, bits, answers in kept], alike
@@ -713,8 +718,11 @@ def _count(case: Case) -> int:
     return case[1].bit_count()
 
 
-def _merged(cases: list[Case]) -> list[Case]:
-    """The same where some can be merged: in the same order whatever numbers their questions have."""
+def _merged(cases: list[Case], wider: Callable[[Case, Case], Case | None]) -> list[Case]:
+    """The same with ``wider`` cases in the place of those that have one beside another.
+
+    In the same order whatever numbers their questions have.
+    """
     kept: list[Case] = []
     # The widest first, so that only what was merged can cover any before it.
     waiting = sorted(cases, key=_narrowness, reverse=True)
@@ -722,12 +730,12 @@ def _merged(cases: list[Case]) -> list[Case]:
         case = waiting.pop()
         if any(_covers(other, case) for other in kept):
             continue
-        partner = next((other for other in kept if _union(case, other) is not None), None)
-        if partner is not None and (union := _union(case, partner)) is not None:
-            kept.remove(partner)
+        union = next((one for other in kept if (one := wider(case, other)) is not None), None)
+        if union is not None:
             waiting.append(union)
-        else:
-            kept = [*(other for other in kept if not _covers(case, other)), case]
+            continue
+        waiting += (other for other in kept if wider(other, case) is not None)
+        kept = [*(other for other in kept if wider(other, case) is None and not _covers(case, other)), case]
     return kept
 
 
@@ -742,15 +750,28 @@ def _in_order(answers: int) -> tuple[int, ...]:
     return tuple(sorted(map(hash, _answers.among(answers))))
 
 
-def _union(one: Case, other: Case) -> Case | None:
-    """The single case equal to both together, where there is one: they differ in their machines, or in one answer."""
-    bits, answers = one
-    others_bits, others = other
+def _union(case: Case, other: Case) -> Case | None:
+    """The single case equal to both together, if they differ only in their machines or in one answer."""
+    (bits, answers), (others_bits, others) = case, other
     if bits != others_bits:
-        return (bits | others_bits, answers) if answers == others else None
+        return (bits | others_bits, answers) if answers == others and others_bits & ~bits else None
     different = answers ^ others
     no = different & -different
     return (bits, answers & others) if different == 3 * no and no & _answers.noes else None
+
+
+def _resolved(case: Case, other: Case) -> Case | None:
+    """A case without the one answer that another case denies, if both together stay the same.
+
+    ``a and b`` or ``not a`` is ``b`` or ``not a``. Cases that differ only in their machines become one.
+    """
+    (bits, answers), (others_bits, others) = case, other
+    if answers == others:
+        return _union(case, other)
+    denied = others & ~answers
+    turned = denied << 1 if denied & _answers.noes else denied >> 1
+    resolves = denied & (denied - 1) == 0 and turned & answers and not bits & ~others_bits
+    return (bits, answers & ~turned) if resolves else None
 
 
 def _widened(cases: list[Case]) -> Case:
