@@ -1,6 +1,7 @@
 """DPL5xx: moves and mismatches."""
 
 from placement_lint.rules.moves import (
+    cuda_only_guard,
     device_choice_ignored,
     factory_without_device,
     gradient_lost_in_forward,
@@ -22,4 +23,5 @@ RULES: tuple[Rule, ...] = (
     device_choice_ignored.RULE,
     numpy_on_cuda.RULE,
     gradient_lost_in_forward.RULE,
+    cuda_only_guard.RULE,
 )

@@ -51,7 +51,7 @@ print(scores.argmax(dim=1).cpu().numpy())
 - `.item()`, `.tolist()` and `float(t)`: they copy the value to the host.
 - `t.numpy(force=True)`: it detaches and copies.
 - The tensor is on the CPU, or its device is unknown.
-- The program tests first: `if t.is_cuda: t = t.cpu()`.
+- The program tests first: `if t.is_cuda: t = t.cpu()`. On other accelerators DPL509 reports that.
 """,
     fix="""\
 `t.cpu().numpy()`, which is safe: on a CPU tensor `.cpu()` returns the tensor itself. A Parameter becomes
@@ -62,6 +62,8 @@ print(scores.argmax(dim=1).cpu().numpy())
 
 
 def check(event: HostRead) -> Iterator[Problem]:
+    if event.guard is not None:
+        return
     copy = "detach().cpu()" if event.tensor.role is Role.PARAMETER else "cpu()"
     yield Problem(
         event.node,

@@ -67,7 +67,7 @@ for x, y in DataLoader(dataset, batch_size=8):
   was loaded with `device_map=`; and inputs of `generate`, which moves them (transformers 5.24, `generation/utils.py`).
 - Both sides depend on the same device variable or flag, or one side is unknown, such as a batch of a library's
   loader.
-- DPL501, DPL302, DPL303 or DPL504 reports the cause.
+- DPL501, DPL302, DPL303, DPL504 or DPL509 reports the cause.
 """,
     fix="""\
 Move the operand: `y.to(device)`. Offered if the other operand's device has a name in scope. Unsafe: in a loop, a

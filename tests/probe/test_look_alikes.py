@@ -39,6 +39,15 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "spawn": "its workers are not forked",
         "worker_option": REPAIRED,
     },
+    "cuda-only-guard": {
+        "all_accelerators": {"known": ["cuda", "mps"]},
+        "beside_another": {"known": ["cuda"], "read": False},
+        "cuda_or_cpu": {"known": ["cuda"]},
+        "else_moves": REPAIRED,
+        "option": {"device": "cpu"},
+        "two_choices": {"device": "cpu", "read": False},
+        "without_test": REPAIRED,
+    },
     "ddp-device-arguments": {
         "moved_where_there_is_a_gpu": {"place": "cuda:1", "device_ids": [1], "output_device": 1},
         "conditional_ids": {"place": "cpu", "device_ids": None},

@@ -29,10 +29,12 @@ class Const:
     """A literal. ``1``, ``1.0`` and ``True`` are different constants here.
 
     For a constant that names an accelerator, ``written`` is the expression in the program.
+    For the answer to a test for CUDA, and for a device that such a test chooses, ``guard`` is the test.
     """
 
     value: object
     written: cst.BaseExpression | None = field(default=None, compare=False)
+    guard: cst.CSTNode | None = field(default=None, compare=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
@@ -76,12 +78,13 @@ class Device:
     ``kind`` is a torch device type, or one of two symbolic devices of the analysis: ``replica`` (the GPU of the running
     DataParallel replica) and ``own`` (the device of the analysed module).
     ``index`` is None for "the current device", and a Symbol for an index that is unknown but equal to itself.
-    ``written`` is the literal that names it, if there is one.
+    ``written`` is the literal that names it, if there is one. ``guard`` is the test for CUDA that left something there.
     """
 
     kind: str
     index: int | Symbol | None = None
     written: cst.BaseExpression | None = field(default=None, compare=False)
+    guard: cst.CSTNode | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         if self.index is None:
@@ -92,6 +95,8 @@ class Device:
 
 # Kinds of device with separate memory: an operation with one operand there and one on the CPU raises.
 ACCELERATORS = frozenset({"cuda", "mps", "xpu", "npu", "hpu", "xla"})
+# Those for which a test for CUDA is false.
+OTHER_ACCELERATORS = ACCELERATORS - {"cuda"}
 
 CPU = Device("cpu")
 REPLICA = Device("replica")
@@ -111,6 +116,16 @@ def describe(place: Place) -> str:
         "own": "the module's device",
         "cuda": str(place),
     }.get(place.kind, str(place))
+
+
+def is_other_accelerator(place: Place) -> bool:
+    """Whether a place is an accelerator for which a test for CUDA is false."""
+    return isinstance(place, Device) and place.kind in OTHER_ACCELERATORS
+
+
+def guard_of(place: Place) -> cst.CSTNode | None:
+    """The test for CUDA that left something there."""
+    return place.guard if isinstance(place, Device) else None
 
 
 _NOT_ON_HOST = ACCELERATORS | {"replica", "own"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from placement_lint.flow.domain.path_condition import Answer
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import Const, Symbol
 from placement_lint.flow.driver.entry_points import look_at_the_uncalled
+from placement_lint.flow.events.mismatch_cause import Cause, cause_of
 from placement_lint.flow.events.schema import (
     CudaInWorker,
     CudaRequested,
@@ -21,6 +22,7 @@ from placement_lint.flow.events.schema import (
     DevicesMixed,
     Event,
     FirstDeviceMissed,
+    HostRead,
     LoadedWhereSaved,
     SharedTensorChanged,
     WrapperAttributeRead,
@@ -189,7 +191,9 @@ def analyse(
         or (isinstance(event, CudaInWorker) and not machine.notes[Loaders].forks)
     ]
     left_out = set(map(id, subsumed))
-    events = [_settled(machine, event) for event in program.events if id(event) not in left_out]
+    events = [event for event in program.events if id(event) not in left_out]
+    unguarded = _unguarded(events)
+    events = [_settled(machine, event, unguarded) for event in events]
     if log is not None:
         log.ended(machine, events)
     return Account(
@@ -203,11 +207,24 @@ def analyse(
     )
 
 
-def _settled(machine: Machine, event: Event) -> Event:
+def _unguarded(events: Iterable[Event]) -> set[tuple[type[Event], cst.CSTNode]]:
+    """The operations that raise also where no test for CUDA has left a tensor."""
+    plain = (
+        one
+        for one in events
+        if (isinstance(one, HostRead) and one.guard is None)
+        or (isinstance(one, DevicesMixed) and cause_of(one) not in (Cause.CUDA_ONLY_GUARD, Cause.ASSUMED))
+    )
+    return {(type(one), one.node) for one in plain}
+
+
+def _settled(machine: Machine, event: Event, unguarded: set[tuple[type[Event], cst.CSTNode]]) -> Event:
     if isinstance(event, CudaInWorker):
         return replace(event, initialised=machine.notes[VisibleDevices].uses_cuda)
     if isinstance(event, WrapperAttributeRead):
         return replace(event, always=event.node not in machine.notes[Accesses].read_of_others)
+    if isinstance(event, (DevicesMixed, HostRead)) and (type(event), event.node) in unguarded:
+        event = replace(event, anyway=True)
     if isinstance(event, DevicesMixed) and replicas.accumulates(machine, event.stray.tensor.holder):
         return replace(event, stray=event.stray.not_registrable)
     return event

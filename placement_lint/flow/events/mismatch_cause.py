@@ -16,6 +16,7 @@ class Cause(Enum):
 
     LEFT = auto()  # an earlier call of forward left it on the module
     UNREGISTERED = auto()  # the module is in a plain list
+    CUDA_ONLY_GUARD = auto()  # a test for CUDA decides about a move, and the accelerator is another one
     PLAIN_ATTRIBUTE = auto()
     FIXED_IN_REPLICA = auto()
     MADE_IN_FORWARD = auto()
@@ -32,6 +33,8 @@ def cause_of(event: DevicesMixed) -> Cause:
         return Cause.ASSUMED
     if event.stray.unregistered:
         return Cause.UNREGISTERED
+    if event.guarded is not None:
+        return Cause.CUDA_ONLY_GUARD
     if event.in_forward and stray.holder is not None:
         return Cause.PLAIN_ATTRIBUTE
     if event.scene.replica and _names_a_card(stray) and stray.history:

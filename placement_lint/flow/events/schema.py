@@ -12,7 +12,7 @@ import libcst as cst
 
 from placement_lint.flow.domain.path_condition import ANY_MACHINE, Condition
 from placement_lint.flow.domain.record import record, replace
-from placement_lint.flow.domain.values import Holder, Place, StateDict, Tensor
+from placement_lint.flow.domain.values import Holder, Place, StateDict, Tensor, guard_of, is_other_accelerator
 from placement_lint.rule import Note
 from placement_lint.source.wording import quoted, source_text
 
@@ -122,10 +122,20 @@ class DevicesMixed(Event):
     brought: bool = False
     # under another condition the module registers the value that it keeps as ``stray``: then it moves with the module
     else_registered: bool = False
+    # such tensors meet in the operation where no test for CUDA left one of them
+    anyway: bool = False
 
     @property
     def holder(self) -> Holder | None:
         return self.stray.tensor.holder
+
+    @property
+    def guarded(self) -> Operand | None:
+        """The operand that a test for CUDA left where it is, because the accelerator is another one."""
+        both = (self.stray, self.home)
+        if self.anyway or not any(is_other_accelerator(one.tensor.place) for one in both):
+            return None
+        return next((one for one in both if guard_of(one.tensor.place) is not None), None)
 
     @property
     def moves(self) -> tuple[Note, ...]:
@@ -689,10 +699,17 @@ class HostRead(Event):
     tensor: Tensor
     # the tensor is an item of the value that ``source`` names
     inside: bool
+    # the same is read where no test for CUDA left the tensor
+    anyway: bool = False
 
     @property
     def label(self) -> str:
         return source_text(self.source)
+
+    @property
+    def guard(self) -> cst.CSTNode | None:
+        """The test for CUDA that left the tensor on another accelerator."""
+        return guard_of(self.tensor.place) if is_other_accelerator(self.tensor.place) and not self.anyway else None
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ from placement_lint.flow.events.schema import (
     ParameterLost,
     WrapperAttributeRead,
 )
-from placement_lint.flow.interpreter import builtins, calls, iteration, library, methods
+from placement_lint.flow.interpreter import builtins, calls, cuda_guards, iteration, library, methods
 from placement_lint.flow.models import (
     checkpoints,
     environment,
@@ -119,6 +119,8 @@ def read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Valu
         # the dtype does not depend on the device
         owner = next((option for _, option in alternatives(owner) if isinstance(option, Tensor)), owner)
     value = machine.lift(lambda option: _read(machine, option, name, node), owner)
+    if name == "is_cuda":
+        value = cuda_guards.of_flag(owner, value, node)
     ranks.notice_attribute(machine, name, value)
     return value
 

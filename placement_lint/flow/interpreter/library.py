@@ -246,7 +246,9 @@ def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: c
 
 def _is_available(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     visible_devices.touch(machine, node)
-    return machine.either(((machines(ONE_GPU | MANY_GPUS), Const(True)), (machines(NO_GPU), Const(False))))
+    guard = node if name == "torch.cuda.is_available" else None
+    there, missing = Const(True, guard=guard), Const(False, guard=guard)
+    return machine.either(((machines(ONE_GPU | MANY_GPUS), there), (machines(NO_GPU), missing)))
 
 
 def _device_count(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

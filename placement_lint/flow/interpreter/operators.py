@@ -41,7 +41,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
-from placement_lint.flow.interpreter import expressions, methods, narrowing
+from placement_lint.flow.interpreter import cuda_guards, expressions, methods, narrowing
 from placement_lint.flow.models import (
     environment,
     gradient_paths,
@@ -55,7 +55,7 @@ from placement_lint.flow.models.replica_losses import ReplicaLosses
 from placement_lint.flow.models.tensors import Tensors
 from placement_lint.flow.state import extent
 from placement_lint.flow.state.containers import content, depends, length
-from placement_lint.flow.state.devices import Context, as_place, branch_condition
+from placement_lint.flow.state.devices import Context, as_place, watched
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
@@ -66,7 +66,13 @@ from placement_lint.source.abstraction import by_kind
 
 def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
     """The condition under which a test holds."""
-    return truth(machine, expressions.evaluate(machine, test), test)
+    return decision(machine, test)[0]
+
+
+def decision(machine: Machine, test: cst.BaseExpression) -> tuple[Condition, cst.CSTNode | None]:
+    """The same, and the test for CUDA that decides it, if one does."""
+    value = expressions.evaluate(machine, test)
+    return truth(machine, value, test), cuda_guards.guard_in(value)
 
 
 def truth(
@@ -130,7 +136,8 @@ def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
     value = expressions.evaluate(machine, node.expression)
     if isinstance(node.operator, cst.Not):
         holds = truth(machine, value, node.expression)
-        return machine.either(((holds, FALSE), (holds.negation, TRUE)))
+        answer = machine.either(((holds, FALSE), (holds.negation, TRUE)))
+        return cuda_guards.kept(answer, cuda_guards.guard_in(value))
 
     def apply(option: Value) -> Value:
         if isinstance(option, Const) and folding.is_number(option.value):
@@ -158,18 +165,21 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
 
 
 def conditional(machine: Machine, node: cst.IfExp) -> Value:
-    holds, saw_gpu = branch_condition(machine, lambda: condition(machine, node.test))
+    (holds, guard), saw_gpu = watched(machine, lambda: decision(machine, node.test))
     machine.now[Around].guards.append(node.test)
     machine.now[Context].sure_of_gpu += saw_gpu
 
-    def branch(answer: bool, expression: cst.BaseExpression) -> Value:
+    def branch(answer: bool, expression: cst.BaseExpression, other: cst.BaseExpression) -> Value:
         with narrowing.narrowed(machine, node.test, answer):
-            return expressions.evaluate(machine, expression)
+            if guard is None:
+                return expressions.evaluate(machine, expression)
+            cuda_guards.pass_over(machine, guard, other)
+            return cuda_guards.left_on_host(expressions.evaluate(machine, expression), guard)
 
     value = machine.fork(
         (
-            (holds, lambda: branch(True, node.body)),
-            (holds.negation, lambda: branch(False, node.orelse)),
+            (holds, lambda: branch(True, node.body, node.orelse)),
+            (holds.negation, lambda: branch(False, node.orelse, node.body)),
         ),
         asks=True,
     )
@@ -205,7 +215,8 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
     if not machine.notes[Tensors].devices_read.isdisjoint((node.left, target.comparator)):
         machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
     filled = right == NONE and _is_filled_or_none(machine, left)
-    return machine.lift(lambda one, other: _compare(machine, one, other, node, filled), left, right)
+    answer = machine.lift(lambda one, other: _compare(machine, one, other, node, filled), left, right)
+    return cuda_guards.of_comparison(left, right, answer, node)
 
 
 def _is_filled_or_none(machine: Machine, value: Value) -> bool:

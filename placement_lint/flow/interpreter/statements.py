@@ -30,7 +30,16 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import calls, expressions, inline_policy, iteration, methods, narrowing, operators
+from placement_lint.flow.interpreter import (
+    calls,
+    cuda_guards,
+    expressions,
+    inline_policy,
+    iteration,
+    methods,
+    narrowing,
+    operators,
+)
 from placement_lint.flow.models import autocast, gather, gradients, scatter
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.state import devices
@@ -181,7 +190,7 @@ def _import(machine: Machine, node: cst.Import) -> None:
 
 
 def _if(machine: Machine, node: cst.If) -> None:
-    holds, saw_gpu = devices.branch_condition(machine, lambda: operators.condition(machine, node.test))
+    (holds, guard), saw_gpu = devices.watched(machine, lambda: operators.decision(machine, node.test))
     if machine.dead:
         return
     _note_passing(machine, holds)
@@ -192,16 +201,20 @@ def _if(machine: Machine, node: cst.If) -> None:
     called = set(machine.notes[Program].called) if machine.frame.function is None and machine.is_script else None
     goes_on: dict[bool, bool] = {}
 
-    def run(answer: bool, block: Callable[[], Value]) -> Value:
+    def run(answer: bool, block: Callable[[], Value], other: cst.CSTNode | None) -> Value:
         with narrowing.narrowed(machine, node.test, answer):
+            if guard is not None:
+                cuda_guards.pass_over(machine, guard, other)
             result = block()
+            if guard is not None and not machine.dead:
+                cuda_guards.settle(machine, guard, other)
         goes_on[answer] = not machine.dead
         return result
 
     machine.fork(
         (
-            (holds, lambda: run(True, lambda: _block(machine, node.body))),
-            (holds.negation, lambda: run(False, lambda: _else(machine, node.orelse))),
+            (holds, lambda: run(True, lambda: _block(machine, node.body), node.orelse)),
+            (holds.negation, lambda: run(False, lambda: _else(machine, node.orelse), node.body)),
         ),
         asks=True,
     )

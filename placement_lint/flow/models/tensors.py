@@ -56,6 +56,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
     compare,
     describe,
+    guard_of,
 )
 from placement_lint.flow.events.mismatch_cause import Cause, cause_of
 from placement_lint.flow.events.schema import (
@@ -676,6 +677,8 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
         return replace(tensor, lost=converted) if _converts(tensor, target) else tensor
     place = arrive(machine, place, node)
     if compare(tensor.place, place) is Comparison.SAME and not tensor.assumed:
+        if guard_of(place) is not None:
+            tensor = replace(tensor, place=place)
         # A tensor that forward puts on a device that it was given is not on the CPU by default.
         return replace(tensor, source=Source.MOVE) if tensor.source is Source.FACTORY_IN_FORWARD else tensor
     moved = tensor.at(place, Note(node, f"moved to {describe(place)} here"))

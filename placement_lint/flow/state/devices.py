@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
-from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Condition, machines
+from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ABSENT,
@@ -28,6 +29,8 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls, Replica
 from placement_lint.flow.state.notes import Moment, Notes, Use, noted
 from placement_lint.rule import Note
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -77,7 +80,8 @@ def as_place(value: Value) -> Place | None:
     if isinstance(value, Const):
         if isinstance(value.value, str):
             named = device_from_text(value.value)
-            return replace(named, written=value.written) if named is not None and value.written is not None else named
+            known = named is not None and (value.written is not None or value.guard is not None)
+            return replace(named, written=value.written, guard=value.guard) if named is not None and known else named
         if type(value.value) is int:
             return Device("cuda", value.value)
     return None
@@ -217,10 +221,10 @@ def default_device(machine: Machine, value: Value) -> Iterator[None]:
         machine.store.write(machine.module_frame, _DEFAULT, before)
 
 
-def branch_condition(machine: Machine, test: Callable[[], Condition]) -> tuple[Condition, bool]:
-    """The condition of a branch, and whether its test found something on a GPU."""
+def watched(machine: Machine, test: Callable[[], T]) -> tuple[T, bool]:
+    """What a test evaluates to, and whether it found something on a GPU."""
     context = machine.now[Context]
     before, context.saw_gpu = context.saw_gpu, False
-    holds = test()
+    result = test()
     saw, context.saw_gpu = context.saw_gpu, before
-    return holds, saw
+    return result, saw

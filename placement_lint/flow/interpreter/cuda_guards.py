@@ -1,0 +1,155 @@
+"""Tests for CUDA that decide what is moved: on another accelerator the tensor stays where it is.
+
+The answer to such a test keeps the test as its ``guard``. In one branch, the places of tensors and devices that the
+other branch would have chosen get that ``guard`` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import libcst as cst
+
+from placement_lint.flow.domain.record import replace
+from placement_lint.flow.domain.values import (
+    CPU,
+    OTHER_ACCELERATORS,
+    Choice,
+    Const,
+    Device,
+    Object,
+    Placed,
+    Tensor,
+    Value,
+    alternatives,
+)
+from placement_lint.flow.models import modules
+from placement_lint.flow.state.devices import as_place
+from placement_lint.flow.state.heap import Cell
+from placement_lint.flow.state.machine import Machine
+from placement_lint.source.walking import children
+
+# --- tests for CUDA ----------------------------------------------------------------------------------------
+
+
+def kept(answer: Value, guard: cst.CSTNode | None) -> Value:
+    """The answer to a test for CUDA, which keeps the test."""
+    if guard is None:
+        return answer
+    return _each(answer, lambda one: replace(one, guard=guard) if isinstance(one, Const) else one)
+
+
+def of_flag(owner: Value, answer: Value, node: cst.Attribute) -> Value:
+    """``x.is_cuda`` is a test for CUDA if ``x`` may be on another accelerator."""
+    return kept(answer, node) if _kinds(owner) & OTHER_ACCELERATORS else answer
+
+
+def of_comparison(left: Value, right: Value, answer: Value, node: cst.Comparison) -> Value:
+    """``device.type == "cuda"`` is one if the device may be another accelerator."""
+    one, other = _kinds(left), _kinds(right)
+    asks = (one == {"cuda"} and other & OTHER_ACCELERATORS) or (other == {"cuda"} and one & OTHER_ACCELERATORS)
+    return kept(answer, node) if asks else answer
+
+
+def _kinds(value: Value) -> set[str]:
+    """The kinds of device that a value may name, or be on."""
+    places = [as_place(one) for _, one in alternatives(value)]
+    return {place.kind for place in places if isinstance(place, Device)}
+
+
+def guard_in(answer: Value) -> cst.CSTNode | None:
+    """The test for CUDA that decides an answer."""
+    return next((one.guard for _, one in alternatives(answer) if isinstance(one, Const) and one.guard), None)
+
+
+# --- what they leave ---------------------------------------------------------------------------------------
+
+_HOST = frozenset({CPU.kind})
+# From where each method moves a tensor, in a branch that does not run on another accelerator.
+_MOVED_FROM = {"cpu": OTHER_ACCELERATORS, "cuda": _HOST, "to": OTHER_ACCELERATORS | _HOST}
+
+
+def pass_over(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
+    """A branch begins: what the other branch moves stays where it is."""
+    for receiver, method in _moves(other) if other is not None else ():
+        cell = _cell(machine, receiver)
+        moved = machine.store.read(*cell) if cell is not None else None
+        if cell is not None:
+            _mark(machine, cell, guard, _MOVED_FROM[method])
+        for part in modules.reachable(machine, moved) if isinstance(moved, Object) else ():
+            _mark(machine, (part, modules.PLACE), guard, _MOVED_FROM[method])
+
+
+def settle(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
+    """A branch ends: what the other branch assigns as well was made on the CPU."""
+    for target in _assigned(other) if other is not None else ():
+        if (cell := _cell(machine, target)) is not None:
+            _mark(machine, cell, guard, _HOST)
+
+
+def left_on_host(value: Value, guard: cst.CSTNode) -> Value:
+    """What a branch chose: the CPU, or a tensor there."""
+    return _each(value, partial(_guarded, guard=guard, kinds=_HOST))
+
+
+@lru_cache(64)
+def _moves(branch: cst.CSTNode) -> tuple[tuple[cst.BaseExpression, str], ...]:
+    """``x`` and ``cpu`` of ``x.cpu()`` in a branch."""
+    moves, waiting = [], [branch]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _MOVED_FROM:
+            moves.append((node.func.value, node.func.attr.value))
+        waiting.extend(children(node))
+    return tuple(moves)
+
+
+@lru_cache(64)
+def _assigned(branch: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
+    """The targets of the assignments in a branch."""
+    targets: list[cst.BaseExpression] = []
+    waiting = [branch]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Assign):
+            targets.extend(target.target for target in node.targets)
+        waiting.extend(child for child in children(node) if not isinstance(child, cst.BaseExpression))
+    return tuple(targets)
+
+
+def _cell(machine: Machine, source: cst.BaseExpression) -> Cell | None:
+    """The cell of the variable or attribute that a tensor is taken from: of ``x`` for ``x.detach()``."""
+    if isinstance(source, cst.Name):
+        return machine.frame.id, source.value
+    if isinstance(source, cst.Call):
+        return _cell(machine, source.func)
+    cell = _cell(machine, source.value) if isinstance(source, cst.Attribute) else None
+    owner = machine.store.read(*cell) if cell is not None else None
+    return (owner.id, source.attr.value) if isinstance(source, cst.Attribute) and isinstance(owner, Object) else cell
+
+
+def _mark(machine: Machine, cell: Cell, guard: cst.CSTNode, kinds: frozenset[str]) -> None:
+    value = machine.store.read(*cell)
+    changed = _each(value, partial(_guarded, guard=guard, kinds=kinds)) if value is not None else None
+    if changed is not None and changed is not value:
+        machine.store.write(*cell, changed)
+
+
+def _each(value: Value, change: Callable[[Value], Value]) -> Value:
+    """The value with each of its alternatives changed; itself if none is."""
+    if not isinstance(value, Choice):
+        return change(value)
+    changed = tuple((condition, change(one)) for condition, one in value.alternatives)
+    same = all(one is before for (_, one), (_, before) in zip(changed, value.alternatives, strict=True))
+    return value if same else Choice(changed)
+
+
+def _guarded(value: Value, guard: cst.CSTNode, kinds: frozenset[str]) -> Value:
+    """The value with the test as the reason for its place, if that is of one of these kinds."""
+    place = value.place if isinstance(value, Placed) else as_place(value)
+    if not isinstance(place, Device) or place.kind not in kinds or place.guard is not None:
+        return value
+    if isinstance(value, (Tensor, Placed)):
+        return replace(value, place=replace(place, guard=guard))
+    return replace(value, guard=guard)
