@@ -18,7 +18,7 @@ PAGE = Page(
     what="""\
 Reports a test for CUDA that decides whether a tensor is moved, in a program that may choose another accelerator, such
 as `mps` or `xpu`. There the test is false, the tensor stays where it is, and an operation raises. Such tests are
-`x.is_cuda`, `device.type == "cuda"` and `torch.cuda.is_available()`.
+`x.is_cuda`, `device.type == "cuda"`, `"cuda" in str(device)` and `torch.cuda.is_available()`.
 """,
     why="""\
 `is_cuda` is True for CUDA tensors only (`c10/core/Device.h`, `is_cuda`), and `torch.cuda.is_available()` is False on

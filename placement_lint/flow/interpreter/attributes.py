@@ -147,7 +147,7 @@ def _read(machine: Machine, owner: Value, name: str, node: cst.Attribute) -> Val
         return Bound(owner, name, node=node)
     if isinstance(owner, Loaded) and name in _OF_A_MODEL:
         checkpoints.used_as_model(machine, owner)
-    if isinstance(owner, Device) and name in non_movable.MOVES:
+    if isinstance(owner, Device) and (name in non_movable.MOVES or name == "startswith"):
         return Bound(owner, name, node=node)
     if isinstance(owner, Device):
         return _read_of_device(machine, owner, name)

@@ -6,7 +6,7 @@ other branch would have chosen get that ``guard`` as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
 import libcst as cst
@@ -73,12 +73,8 @@ _MOVED_FROM = {"cpu": OTHER_ACCELERATORS, "cuda": _HOST, "to": OTHER_ACCELERATOR
 def pass_over(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
     """A branch begins: what the other branch moves stays where it is."""
     for receiver, method in _moves(other) if other is not None else ():
-        cell = _cell(machine, receiver)
-        moved = machine.store.read(*cell) if cell is not None else None
-        if cell is not None:
+        for cell in _moved_cells(machine, receiver):
             _mark(machine, cell, guard, _MOVED_FROM[method])
-        for part in modules.reachable(machine, moved) if isinstance(moved, Object) else ():
-            _mark(machine, (part, modules.PLACE), guard, _MOVED_FROM[method])
 
 
 def settle(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
@@ -116,6 +112,18 @@ def _assigned(branch: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
             targets.extend(target.target for target in node.targets)
         waiting.extend(child for child in children(node) if not isinstance(child, cst.BaseExpression))
     return tuple(targets)
+
+
+def _moved_cells(machine: Machine, source: cst.BaseExpression) -> Iterator[Cell]:
+    """The cell of a variable, and of all that goes along if it holds a module."""
+    cell = _cell(machine, source)
+    if cell is None:
+        return
+    yield cell
+    moved = machine.store.read(*cell)
+    for part in modules.reachable(machine, moved) if isinstance(moved, Object) else ():
+        yield part, modules.PLACE
+        yield from ((part, name) for name in modules.registered_tensors(machine, part))
 
 
 def _cell(machine: Machine, source: cst.BaseExpression) -> Cell | None:

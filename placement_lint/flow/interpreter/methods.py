@@ -10,6 +10,8 @@ from placement_lint.flow.domain.aliasing import within
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
+    ACCELERATORS,
+    CPU,
     NONE,
     Const,
     Device,
@@ -28,7 +30,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.interpreter import attributes, calls, expressions, library
+from placement_lint.flow.interpreter import attributes, calls, cuda_guards, expressions, library
 from placement_lint.flow.models import (
     checkpoints,
     frameworks,
@@ -127,9 +129,19 @@ def call_method(machine: Machine, receiver: Value, name: str, arguments: Argumen
             given = [value.value for value in values if isinstance(value, Const)]
             return folding.formatted(receiver.value, given) or machine.fresh()
         return formatted(machine, receiver.value.partition("{")[0], values)
+    if isinstance(receiver, Device) and name == "startswith":
+        return _begins_with(machine, receiver, arguments.get(0), node)
     if isinstance(receiver, Symbol):
         return _method_of_unknown(machine, receiver, name, arguments, node)
     return machine.fresh(node)
+
+
+def _begins_with(machine: Machine, device: Device, start: Value | None, node: cst.Call) -> Value:
+    """``str(device).startswith("cuda")``"""
+    known = device.kind in ACCELERATORS or device == CPU
+    if not known or not isinstance(start, Const) or not isinstance(start.value, str) or not start.value.isalpha():
+        return machine.fresh(node)
+    return cuda_guards.kept(Const(device.kind.startswith(start.value)), node if start.value == "cuda" else None)
 
 
 def _split(machine: Machine, text: str, arguments: Arguments, node: cst.Call) -> Value:

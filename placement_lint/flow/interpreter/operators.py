@@ -357,7 +357,15 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
             return True if left in items.items else False if items.exact else None
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return left.value in right.value
+        if isinstance(right, Device) and isinstance(left.value, str):
+            return _names_kind(right, left.value)
     return None
+
+
+def _names_kind(device: Device, text: str) -> bool | None:
+    """``"cuda" in str(device)``, where the text has no index."""
+    known = device.kind in ACCELERATORS or device == CPU
+    return text in device.kind if known and text.isalpha() else None
 
 
 def _has_number(device: Device, number: int) -> bool | None:

@@ -597,6 +597,17 @@ def _move_tensors(machine: Machine, module: Object, place: Place, *notes: Note) 
             machine.write(module.id, name, machine.lift(moved, value))
 
 
+def registered_tensors(machine: Machine, part: int) -> list[Key]:
+    """The attributes of a module that hold its own Parameters and buffers."""
+    held = ((name, machine.store.read(part, name)) for name in machine.store.names(part))
+    return [
+        name
+        for name, value in held
+        if value is not None
+        and any(isinstance(option, Tensor) and option.role in _REGISTERED for _, option in alternatives(value))
+    ]
+
+
 def placements(machine: Machine, module: Object | Symbol) -> Iterator[tuple[Object | Symbol, Value]]:
     """The modules below (or the module itself), each with the places of its own parameters and buffers."""
     for part in reachable(machine, module).values():
