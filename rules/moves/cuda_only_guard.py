@@ -25,7 +25,7 @@ as `mps` or `xpu`. There the test is false, the tensor stays where it is, and an
 a machine whose accelerator is another one.
 
 - CUDA: the test is true, the tensor is moved, and the program works.
-- CPU: the test is false, and nothing is to be moved.
+- CPU: the test is false, and nothing needs to move.
 - Another accelerator: `RuntimeError: Expected all tensors to be on the same device, ...`, or
   `TypeError: can't convert mps:0 device type tensor to numpy. ...`
 """,
@@ -67,7 +67,8 @@ print(scores.cpu().numpy())
   `device.type in ("cuda", "mps")`, `if x.is_cuda ... elif x.device.type == "mps" ...`.
 - The other branch moves the tensor as well.
 - The tensor is moved without a test: `y.to(x.device)`, `x.cpu()`.
-- Nothing that the test decides about takes part in an operation with tensors on another device.
+- The operation raises on CUDA as well: DPL503, DPL504 or DPL507 reports it.
+- No tensor that the test decides about meets one on another device.
 """,
     fix="""\
 `t.cpu()` where NumPy reads the tensor, which is safe: on a CPU tensor it returns the tensor itself. Otherwise move the

@@ -373,9 +373,13 @@ class Object:
 
 @record(frozen=True)
 class External:
-    """A name of a library, fully qualified: ``torch.nn.Linear``."""
+    """A name of a library, fully qualified: ``torch.nn.Linear``.
+
+    Of a type of tensors that is chosen by a test for CUDA, ``guard`` is that test.
+    """
 
     name: str
+    guard: cst.CSTNode | None = field(default=None, compare=False)
 
 
 @record(frozen=True)

@@ -56,6 +56,7 @@ from placement_lint.flow.events.schema import Operand
 from placement_lint.flow.interpreter import (
     attributes,
     builtins,
+    cuda_guards,
     expressions,
     inline_policy,
     library,
@@ -127,7 +128,8 @@ def _call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call)
     if isinstance(callee, Class):
         return instantiate(machine, callee, arguments, node)
     if isinstance(callee, External):
-        return library.call(machine, callee.name, arguments, node)
+        result = library.call(machine, callee.name, arguments, node)
+        return cuda_guards.left_on_host(result, callee.guard) if callee.guard is not None else result
     if isinstance(callee, Partial):
         merged = {**dict(callee.keywords), **arguments.keywords}
         return call(

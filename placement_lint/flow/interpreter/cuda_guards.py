@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import CUDA_CONSTRUCTORS, LEGACY_TYPE
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
@@ -18,8 +19,10 @@ from placement_lint.flow.domain.values import (
     Choice,
     Const,
     Device,
+    External,
     Object,
     Placed,
+    Sequence,
     Tensor,
     Value,
     alternatives,
@@ -73,19 +76,19 @@ _MOVED_FROM = {"cpu": OTHER_ACCELERATORS, "cuda": _HOST, "to": OTHER_ACCELERATOR
 def pass_over(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
     """A branch begins: what the other branch moves stays where it is."""
     for receiver, method in _moves(other) if other is not None else ():
-        for cell in _moved_cells(machine, receiver):
+        for cell in _cells(machine, receiver):
             _mark(machine, cell, guard, _MOVED_FROM[method])
 
 
 def settle(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
     """A branch ends: what the other branch assigns as well was made on the CPU."""
     for target in _assigned(other) if other is not None else ():
-        if (cell := _cell(machine, target)) is not None:
+        for cell in _cells(machine, target):
             _mark(machine, cell, guard, _HOST)
 
 
 def left_on_host(value: Value, guard: cst.CSTNode) -> Value:
-    """What a branch chose: the CPU, or a tensor there."""
+    """What a branch chose: the CPU, a tensor there, or a type of such tensors."""
     return _each(value, partial(_guarded, guard=guard, kinds=_HOST))
 
 
@@ -114,14 +117,14 @@ def _assigned(branch: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
     return tuple(targets)
 
 
-def _moved_cells(machine: Machine, source: cst.BaseExpression) -> Iterator[Cell]:
-    """The cell of a variable, and of all that goes along if it holds a module."""
+def _cells(machine: Machine, source: cst.BaseExpression) -> Iterator[Cell]:
+    """The cell of a variable, and those of the places in a module that it holds."""
     cell = _cell(machine, source)
     if cell is None:
         return
     yield cell
-    moved = machine.store.read(*cell)
-    for part in modules.reachable(machine, moved) if isinstance(moved, Object) else ():
+    held = machine.store.read(*cell)
+    for part in modules.reachable(machine, held) if isinstance(held, Object) else ():
         yield part, modules.PLACE
         yield from ((part, name) for name in modules.registered_tensors(machine, part))
 
@@ -155,6 +158,12 @@ def _each(value: Value, change: Callable[[Value], Value]) -> Value:
 
 def _guarded(value: Value, guard: cst.CSTNode, kinds: frozenset[str]) -> Value:
     """The value with the test as the reason for its place, if that is of one of these kinds."""
+    if isinstance(value, External) and LEGACY_TYPE.fullmatch(value.name) and value.name not in CUDA_CONSTRUCTORS:
+        return replace(value, guard=guard) if CPU.kind in kinds else value
+    if isinstance(value, Sequence):
+        items = tuple(_each(item, partial(_guarded, guard=guard, kinds=kinds)) for item in value.items)
+        same = all(one is before for one, before in zip(items, value.items, strict=True))
+        return value if same else replace(value, items=items)
     place = value.place if isinstance(value, Placed) else as_place(value)
     if not isinstance(place, Device) or place.kind not in kinds or place.guard is not None:
         return value

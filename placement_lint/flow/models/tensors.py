@@ -881,6 +881,8 @@ def _typed(machine: Machine, tensor: Tensor, dtype: Value, node: cst.Call) -> Va
             device = Device("cuda") if text.startswith("torch.cuda.") else CPU
             if device != CPU:
                 device_choice.request_type(machine, dtype, node)
+            elif isinstance(option, External):
+                device = replace(device, guard=option.guard)
             return move(machine, tensor, device, node, ".type(…)")
         return derived
 
