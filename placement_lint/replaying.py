@@ -209,6 +209,14 @@ def moved_before(called: Note, device: str) -> tuple[Line, ...]:
 
 def arguments_moved(call: cst.CSTNode) -> Replacements:
     """Move all arguments of a module's call to the module's device."""
-    if not callee(call) or any(arg.star or arg.keyword is not None for arg in _arguments(call)):
+    arguments = _arguments(call)
+    if not callee(call) or any(arg.star for arg in arguments):
         return NOTHING
-    return ((call, f"{callee(call)}(*moved(({arguments_text(call)},), home_of({callee(call)})))"),)
+    home = f"home_of({callee(call)})"
+    given = "".join(f"{source_text(arg.value)}, " for arg in arguments if arg.keyword is None)
+    named = ", ".join(f"{arg.keyword.value}={source_text(arg.value)}" for arg in arguments if arg.keyword is not None)
+    parts = [
+        *([f"*moved(({given}), {home})"] if given else []),
+        *([f"**moved(dict({named}), {home})"] if named else []),
+    ]
+    return ((call, f"{callee(call)}({', '.join(parts)})"),)

@@ -27,12 +27,14 @@ class Lack:
 
     ``module:name`` is a name that a library does not have. If there are ``workers``, the processes of loaders stay.
     ``saved_on`` is where those had their tensors who saved the checkpoints.
+    Options that are ``unset`` get no value if they can do without.
     """
 
     packages: frozenset[str]
     everything: bool = False
     workers: bool = False
     saved_on: str = "cpu"
+    unset: frozenset[str] = frozenset()
 
     @property
     def prelude(self) -> str:
@@ -40,6 +42,7 @@ class Lack:
         switches = [name for name in ("everything", "workers") if getattr(self, name)]
         given = [*(f'"{package}"' for package in sorted(self.packages)), *(f"{name}=True" for name in switches)]
         given += [f'saved_on="{self.saved_on}"'] if self.saved_on != "cpu" else []
+        given += [f"unset={tuple(sorted(self.unset))}"] if self.unset and self.everything else []
         return f"{_definition()}stood_in = stand_in({', '.join(given)})\n"
 
 
@@ -52,8 +55,8 @@ def _definition() -> str:
     note = (
         '"""Put stand-ins in the place of packages, files and options that are not there; give back which are used."""'
     )
-    text = f"{note}\n{source}\ninstall(packages, everything, workers, saved_on)\nreturn used\n"
-    head = f"{LABEL}\ndef stand_in(*packages, everything=False, workers=False, saved_on='cpu'):\n"
+    text = f"{note}\n{source}\ninstall(packages, everything, workers, saved_on, unset)\nreturn used\n"
+    head = f"{LABEL}\ndef stand_in(*packages, everything=False, workers=False, saved_on='cpu', unset=()):\n"
     return f"{head}{textwrap.indent(text, '    ')}\n\n"
 
 
@@ -70,17 +73,63 @@ def plain_lines() -> frozenset[int]:
     )
 
 
-def missing_packages(text: str, roots: Collection[str]) -> set[str]:
-    """Those that a program imports, come what may, and that are neither installed nor in the folders."""
-    return {package for package in _imported(ast.parse(text).body) if not _is_there(package, roots)}
+def missing_packages(text: str, roots: Collection[str], beside: str = "") -> set[str]:
+    """The packages that a program or a file that it imports imports unconditionally and that are not installed.
+
+    ``beside`` is the folder of the program, from which its relative imports start.
+    """
+    missing: set[str] = set()
+    waiting = [*_imported(ast.parse(text).body, beside or next(iter(roots), ""))]
+    known = set(waiting)
+    while waiting and len(known) < MOST_IMPORTED:
+        module, folder = waiting.pop()
+        if not folder and not _is_there(module.partition(".")[0], roots):
+            missing.add(module.partition(".")[0])
+        for path in _files(module, (folder,) if folder else roots):
+            found = [one for one in _imported_by(path) if one not in known]
+            known.update(found)
+            waiting += found
+    return missing
 
 
-def _imported(body: list[ast.stmt]) -> Iterator[str]:
+MOST_IMPORTED = 600  # modules that are looked at for what they import
+
+
+def _files(module: str, folders: Collection[str]) -> Iterator[str]:
+    """The files that are run when a module of the program is imported: packages, and itself."""
+    parts = module.split(".") if module else []
+    for folder in folders:
+        stem = os.path.join(folder, *parts)
+        if os.path.isfile(f"{stem}.py") or os.path.isfile(os.path.join(stem, INIT)):
+            inits = (os.path.join(folder, *parts[: count + 1], INIT) for count in range(len(parts)))
+            yield from (path for path in (*inits, f"{stem}.py") if os.path.isfile(path))
+            return
+
+
+@cache
+def _imported_by(path: str) -> tuple[tuple[str, str], ...]:
+    try:
+        body = ast.parse(Path(path).read_text(encoding="utf-8")).body
+    except (OSError, ValueError, SyntaxError):
+        return ()
+    return tuple(_imported(body, os.path.dirname(path)))
+
+
+INIT = "__init__.py"
+
+
+def _imported(body: list[ast.stmt], beside: str) -> Iterator[tuple[str, str]]:
+    """The modules that statements import; of a relative import with the folder from which it starts."""
     for node in body:
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            yield node.module.partition(".")[0]
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folder = beside
+            for _ in range(node.level - 1):
+                folder = os.path.dirname(folder)
+            module = node.module or ""
+            yield module, folder if node.level else ""
+            yield from ((f"{module}.{alias.name}".strip("."), folder if node.level else "") for alias in node.names)
 
 
 def _is_there(package: str, roots: Collection[str]) -> bool:
@@ -118,7 +167,7 @@ def played(
             return answer, None
     lack = replace(lack, packages=lack.packages | known)
     for _ in range(MOST_ROUNDS):
-        answer = _played_with(play, script, lack.prelude)
+        answer = _played_with(play, script, lack)
         if answer.get("package") and answer["package"] not in lack.packages:
             known.add(answer["package"])
             lack = replace(lack, packages=lack.packages | known)
@@ -132,9 +181,9 @@ def played(
 COUNTED = ("reached", "times", "left", "stood_in")  # what an answer says of how far it came
 
 
-def _played_with(play: Callable[[Script], Answer], script: Script, before: str) -> Answer:
+def _played_with(play: Callable[[Script], Answer], script: Script, lack: Lack) -> Answer:
     """The answer, with the lines of the script as they are without the prelude."""
-    whole = script.entry or script.text
+    whole, before = script.entry or script.text, lack.prelude
     start, length = _start(whole), len(before.splitlines())
     inside = range(start + 1, start + length + 1)
 

@@ -64,6 +64,7 @@ class Scripted:
     replay adds that mean something else in this program; ``names`` says what tensors stand in for.
     ``packages`` have stand-ins whether they are installed or not. A ``lenient`` one passes over statements that fail on
     the way for an unrelated reason. ``lent`` are other texts for files that it imports, by their paths.
+    ``unset`` options get no value.
     """
 
     text: str
@@ -86,6 +87,7 @@ class Scripted:
     packages: frozenset[str] = frozenset()
     lenient: bool = False
     lent: tuple[tuple[str, str], ...] = ()
+    unset: frozenset[str] = frozenset()
 
     @property
     def bare(self) -> str:
@@ -389,6 +391,7 @@ class Case:
             names=frozenset(name for node, name in piece.names.items() if units[node] in piece.units.kept),
             lenient=piece.lenient,
             lent=self.lent if piece.mended else (),
+            unset=synthesis.unset(self.circumstances.answers),
         )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
@@ -722,7 +725,7 @@ class Replayer:
                 script, ground, Sight.of({"unable": f"{names} would have to be the replay's, not the program's"})
             )
         entry = script.entry and script.entry.path
-        lack = preludes.Lack(script.packages, script.lenient, script.workers, script.saved_on)
+        lack = preludes.Lack(script.packages, script.lenient, script.workers, script.saved_on, script.unset)
         passing = (script.kept, script.symptoms) if script.lenient else ()
         key = (script.bare, script.lent, script.seen, script.crew, entry, script.limit, passing, lack, ground)
         if key not in self._known:

@@ -287,7 +287,7 @@ NO_NAME = re.compile(
 
 
 def _lacking(error: BaseException) -> str | None:
-    """A package that is not there, or ``module:name`` where a library has no such name, or no longer.
+    """A package that is not there, or ``module:name`` where a module has no such name, or no longer.
 
     Modules of the program that would have to be compiled, or are none in this version of Python, are not there either.
     """
@@ -302,8 +302,9 @@ def _lacking(error: BaseException) -> str | None:
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     if file.startswith(LIBRARIES):
         return f"{module}:{name}"
-    is_package = hasattr(sys.modules.get(module), "__path__")
-    return f"{module}.{name}" if is_package and found["imported"] else None
+    if not found["imported"] or module not in sys.modules:
+        return None
+    return f"{module}.{name}" if hasattr(sys.modules[module], "__path__") else f"{module}:{name}"
 
 
 def _module_in(path: str) -> str | None:

@@ -25,6 +25,7 @@ import operator
 import os
 import pickle
 import pkgutil
+import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -85,6 +86,8 @@ class StandIn(torch.nn.Module):
 
     def __getattribute__(self, name: str) -> Any:
         own = super().__getattribute__
+        if name == "register_module" and "weight" not in own("_parameters"):
+            return own("__getattr__")(name)  # of a registry, which is what has one of that name
         if name not in METHODS or isinstance(self, Derived) or own("__dict__").get("_calls", True):
             return own(name)
         if "weight" in own("_parameters"):
@@ -97,6 +100,8 @@ class StandIn(torch.nn.Module):
                 return self.__dict__[kind][name]
         if (name.startswith("__") and name.endswith("__")) or "_parts" not in self.__dict__:
             raise AttributeError(name)
+        if name.startswith("_") and sys._getframe(1).f_code.co_filename.startswith(LIBRARIES):
+            raise AttributeError(name)  # a library only asks whether a module has it
         for known in (self._named, *self._given):
             if isinstance(known, dict) and name in known:
                 return known[name]
@@ -125,6 +130,8 @@ class StandIn(torch.nn.Module):
             return given  # as many as are asked for, whatever they are
         if whole:
             return whole[0] if len(whole) == 1 else whole
+        if self._path.startswith(ZOO) and (build := families().get(self._path.rpartition(".")[2].lower())):
+            return build(given, named)
         made = StandIn(f"{self._path}()", given, named)
         return made._as_layer() if made._is_layer else made
 
@@ -217,6 +224,8 @@ class StandIn(torch.nn.Module):
 
     def __iter__(self) -> Iterator[Any]:
         count = unpacked(sys._getframe(1))
+        if self._is_shape:
+            return iter([COUNT] * (count or len(self._shape_of())))
         if not count and self._holds:
             return iter(self._given[0])
         if not count and self._path.endswith("]"):
@@ -232,6 +241,8 @@ class StandIn(torch.nn.Module):
         )
 
     def __getitem__(self, key: Any) -> Any:
+        if self._is_shape and not isinstance(key, tuple):
+            return [COUNT] * len(range(len(self._shape_of()))[key]) if isinstance(key, slice) else COUNT
         if isinstance(key, (slice, tuple)):
             return self.__array__()[key]
         if isinstance(key, str) and (self._rows or any(isinstance(one, dict) and key in one for one in self._given)):
@@ -248,6 +259,10 @@ class StandIn(torch.nn.Module):
 
     def __len__(self) -> int:
         return len(self._given[0]) if self._holds and hasattr(self._given[0], "__len__") else COUNT
+
+    @property
+    def _is_shape(self) -> bool:
+        return bool(self._path.endswith((".shape", ".size()")))
 
     @property
     def _holds(self) -> bool:
@@ -307,8 +322,8 @@ class StandIn(torch.nn.Module):
             return torch.rand(other.shape).to(other.dtype)
         if isinstance(other, str):
             return NAME
-        if self._calls or hasattr(other, "__array__"):
-            return self.__array__("float32")
+        if self._calls or (hasattr(other, "__array__") and not (isinstance(other, StandIn) and not other._calls)):
+            return self.__array__("float32").view(lenient_array())
         return float(self) if isinstance(other, float) else COUNT
 
     # --- the rest of what Python does with things -----------------------------------------------------------------
@@ -338,6 +353,19 @@ class StandIn(torch.nn.Module):
             return leaf._like(leaves[0]) if leaves else leaf._tensor()
 
         return function(*tree_map(taken, given), **tree_map(taken, named or {}))
+
+
+@functools.cache
+def lenient_array() -> Any:
+    """A class of arrays that convert to a number and to a bool."""
+    import numpy
+
+    names: dict[str, Callable[[Any], Any]] = {
+        "__bool__": lambda array: bool(numpy.asarray(array).any()),
+        "__index__": lambda array: COUNT,
+        "__float__": lambda array: float(numpy.asarray(array).mean()),
+    }
+    return type("Array", (numpy.ndarray,), names)
 
 
 def unpacked(frame: Any) -> int:
@@ -420,6 +448,75 @@ class Derived(StandIn):
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
 
+# --- models that are known ------------------------------------------------------------------------------------------
+
+ZOO = "torchvision.models."
+FAMILIES = {  # by family the number of the last layer of its classifier, None where that is the classifier itself
+    "alexnet": 6, "vgg": 6, "mobilenet_v2": 1, "mobilenet_v3": 3, "efficientnet": 1, "densenet": None, "mnasnet": 1,
+}  # fmt: skip
+SIZED = {  # the models of a family
+    "resnet": ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d", "resnext101_32x8d",
+               "wide_resnet50_2", "wide_resnet101_2"),
+    "vgg": [f"vgg{size}{norm}" for size in (11, 13, 16, 19) for norm in ("", "_bn")],
+    "efficientnet": [*(f"efficientnet_b{size}" for size in range(8)), "efficientnet_v2_s", "efficientnet_v2_m"],
+    "densenet": ("densenet121", "densenet161", "densenet169", "densenet201"), "alexnet": ("alexnet",),
+    "mobilenet_v2": ("mobilenet_v2",), "mobilenet_v3": ("mobilenet_v3_large", "mobilenet_v3_small"),
+    "mnasnet": ("mnasnet0_5", "mnasnet1_0"),
+}  # fmt: skip
+
+
+def convolved(channels: int) -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(channels, WIDTH, 3, padding=1), torch.nn.BatchNorm2d(WIDTH), torch.nn.ReLU()
+    )
+
+
+class Residual(torch.nn.Module):
+    """A small model with the parts of a ResNet."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = torch.nn.Conv2d(3, WIDTH, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(WIDTH)
+        self.relu, self.maxpool = torch.nn.ReLU(inplace=True), torch.nn.MaxPool2d(3, 2, 1)
+        self.layer1, self.layer2, self.layer3, self.layer4 = (convolved(WIDTH) for _ in range(4))
+        self.avgpool = torch.nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = torch.nn.Linear(WIDTH, classes)
+
+    def forward(self, x: Any) -> Any:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(self.avgpool(x).flatten(1))
+
+
+class Classifying(torch.nn.Module):
+    """A small model with the parts of a VGG: its classifier is one layer, or several up to number ``last``."""
+
+    def __init__(self, classes: int, last: int | None) -> None:
+        super().__init__()
+        self.features = convolved(3)
+        self.avgpool = torch.nn.AdaptiveAvgPool2d((1, 1))
+        head = torch.nn.Linear(WIDTH, classes)
+        before = [torch.nn.Linear(WIDTH, WIDTH) if i % 3 == 0 else torch.nn.Dropout() for i in range(last or 0)]
+        self.classifier = head if last is None else torch.nn.Sequential(*before, head)
+
+    def forward(self, x: Any) -> Any:
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+def families() -> dict[str, Callable[..., Any]]:
+    """The builders of torchvision's models by name."""
+
+    def builder(family: str) -> Callable[..., Any]:
+        def build(given: Any, named: Any) -> Any:
+            classes = named.get("num_classes", 1000)
+            number = classes if isinstance(classes, int) else COUNT
+            return Residual(number) if family == "resnet" else Classifying(number, FAMILIES[family])
+
+        return build
+
+    return {name: builder(family) for family, names in SIZED.items() for name in names}
+
+
 class Outputs(dict):  # type: ignore[type-arg]
     """The outputs of a model that is called with keywords alone: the same for every name."""
 
@@ -487,11 +584,36 @@ class Finder:
         pass
 
 
-def add(module: str, name: str) -> None:
-    """Put in place what a library does not have."""
-    former = FORMER.get(f"{module}.{name}")
-    value = pkgutil.resolve_name(former) if former else StandIn(f"{module}.{name}")
-    setattr(importlib.import_module(module), name, value)
+class Adder:
+    """Adds missing names to modules when these are imported."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, list[str]] = {}
+
+    def add(self, module: str, name: str) -> None:
+        if module in sys.modules:
+            self._set(sys.modules[module], name)
+        self.names.setdefault(module, []).append(name)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        spec: Any = importlib.machinery.PathFinder.find_spec(name, path) if name in self.names else None
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def executed(module: Any) -> None:
+            execute(module)
+            for one in self.names[name]:
+                self._set(module, one)
+
+        spec.loader.exec_module = executed
+        return spec
+
+    @staticmethod
+    def _set(module: Any, name: str) -> None:
+        former = FORMER.get(f"{module.__name__}.{name}")
+        value = pkgutil.resolve_name(former) if former else StandIn(f"{module.__name__}.{name}")
+        setattr(module, name, value)
 
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
@@ -767,6 +889,30 @@ def listing(plain: Any, name_of: Callable[[str, int], str]) -> Any:
     return listed
 
 
+def as_texts(plain: Any) -> Any:
+    """A function of strings that also accepts stand-ins."""
+
+    @functools.wraps(plain)
+    def taken(*given: Any, **named: Any) -> Any:
+        return plain(*(str(one) if isinstance(one, StandIn) else one for one in given), **named)
+
+    return taken
+
+
+def answering(plain: Any) -> Any:
+    """``input`` without a terminal: answers with a number that equals the first text it is compared with."""
+
+    @functools.wraps(plain)
+    def answered(*given: Any) -> Any:
+        try:
+            return plain(*given)
+        except EOFError:
+            used.add("input")
+            return Word("1")
+
+    return answered
+
+
 def making(plain: Any) -> Any:
     """A function that makes a folder, in one that may not be there either."""
 
@@ -776,7 +922,12 @@ def making(plain: Any) -> Any:
         if absent(outer, sys._getframe(1)):
             used.add(f"the folder {os.path.basename(outer)}")
             os.makedirs(outer)
-        return plain(path, *given, **named)
+        try:
+            return plain(path, *given, **named)
+        except FileExistsError:
+            if os.environ.get("WORLD_SIZE", "1") == "1":
+                raise
+            return None  # another rank was faster
 
     return made
 
@@ -887,28 +1038,45 @@ def missing(data: Any, name: str) -> Any:
 DATA: dict[str, Callable[..., Any]] = {"__init__": replaced, "__len__": size, "__getitem__": item}
 
 
+def saving(plain: Any) -> Any:
+    """``torch.save``, which creates the folder if it does not exist."""
+
+    @functools.wraps(plain)
+    def saved(content: Any, path: Any, *given: Any, **named: Any) -> Any:
+        folder = os.path.dirname(path) if isinstance(path, (str, os.PathLike)) else ""
+        if folder and absent(folder, sys._getframe(1)):
+            used.add(f"the folder {os.path.basename(folder)}")
+            os.makedirs(folder, exist_ok=True)
+        return plain(content, path, *given, **named)
+
+    return saved
+
+
 def restoring(plain: Any) -> Any:
     """``load_state_dict`` that passes over what comes from a file that is not there."""
 
     @functools.wraps(plain)
     def restored(whole: Any, state: Any, *given: Any, **named: Any) -> Any:
         fake = isinstance(state, StandIn) or any(not isinstance(key, str) for key in state)
-        return None if fake or not state else plain(whole, state, *given, **named)
+        if not fake and state:
+            return plain(whole, state, *given, **named)
+        return torch.nn.modules.module._IncompatibleKeys([], []) if isinstance(whole, torch.nn.Module) else None
 
     return restored
 
 
-def parsing(plain: Any, everything: bool) -> Any:
+def parsing(plain: Any, everything: bool, unset: tuple[str, ...]) -> Any:
     """``parse_known_args`` for which no option is required: each that is gets a value of its type.
 
-    With ``everything``, so do those that are not required and have no default.
+    With ``everything``, so do those that are not required and have no default, but for those that stay ``unset``.
     """
 
     @functools.wraps(plain)
     def parsed(parser: Any, *given: Any, **named: Any) -> Any:
         words = {}
         for action in parser._actions:
-            if action.required or (everything and action.default is None and action.nargs != 0):
+            is_open = action.default is None and action.nargs != 0 and action.dest not in unset
+            if action.required or (everything and is_open):
                 action.required = False
                 action.default = some_value(action) if action.default is None else action.default
                 used.add(f"the option {(action.option_strings or [action.dest])[-1]}")
@@ -959,19 +1127,23 @@ def some_value(action: Any) -> Any:
 # --- putting them in place -------------------------------------------------------------------------------------------
 
 
-def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on: str) -> None:
+def install(
+    packages: tuple[str, ...], everything: bool, workers: bool, saved_on: str, unset: tuple[str, ...] = ()
+) -> None:
     """Put stand-ins in place.
 
-    If ``everything`` is there, so are options and files that a program can do without. Loaders start no ``workers``
-    unless these matter. Checkpoints that are not there have been ``saved_on`` a device.
+    If ``everything`` is there, so are options and files that a program can do without, but for options that stay
+    ``unset``. Loaders start no ``workers`` unless these matter. Checkpoints that are not there have been ``saved_on``
+    a device.
     """
     builtins.__dict__["__stand_in__"] = StandIn
     finder: Any = Finder(packages)
-    sys.meta_path.insert(0, finder)
+    adder: Any = Adder()
+    sys.meta_path[:0] = [finder, adder]
     for package in packages:
         module, colon, name = package.partition(":")
         if colon:
-            add(module, name)
+            adder.add(module, name)
     for name in ("get_ipython", "display"):
         setattr(builtins, name, getattr(builtins, name, StandIn(name)))
     for owner, names, fit in FITTED:
@@ -982,6 +1154,7 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
     kinds: Any = collate.default_collate_fn_map
     kinds[StandIn] = lambda batch, **_: StandIn(f"{batch[0]._path}", rows=len(batch))
     builtins.open = io.open = opening(open)
+    builtins.input = answering(input)
     readers: list[tuple[Any, str]] = [(torch, "load"), *((owner, name) for owner in (json, pickle) for name in LOADS)]
     readers += [(torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url")]
     for package, names in READERS.items():
@@ -999,7 +1172,10 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
     if not workers:
         loader: Any = torch.utils.data.DataLoader
         loader.__init__ = alone(loader.__init__)
+    for name in ("match", "search", "fullmatch", "split", "sub", "findall", "finditer"):
+        setattr(re, name, as_texts(getattr(re, name)))
     os.mkdir = making(os.mkdir)
+    torch.save = saving(torch.save)
     os.listdir = listing(os.listdir, lambda path, i: f"{i}.png")
     glob.glob = listing(glob.glob, lambda path, i: path.replace("*", str(i)))
     makers: Any = torch
@@ -1017,6 +1193,6 @@ def install(packages: tuple[str, ...], everything: bool, workers: bool, saved_on
         parameter: Any = importlib.import_module("click").Parameter
         parameter.__init__ = demanding(parameter.__init__)
     parser: Any = argparse.ArgumentParser
-    parser.parse_known_args = parsing(parser.parse_known_args, everything)
+    parser.parse_known_args = parsing(parser.parse_known_args, everything, unset)
     for name in ("exists", "isfile", "isdir") if everything else ():
         setattr(os.path, name, finding(getattr(os.path, name)))

@@ -103,6 +103,17 @@ def _arguments(program: Program, answers: frozenset[Answer]) -> Edits:
     return edits
 
 
+def unset(answers: frozenset[Answer]) -> frozenset[str]:
+    """The options that have no value where the finding shows."""
+    names = (
+        answer.question.text.removesuffix(NOT_GIVEN)
+        for answer in answers
+        if answer.question.predicate is not ELSEWHERE and answer.given is answer.question.text.endswith(NOT_GIVEN)
+    )
+    paths = (name.split(".") for name in names)
+    return frozenset(parts[-1] for parts in paths if all(part.isidentifier() for part in parts))
+
+
 def _command(program: Program, about: cst.CSTNode) -> Edits:
     """Where a function is a command of a group of click's, the group gets its name in the place of a command line."""
     unit = program.unit_of.get(about)

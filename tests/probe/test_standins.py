@@ -24,7 +24,9 @@ def ran(program: str, folder: Path, everything: bool = False) -> str:
     )
     (folder / "slice.py").write_text(text, encoding="utf-8")
     command = [sys.executable, "-I", "slice.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -73,6 +75,88 @@ print(rounds, tuple(images.shape), args.size, args.rate)
 
 def test_a_program_trains_on_stand_ins(tmp_path: Path) -> None:
     assert ran(TRAINING, tmp_path) == "2 (4, 3, 32, 32) 4 1.0"
+
+
+def test_models_of_torchvision_have_their_parts(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from torchvision import models
+
+    rows = []
+    for name in ("resnet50", "vgg16_bn", "mobilenet_v2", "densenet121"):
+        model = models.__dict__[name](num_classes=3)
+        head = model.fc if name == "resnet50" else model.classifier
+        last = head if isinstance(head, torch.nn.Linear) else head[-1]
+        rows.append((len(list(last.parameters())), last.in_features > 0, tuple(model(torch.rand(2, 3, 64, 64)).shape)))
+    print(rows == [(2, True, (2, 3))] * 4, models.resnet18().layer1[0].out_channels > 0)
+    """
+    assert ran(program, tmp_path) == "True True"
+
+
+def test_sizes_and_texts_of_stand_ins(tmp_path: Path) -> None:
+    program = """
+    import re
+    import torch
+    from absent import Registry, data
+
+    MODELS = Registry("models")
+
+    @MODELS.register_module()
+    class Net:
+        pass
+
+    rows, count = data.x.shape
+    assert data.read().max() > 1 and not data.read() < 0
+    print(len(range(rows * count)), data.x.size()[0], bool(re.match("data", data.name)), Net.__name__)
+    """
+    assert ran(program, tmp_path) == "64 8 True Net"
+
+
+def test_a_checkpoint_is_saved_in_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    program = """
+    import torch
+    torch.save(torch.ones(2), "runs/first/best.pt")
+    print(torch.load("runs/first/best.pt").tolist())
+    """
+    assert ran(program, tmp_path) == "[1.0, 1.0]"
+
+
+def test_input_without_a_terminal(tmp_path: Path) -> None:
+    program = """
+    count = int(input())
+    answer = input().lower()
+    print(count, answer in ("y", "yes"), answer == "n")
+    """
+    assert ran(program, tmp_path) == "1 True False"
+
+
+def test_ranks_make_the_same_folder(tmp_path: Path) -> None:
+    program = """
+    import os
+    os.environ["WORLD_SIZE"] = "2"
+    os.mkdir("weights")
+    os.mkdir("weights")
+    os.environ["WORLD_SIZE"] = "1"
+    try:
+        os.mkdir("weights")
+    except FileExistsError:
+        print("of the same rank")
+    """
+    assert ran(program, tmp_path) == "of the same rank"
+
+
+def test_a_library_asks_a_model_for_private_names(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import models
+
+    store = torch.distributed.FileStore("store", 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    model = models.net().to("cpu")
+    torch.nn.parallel.DistributedDataParallel(model)
+    print([name for name, _ in model.named_children() if name.startswith("_")])
+    """
+    assert ran(program, tmp_path) == "[]"
 
 
 def test_files_have_what_their_reader_wants(tmp_path: Path) -> None:

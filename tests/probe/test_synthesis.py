@@ -154,3 +154,28 @@ def test_an_option_is_known_by_where_it_goes() -> None:
     """
     assert '"-d", default="cpu"' in sliced(dedent(text.replace("{name}", "device")), "DPL506")
     assert 'dest="place", default="cpu"' in sliced(dedent(text.replace("{name}", "place")), "DPL506")
+
+
+def test_an_option_stays_unset_where_the_finding_says_so(prober: Prober) -> None:
+    text = """
+    import argparse
+    import torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", type=int)
+    parser.add_argument("--root")
+    args = parser.parse_args()
+    with open(args.root + "/settings") as file:
+        print(file.read())
+    net = nn.Linear(4, 2).cuda()
+    x = torch.ones(2, 4)
+    if args.gpu is not None:
+        x = x.cuda(args.gpu)
+    net(x)
+    """
+    case = case_of(dedent(text), "DPL503")
+    assert case.smallest.unset == {"gpu"}
+    verdict, _ = Replayer(prober).replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert "--gpu" not in verdict.observed
