@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections
 import re
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
-from .journal import Journal, Origin, raised_at
+from . import tracebacks
+from .journal import Journal, Origin, Refusal, raised_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     from .machine import Machine
@@ -30,26 +30,36 @@ def say(text: str = "") -> None:
 
 
 def table(rows: Sequence[Sequence[str]]) -> None:
+    for line in aligned(rows):
+        say(line)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Columns as wide as their widest cell."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
-        say("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def failure(error: BaseException, journal: Journal, begin: TracebackType | None) -> None:
-    """The user's line, the error, the account of its operands, then the traceback."""
+    """The user's line, the error, the account of its operands, then the traceback up to the user's line."""
     refusal = journal.refusal_behind(error)
     line = refusal.line if refusal else raised_at(begin)
     if line is not None:
         say(f"{line}: {line.text}")
     say(f"{type(error).__name__}: {refusal.message if refusal else error}")
     if refusal:
-        table([(name, what, f"on {device},", origin) for name, what, device, origin in refusal.operands])
+        table(account(refusal))
     for pattern in _PAST_THE_SIMULATION:
         if found := pattern.search(str(error)):
             say(f"not simulated: {found.group(1)}")
     say()
-    say("".join(traceback.format_exception(type(error), error, begin)).rstrip())
+    say(tracebacks.formatted(error, begin))
+
+
+def account(refusal: Refusal) -> list[tuple[str, str, str, str]]:
+    """The operands of a refused operation: name, kind, device and origin."""
+    return [(name, what, f"on {device},", origin) for name, what, device, origin in refusal.operands]
 
 
 def moves(journal: Journal) -> None:

@@ -46,19 +46,57 @@ def test_afterwards():
 """
 
 
-def test_plugin(tmp_path):
-    (tmp_path / "test_inner.py").write_text(TESTS)
+MIXED = """
+import pytest
+import torch
+
+def compute(values):
+    return torch.nn.functional.mse_loss(values, torch.ones(3))
+
+@pytest.mark.gpus(1)
+def test_mixed():
+    compute(torch.ones(3, device="cuda"))
+
+@pytest.mark.gpus(1)
+def test_raised_is_untouched():
+    with pytest.raises(RuntimeError) as caught:
+        compute(torch.ones(3, device="cuda"))
+    assert any("simulate" in str(entry.path) for entry in caught.traceback)
+"""
+
+
+def run_pytest(folder, source, *options):
+    """What pytest prints about a file of tests."""
+    (folder / "test_inner.py").write_text(source)
     ended = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "--strict-markers"),
+            *(sys.executable, "-m", "pytest", "-q", "--strict-markers", *options),
             *("-p", "placement_lint.simulate.pytest_plugin", "-p", "no:cacheprovider"),
             "test_inner.py",
         ],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert "7 passed" in ended.stdout, ended.stdout
+    return ended.stdout
+
+
+def test_plugin(tmp_path):
+    output = run_pytest(tmp_path, TESTS)
+    assert "7 passed" in output, output
+
+
+def test_a_failure_ends_in_the_user_s_line_and_has_the_account(tmp_path):
+    output = run_pytest(tmp_path, MIXED)
+    assert "1 failed, 1 passed" in output, output
+    assert "test_inner.py:6: RuntimeError" in output
+    assert ".py:" not in output.replace("test_inner.py:", "")
+    assert "[3] float32  on cuda:0,  made by ones at test_inner.py:10" in output
+    assert "[3] float32  on cpu,     made by ones at test_inner.py:6" in output
+
+
+def test_full_tracebacks_on_request(tmp_path):
+    assert "dispatch.py" in run_pytest(tmp_path, MIXED, "--full-trace")

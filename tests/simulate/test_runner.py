@@ -118,6 +118,17 @@ def test_the_line_inside_a_replica_is_found(run):
     assert ended.stderr.startswith("train.py:12: return self.layer(values) * self.scale\nRuntimeError: Expected all")
 
 
+@pytest.mark.parametrize("wrapped", ["Net().to", "nn.DataParallel(Net()).to"])
+def test_tracebacks_end_in_the_user_s_line(run, wrapped):
+    text = run(MISTAKE.replace("Net().to", wrapped)).stderr
+    assert "placement_lint" not in text
+    frames = [line for line in text.splitlines() if line.startswith("  File ")]
+    assert frames[-1].endswith('train.py", line 12, in forward')
+    outer, _, inner = text.partition("Caught RuntimeError in replica 0")
+    assert next(frame for frame in frames if frame in outer).endswith('train.py", line 17, in <module>')
+    assert ("Original Traceback" in inner) is ("DataParallel" in wrapped)
+
+
 def test_a_moved_operand_says_where_it_was_moved(run):
     ended = run(
         """
