@@ -324,6 +324,8 @@ def server(stdio: bool) -> int:
 
 @commands.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--gpus", type=click.IntRange(min=0), help="How many GPUs to simulate.  [default: 2]")
+@click.option("--memory", metavar="SIZE", help="Memory of each GPU, such as 24GiB.  [default: 80GiB]")
+@click.option("--ranks", type=click.IntRange(min=1), help="Start one process per rank, as torchrun does.")
 @click.option("-m", "--module", is_flag=True, help="TARGET is a module's name, as for `python -m`.")
 @click.option("--trace", is_flag=True, help="List the transfers between devices.")
 @click.option("--timeline", type=click.Path(dir_okay=False), help="Draw where each tensor was, as an HTML page.")
@@ -332,6 +334,8 @@ def server(stdio: bool) -> int:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     gpus: int | None,
+    memory: str | None,
+    ranks: int | None,
     module: bool,
     trace: bool,
     timeline: str | None,
@@ -347,12 +351,32 @@ def run(
     from placement_lint.simulate.runner import run_script
 
     count = load_settings(Path.cwd()).gpus if gpus is None else gpus
+    size = _size(memory)
+    if ranks is not None:
+        if timeline is not None or trace_file is not None:
+            raise UsageError("--ranks cannot be combined with --timeline or --trace-file")
+        return _run_ranks(ranks, max(count, ranks), size, [*["--trace"] * trace, *["-m"] * module, target, *arguments])
     if timeline is None and trace_file is None:
-        return run_script(target, list(arguments), count, module=module, trace=trace)
+        return run_script(target, list(arguments), count, module=module, trace=trace, memory=size)
     from placement_lint.cli.timelines import timeline_files, write_timeline_files
     from placement_lint.simulate.timeline import Timeline
 
     files, record = timeline_files(timeline, trace_file), Timeline(count)
-    status = run_script(target, list(arguments), count, module=module, trace=trace, journal=record)
+    status = run_script(target, list(arguments), count, module=module, trace=trace, journal=record, memory=size)
     write_timeline_files(files, record, target)
     return status
+
+
+def _size(text: str | None) -> int | None:
+    from placement_lint.simulate.memory import parse_size
+
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"--memory: {error}") from None
+
+
+def _run_ranks(ranks: int, gpus: int, memory: int | None, command: list[str]) -> int:
+    from placement_lint.simulate.ranks import run_ranks
+
+    return run_ranks(ranks, ["--gpus", str(gpus), *([] if memory is None else ["--memory", str(memory)]), *command])

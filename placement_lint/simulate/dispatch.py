@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import mismatch
+from .limits import limited
 from .machine import CPU, NotSimulated, as_device, here
+from .memory import out_of_memory, refused_by_the_cpu
 from .placement import ANYWHERE, Placement, Tensor, is_real, label_of, storage_of
+from .randoms import draw
 
 Kwargs = dict[str, Any]
 Rule = Callable[[Any, tuple[Any, ...], Kwargs], Any]
@@ -27,12 +32,22 @@ UNSETTLED = ANYWHERE.index
 class SimulatedKernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The kernels of a simulated machine. Modes belong to a thread: every thread enters one of its own."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Kwargs | None = None
     ) -> Any:
+        if isinstance(func, HigherOrderOperator):
+            return _run_parts(self, func, args, kwargs or {})
+        if types:
+            if FakeTensor in types:
+                # Their mode is the next to be asked, and knows the devices.
+                return func(*args, **(kwargs or {}))
+            if any(_unwraps_itself(kind) for kind in types):
+                return NotImplemented
         rule = _rules.get(func) or _learn(func)
         if args and type(args[0]) in NUMBERS:
             args = _with_tensor_first(func, args)
@@ -40,6 +55,24 @@ class SimulatedKernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return func.decompose(*args, **(kwargs or {}))
         return rule(func, args, kwargs or {})
+
+
+def _run_parts(mode: Any, func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """An operator on functions (``flex_attention``) runs as Python code of ordinary operators."""
+    kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    if kernel is None:
+        raise NotSimulated(f"the operator {func.name()}")
+    with mode:
+        return kernel(*args, **kwargs)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _unwraps_itself(kind: Any) -> bool:
+    """A subclass that hands its operations on to tensors inside: they come here by themselves."""
+    own = getattr(kind, "__torch_dispatch__", None)
+    return kind not in _PLAIN and own is not None and own is not torch._C._disabled_torch_dispatch_impl
 
 
 NUMBERS = frozenset((int, float, bool, complex))
@@ -110,12 +143,18 @@ def ordinary(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
         (where,) = seen
     else:
         where = ON_CPU
+    if where is not ON_CPU:
+        here().check_alive()
     if "generator" in kwargs:
         _check_generator(kwargs["generator"], where)
     try:
-        result = func(*args, **kwargs)
+        result = draw(func, args, kwargs, where) if func in _random else func(*args, **kwargs)
     except RuntimeError as error:
-        if where is ON_CPU or not _has_no_kernel(error):
+        if where is ON_CPU or where == UNSETTLED:
+            raise
+        if (wanted := refused_by_the_cpu(error)) is not None:
+            raise out_of_memory(here(), where, wanted) from None
+        if not _has_no_kernel(error):
             raise
         raise NotSimulated(f"{func._schema.name} on a GPU, for the CPU's kernel says: {error}") from error
     if where is not ON_CPU or len(seen) > 1 or here().observer is not None:
@@ -137,7 +176,7 @@ def made_with_options(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
             where = ON_CPU
     if kwargs.get("pin_memory"):
         kwargs = {**kwargs, "pin_memory": False}
-    result = func(*args, **kwargs)
+    result = draw(func, args, kwargs, where) if func in _random else func(*args, **kwargs)
     mark(result, where, func)
     return result
 
@@ -155,6 +194,8 @@ def like_first(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
 def copied(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     """``a.copy_(b)`` crosses devices; an unsettled destination goes where the source is."""
     target, source = args[0], args[1]
+    if not isinstance(source, Tensor):
+        return func(*args, **kwargs)
     if label_of(target) is ANYWHERE and (label := label_of(source)) is not ANYWHERE:
         _label(storage_of(target), label if label is None else label.index)
     elif (observer := here().observer) is not None and label_of(source) is not ANYWHERE:
@@ -204,6 +245,19 @@ def communicated(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     return func(*args, **kwargs)
 
 
+def shared(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """``a.set_(b)`` (`aten/src/ATen/native/Resize.h`, `checkSetStorage`): the devices must match."""
+    if len(args) > 1 and isinstance(args[1], Tensor) and ANYWHERE not in (label_of(args[0]), label_of(args[1])):
+        mine, its = args[0].device, args[1].device
+        if mine != its:
+            message = (
+                f'Attempted to set the storage of a tensor on device "{mine}" to a storage on different device '
+                f'"{its}".  This is no longer allowed; the devices must match.'
+            )
+            raise mismatch.refuse(message, [("self", args[0]), ("source", args[1])])
+    return func(*args, **kwargs)
+
+
 def untouched(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     return func(*args, **kwargs)
 
@@ -233,7 +287,9 @@ def _check_generator(generator: Any, where: int | None) -> None:
 BY_NAME: dict[str, Rule] = {
     "aten::copy_": copied,
     "aten::_to_copy": made_with_options,
-    "aten::set_": untouched,
+    "aten::set_": shared,
+    "aten::fill_": like_first,
+    "aten::fill": like_first,
     "aten::set_data": untouched,
     "aten::lift_fresh": untouched,
     "aten::lift": untouched,
@@ -259,10 +315,15 @@ BY_NAMESPACE: dict[str, Rule] = {"aten": ordinary, "c10d": communicated}
 BY_PREFIX: dict[str, Rule] = {"aten::_foreach_": foreach, "aten::_fused_": foreach}
 
 _rules: dict[Any, Rule] = {}
+# Operators that draw random numbers.
+_random: set[Any] = set()
 
 
 def _learn(func: Any) -> Rule:
-    rule = _rules[func] = _rule_for(func)
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        _random.add(func)
+    rule = _rule_for(func)
+    rule = _rules[func] = rule if rule is decomposed else limited(func, rule)
     return rule
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from .children import options_of_the_machine
 from .machine import here
 from .mismatch import refuse
 from .placement import ANYWHERE, Tensor, label_of
@@ -91,7 +92,7 @@ def simulate_launched(patches: Patches) -> None:
 
     def popen_simulated(handler: Any, args: tuple[str, ...], env: dict[str, str]) -> Any:
         if args[:2] == (sys.executable, "-u"):
-            args = (*args[:2], "-m", __package__, "--gpus", str(here().installed), *args[2:])
+            args = (*args[:2], "-m", __package__, *options_of_the_machine(), *args[2:])
         return popen(handler, args, env)
 
     patches.set(SubprocessHandler, "_popen", popen_simulated)

@@ -8,6 +8,7 @@ are its own.
 from __future__ import annotations
 
 import sys
+import uuid
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import torch
 import torch._dynamo
 
 from .machine import NO_DRIVER, Device, NotSimulated, here, wake_driver
+from .randoms import default_generators
 from .streams import Event, ExternalStream, Stream, current_stream, default_stream, set_stream, sleep, wait_for_all
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from .patches import Patches
 
-TOTAL_MEMORY = 80 * 1024**3
 CAPABILITY = (9, 0)
 NAME = "Simulated GPU"
 CUDA_VERSION = "12.8"
@@ -39,7 +40,6 @@ PROPERTIES = {
     "name": NAME,
     "major": CAPABILITY[0],
     "minor": CAPABILITY[1],
-    "total_memory": TOTAL_MEMORY,
     "multi_processor_count": 132,
     "warp_size": 32,
     "max_threads_per_multi_processor": 2048,
@@ -62,19 +62,14 @@ def initialise() -> None:
     """`_cuda_init`: the driver is found or not, and the generators come into being."""
     if here().settle_visible_devices() == 0:
         raise RuntimeError(NO_DRIVER)
-    torch.cuda.default_generators = _generators()
+    torch.cuda.default_generators = default_generators()  # type: ignore[assignment]
 
 
 def call_at_once(call: Any, **kwargs: Any) -> None:
-    """`_lazy_call`, at once: a seed that is set later would restart the CPU's random numbers."""
+    """`_lazy_call`, at once: the generators are there before the driver is."""
     if here().count > 0:
-        torch.cuda.default_generators = _generators()
+        torch.cuda.default_generators = default_generators()  # type: ignore[assignment]
         call()
-
-
-def _generators() -> Any:
-    """One stream of random numbers serves all devices, so that a run gives the CPU's numbers."""
-    return (torch.default_generator,) * here().count
 
 
 def exchange(index: int) -> int:
@@ -93,11 +88,16 @@ def switch(index: int) -> None:
     exchange(index)
 
 
+def synchronize(index: int) -> None:
+    here().check_alive()
+    wait_for_all(index)
+
+
 # --- properties and memory ------------------------------------------------------------------------
 
 
 def properties(index: int) -> Properties:
-    return Properties(**PROPERTIES)
+    return Properties(**PROPERTIES, total_memory=here().memory, uuid=f"GPU-{uuid.UUID(int=index + 1)}")
 
 
 def _amounts(current: int, peak: int) -> dict[str, dict[str, int]]:
@@ -116,10 +116,14 @@ def memory_stats(index: int) -> dict[str, Any]:
     stats.update(dict.fromkeys(("allocation", "segment", "active"), pieces))
     stats.update(dict.fromkeys(("inactive_split", "inactive_split_bytes"), none))
     stats.update(dict.fromkeys(("oversize_allocations", "oversize_segments"), none["all"]))
-    stats.update(dict.fromkeys(("num_alloc_retries", "num_ooms"), 0))
+    stats.update(dict.fromkeys(("num_alloc_retries", "num_ooms"), machine.refused))
     stats.update({"num_device_alloc": taken, "num_device_free": returned})
     stats.update({"num_sync_all_streams": machine.emptied, "max_split_size": -1})
     return stats
+
+
+def memory_info(index: int) -> tuple[int, int]:
+    return here().memory - here().allocated[index], here().memory
 
 
 def empty_cache() -> None:
@@ -144,7 +148,8 @@ class Runtime:
         return "no error"
 
     def cudaMemGetInfo(self, index: int) -> tuple[int, int]:
-        return TOTAL_MEMORY - here().allocated[index], TOTAL_MEMORY
+        here().check(index)
+        return memory_info(index)
 
     def cudaProfilerStart(self) -> int:
         return 0
@@ -198,7 +203,7 @@ CUDA: dict[str, Any] = {
     "_cuda_getArchFlags": lambda: "sm_90 compute_90",
     "_cuda_getCompiledVersion": lambda: 12080,
     "_cuda_isInBadFork": lambda: here().forked,
-    "_cuda_synchronize": lambda: wait_for_all(here().current),
+    "_cuda_synchronize": lambda: synchronize(here().current),
     "_cuda_ipc_collect": _nothing,
     "_cuda_sleep": sleep,
     "_cuda_clearCublasWorkspaces": _nothing,
@@ -231,14 +236,14 @@ ACCELERATOR: dict[str, Any] = {
     "_accelerator_maybeExchangeDevice": maybe_exchange,
     "_accelerator_getStream": current_stream,
     "_accelerator_setStream": set_stream,
-    "_accelerator_synchronizeDevice": wait_for_all,
+    "_accelerator_synchronizeDevice": synchronize,
     "_accelerator_isAllocatorInitialized": lambda: torch.cuda._initialized,
     "_accelerator_emptyCache": empty_cache,
     "_accelerator_emptyHostCache": _nothing,
     "_accelerator_getDeviceStats": memory_stats,
     "_accelerator_resetPeakStats": reset_peak,
     "_accelerator_resetAccumulatedStats": _nothing,
-    "_accelerator_getMemoryInfo": lambda index: (TOTAL_MEMORY - here().allocated[index], TOTAL_MEMORY),
+    "_accelerator_getMemoryInfo": memory_info,
 }
 
 TORCH_CUDA: dict[str, Any] = {
@@ -259,9 +264,6 @@ TORCH_CUDA: dict[str, Any] = {
     "Event": Event,
     "CUDAGraph": Graph,
     "_lazy_call": call_at_once,
-    # The CPU's algorithm draws one number after the other and cannot be set to a place in the row.
-    "_set_rng_state_offset": lacking("the offset of a GPU's random numbers"),
-    "_get_rng_state_offset": lacking("the offset of a GPU's random numbers"),
 }
 
 

@@ -6,7 +6,9 @@ device contexts use (`torch/utils/_device.py`: `_device_constructors`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,12 +16,14 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device as device_context
 
 from .machine import CPU, Device, here, running
+from .memory import out_of_memory, refused_by_the_cpu
 from .moves import move
 from .placement import Tensor, device_of, put, settle
+from .randoms import Generator, drawing_on
 from .scripting import stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from .patches import Patches
 
@@ -37,18 +41,21 @@ NEW = ("new_zeros", "new_ones", "new_empty", "new_empty_strided", "new_full", "n
 # Given a tensor, these return it unchanged when they can.
 SHARING = ("as_tensor", "asarray")
 
-_Generator = torch.Generator
+# Those that draw random numbers.
+RANDOM = frozenset(("rand", "randn", "randint", "randperm", "normal", *(name for name in LIKE if "rand" in name)))
+
+# Stand-ins by the functions they stand for; a simulation inside another one finds them in place.
+_made_by: dict[Any, Callable[..., Any]] = {}
 
 
 def install(patches: Patches) -> None:
-    made_by = {}
     for owner, name, original in _factories():
-        made_by[original] = placed(original)
-        patches.set(owner, name, made_by[original])
+        _made_by[original] = placed(original)
+        patches.set(owner, name, _made_by[original])
     for name in NEW:
         patches.set(Tensor, name, placed_with_self(getattr(torch._C.TensorBase, name)))
     patches.set(Tensor, "new", new)
-    patches.set(device_context.DeviceContext, "__torch_function__", _context_handler(made_by))
+    patches.set(device_context.DeviceContext, "__torch_function__", _in_device_context)
     patches.set(torch, "device", device)
     patches.set(torch, "Generator", Generator)
 
@@ -57,7 +64,7 @@ def _factories() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     constructors = {id(constructor) for constructor in device_context._device_constructors()}
     for owner in (torch, torch.fft, torch.nested):
         for name, value in list(vars(owner).items()):
-            if id(value) in constructors or (owner is torch and name in LIKE):
+            if id(value) in constructors or (owner is torch and name in LIKE and not hasattr(value, "__wrapped__")):
                 yield owner, name, value
 
 
@@ -80,7 +87,7 @@ def placed(original: Callable[..., Any]) -> Callable[..., Any]:
             result = _shared(original, args, kwargs, target)
         else:
             _check_generator(kwargs.get("generator"), target)
-            result = original(*args, device=CPU, **kwargs)
+            result = _made_for(target, original, args, kwargs)
             put(result, target)
         if (observer := here().observer) is not None and isinstance(result, Tensor):
             observer.created(result, original.__name__)
@@ -108,6 +115,19 @@ def _made(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         settle(result, CPU)
         _check_generator(kwargs.get("generator"), device_of(result))
     return result
+
+
+def _made_for(target: Device, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """On the CPU, with the random numbers of a GPU, and its words where there is no memory."""
+    if target.type == "cpu":
+        return original(*args, device=CPU, **kwargs)
+    try:
+        with drawing_on(target.index) if original.__name__ in RANDOM else contextlib.nullcontext():
+            return original(*args, device=CPU, **kwargs)
+    except RuntimeError as error:
+        if (wanted := refused_by_the_cpu(error)) is None:
+            raise
+        raise out_of_memory(here(), target.index, wanted) from None
 
 
 def _shared(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Device) -> Tensor:
@@ -144,18 +164,14 @@ def new(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return result
 
 
-def _context_handler(made_by: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
+def _in_device_context(
+    context: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
     """`DeviceContext` fills in the device; the factory that takes it must be ours."""
-
-    def handler(
-        context: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in device_context._device_constructors() and kwargs.get("device") is None:
-            return made_by[func](*args, **{**kwargs, "device": context.device})
-        return func(*args, **kwargs)
-
-    return handler
+    kwargs = kwargs or {}
+    if func in device_context._device_constructors() and kwargs.get("device") is None:
+        return _made_by[func](*args, **{**kwargs, "device": context.device})
+    return func(*args, **kwargs)
 
 
 class _DeviceType(type):
@@ -177,23 +193,3 @@ class device(metaclass=_DeviceType):
     """Stands for ``torch.device``; what it makes are real devices."""
 
     __module__ = "torch"
-
-
-class Generator(_Generator):
-    """A generator that may be a GPU's; its numbers come from the CPU's algorithm."""
-
-    _placed_on: Device
-
-    def __new__(cls, device: Any = "cpu") -> Generator:
-        generator = super().__new__(cls)
-        generator._placed_on = here().resolve(device) if running() else Device(device)
-        if generator._placed_on.type == "cuda":
-            here().generators.add(generator._cdata)  # type: ignore[attr-defined]
-        return generator
-
-    def __init__(self, device: Any = "cpu") -> None:
-        super().__init__()
-
-    @property
-    def device(self) -> Device:  # type: ignore[override]
-        return self._placed_on

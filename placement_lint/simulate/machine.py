@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+
+from .memory import out_of_memory, rounded
 
 # The type itself, taken before `torch.device` is stood in for (see factories.py).
 Device = torch.device
 CPU = Device("cpu")
+
+TOTAL_MEMORY = 80 * 1024**3
 
 NO_DRIVER = (
     "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver "
@@ -31,6 +35,11 @@ INVALID_ORDINAL = (
     f"CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?\n{_HINTS}"
 )
 INVALID_HANDLE = f"CUDA error: invalid resource handle\n{_HINTS}"
+ASSERTED = (
+    "CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in "
+    "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
+    f"{_HINTS}"
+)
 NOT_READY = f"CUDA error: device not ready\n{_HINTS}"
 FORKED = "CUDA error: initialization error\n"
 
@@ -63,8 +72,12 @@ class Observer(Protocol):
 class Machine:
     """A CUDA build of PyTorch on a machine with `count` GPUs (none is a machine without a driver)."""
 
-    def __init__(self, count: int, observer: Observer | None = None) -> None:
+    def __init__(self, count: int, observer: Observer | None = None, memory: int | None = None) -> None:
         self.installed = count
+        # Of each GPU, in bytes.
+        self.memory = TOTAL_MEMORY if memory is None else memory
+        # After a device-side assert a process can use no GPU any more.
+        self.broken = False
         self.observer = observer
         self.devices = tuple(Device("cuda", index) for index in range(count))
         self.allocated = [0] * count
@@ -73,11 +86,13 @@ class Machine:
         self.taken = [0] * count
         self.returned = [0] * count
         self.emptied = 0
+        self.refused = 0
         # Until when a stream is busy, by device and stream (see streams.py).
         self.busy: dict[tuple[int, int], float] = {}
         self.forked = False
         # Generators of GPUs by their address: operators see the generator, not the object that wraps it.
-        self.generators: set[int] = set()
+        self.generators: dict[int, Any] = {}
+        self.default_generators: tuple[Any, ...] = ()
         # Where tensors of the default type are, in all threads (`torch/csrc/tensor/python_tensor.cpp`).
         self.default_type_on_gpu = False
         self._visible: int | None = None
@@ -137,6 +152,11 @@ class Machine:
     def occupy(self, index: int, size: int) -> None:
         if self.forked:
             raise CudaError(FORKED)
+        self.check_alive()
+        size = rounded(size)
+        if self.allocated[index] + size > self.memory:
+            self.refused += 1
+            raise out_of_memory(self, index, size)
         self.taken[index] += 1
         self.allocated[index] += size
         if self.allocated[index] > self.peak[index]:
@@ -144,7 +164,11 @@ class Machine:
 
     def release(self, index: int, size: int) -> None:
         self.returned[index] += 1
-        self.allocated[index] -= size
+        self.allocated[index] -= rounded(size)
+
+    def check_alive(self) -> None:
+        if self.broken:
+            raise CudaError(ASSERTED)
 
 
 def as_device(spec: object) -> Device:

@@ -51,6 +51,8 @@ def common_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> in
         settled = [operand for operand in settled if not _is_cpu_scalar(operand)] or settled
     places = {_index(tensor) for _, tensor, _ in settled}
     if len(places) == 1:
+        if places != {None} and too_many_scalars(func, sum(map(_is_cpu_scalar, operands))):
+            raise _iterator_error(func, operands)
         return places.pop()
     if not _entry(func).no_check and any(real_device(tensor).type == "meta" for _, tensor, _ in operands):
         # Meta tensors draw every other operand to their own kernels, which compare nothing (DispatchKey.h).
@@ -119,6 +121,11 @@ def _lenient(func: Any) -> bool:
     return _name(func) not in OWN_WORDS and _name(func) not in CUDA_KERNELS and _entry(func).no_check
 
 
+def too_many_scalars(func: Any, scalars: int) -> bool:
+    """`TensorIterator::compute_types` lets one 0-dim operand of the CPU pass; `where` brings its own over first."""
+    return scalars > 1 and _name(func) != "where" and _entry(func).iterator and not _inside_engine()
+
+
 def _error(func: Any, operands: list[Operand]) -> Exception:
     own = OWN_WORDS.get(_name(func))
     if own is not None and (message := own(operands)) is not None:
@@ -179,6 +186,7 @@ class _Entry:
 
     def __init__(self, text: str) -> None:
         self.structured = "structured" in text
+        self.iterator = "device_check: NoCheck   # TensorIterator" in text
         # Composite operators have no wrapper; the operators they are made of are mostly TensorIterator's.
         self.no_check = "device_check: NoCheck" in text or not ("CUDA" in text or self.structured)
 

@@ -18,6 +18,8 @@ _copy: Callable[..., Tensor] = torch._C.TensorBase.to
 def move(tensor: Tensor, target: Device, **options: Any) -> Tensor:
     """A copy of `tensor` on `target`; its gradient finds the way back."""
     source = device_of(tensor)
+    if source.type == "cuda":
+        here().check_alive()
     if real_device(tensor).type != "cpu":
         # A meta tensor has nothing to copy, and PyTorch says so.
         return _copy(tensor, CPU if target.type == "cuda" else target, **options)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ABSENT = object()
 
@@ -24,6 +27,12 @@ class Patches:
     def set_existing(self, owner: Any, values: dict[str, Any]) -> None:
         """Replace what this version of PyTorch has, and skip what it lacks."""
         self.set_all(owner, {name: value for name, value in values.items() if hasattr(owner, name)})
+
+    def replaced_in(self, kind: type) -> Iterator[tuple[Any, Any]]:
+        """What was there before, and what is there now, in owners of one kind."""
+        for owner, name, before in self._before:
+            if isinstance(owner, kind) and before is not _ABSENT:
+                yield before, vars(owner)[name]
 
     def undo(self) -> None:
         while self._before:

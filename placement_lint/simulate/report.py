@@ -8,11 +8,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from . import tracebacks
-from .journal import Journal, Origin, Refusal, raised_at
+from .journal import Journal, Origin, Refusal, describe, is_user_code, raised_at
+from .names import named_in_frames
+from .placement import device_of, storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from .machine import Machine
 
@@ -23,6 +25,11 @@ _PAST_THE_SIMULATION = (
     re.compile(r"Could not run '(\S+)' with arguments from the '\w*CUDA' backend"),
     re.compile(r"(Tried to instantiate dummy base class \w+)"),
 )
+
+
+NO_WAY_ON = "after a device-side assert, a process cannot use the GPU any more"
+# How many tensors the account of a full card has.
+LARGEST = 10
 
 
 def say(text: str = "") -> None:
@@ -50,11 +57,35 @@ def failure(error: BaseException, journal: Journal, begin: TracebackType | None)
     say(f"{type(error).__name__}: {refusal.message if refusal else error}")
     if refusal:
         table(account(refusal))
+    if "device-side assert triggered" in str(error):
+        say(f"{error.__cause__ or 'an index is out of range'}; {NO_WAY_ON}")
+    if "CUDA out of memory" in str(error):
+        table(list(_alive(error, begin)))
     for pattern in _PAST_THE_SIMULATION:
         if found := pattern.search(str(error)):
             say(f"not simulated: {found.group(1)}")
     say()
     say(tracebacks.formatted(error, begin))
+
+
+def _alive(error: BaseException, begin: TracebackType | None) -> Iterator[tuple[str, str, str, str]]:
+    """The largest named tensors on the GPU that is full."""
+    found = re.search(r"GPU (\d+) has a total capacity", str(error))
+    named = {id(storage_of(tensor)): (name, tensor) for name, tensor in named_in_frames(_last_frame(begin))}
+    place = f"cuda:{found.group(1)}" if found else ""
+    there = [(name, tensor) for name, tensor in named.values() if str(device_of(tensor)) == place]
+    for name, tensor in sorted(there, key=lambda pair: -pair[1].nbytes)[:LARGEST]:
+        yield name, describe(tensor), f"on {place},", size(tensor.nbytes)
+
+
+def _last_frame(trace: TracebackType | None) -> FrameType | None:
+    """The innermost frame of a traceback that is the user's."""
+    frame = None
+    while trace is not None:
+        if is_user_code(trace.tb_frame.f_code.co_filename):
+            frame = trace.tb_frame
+        trace = trace.tb_next
+    return frame
 
 
 def account(refusal: Refusal) -> list[tuple[str, str, str, str]]:

@@ -23,7 +23,14 @@ LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 
 
 def run_script(
-    target: str, args: list[str], gpus: int, *, module: bool, trace: bool, journal: Journal | None = None
+    target: str,
+    args: list[str],
+    gpus: int,
+    *,
+    module: bool,
+    trace: bool,
+    journal: Journal | None = None,
+    memory: int | None = None,
 ) -> int:
     """Run `target` as ``__main__`` on `gpus` simulated GPUs; returns the exit status it would have had.
 
@@ -34,7 +41,7 @@ def run_script(
     sys.argv = [target, *args]
     sys.path.insert(0, os.getcwd() if module else os.path.dirname(os.path.abspath(target)))
     try:
-        with simulated(gpus, observer=journal) as machine:
+        with simulated(gpus, observer=journal, memory=memory) as machine:
             if target in LAUNCHERS:
                 simulate_launched(patches)
             status = _run(target, module, journal)

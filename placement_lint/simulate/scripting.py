@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.jit import _builtins
+
+try:
+    from torch.nn.attention import flex_attention
+except ImportError:  # torch 2.4
+    flex_attention = None  # type: ignore[assignment]
 from torch.utils._python_dispatch import _disable_current_modes
 
 if TYPE_CHECKING:
@@ -40,5 +45,7 @@ def without_modes(trace: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install(patches: Patches) -> None:
+    # `flex_attention` compiles itself unless this is set; compiled models run as they are written.
+    patches.set_existing(flex_attention, {"_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True})
     for name in ("trace", "trace_module"):
         patches.set(torch.jit, name, without_modes(getattr(torch.jit, name)))

@@ -10,12 +10,15 @@ import torch
 
 from . import (
     autocast,
+    children,
     comm,
     distributed,
     driver,
+    exchange,
     factories,
     functions,
     grids,
+    imported,
     legacy,
     losses,
     mismatch,
@@ -28,7 +31,7 @@ from . import (
     threads,
 )
 from .dispatch import SimulatedKernels
-from .machine import Machine, Observer, start, stop
+from .machine import Machine, Observer, here, running, start, stop
 from .patches import Patches
 
 ROOMS = (
@@ -48,6 +51,9 @@ ROOMS = (
     scripting,
     threads,
     distributed,
+    exchange,
+    children,
+    imported,
 )
 
 
@@ -55,20 +61,22 @@ class gpus(contextlib.ContextDecorator):
     """Simulate a machine with `count` GPUs: ``with gpus(2): ...`` or ``@gpus(2)``.
 
     Tensors stay real CPU tensors with the label of a device, so values, autograd and Parameter identity are
-    PyTorch's own. With 0 it is a CUDA build of PyTorch on a machine without a driver.
+    PyTorch's own. Each has `memory` bytes. With 0 it is a CUDA build of PyTorch on a machine without a driver.
     """
 
-    def __init__(self, count: int, *, observer: Observer | None = None) -> None:
+    def __init__(self, count: int, *, observer: Observer | None = None, memory: int | None = None) -> None:
         if count < 0:
             raise ValueError(f"a machine cannot have {count} GPUs")
         self._count = count
         self._observer = observer
+        self._memory = memory
         self._open: list[contextlib.ExitStack] = []
 
     def __enter__(self) -> Machine:
         with contextlib.ExitStack() as stack:
             patches = Patches()
-            machine = Machine(self._count, self._observer)
+            machine = Machine(self._count, self._observer or (here().observer if running() else None), self._memory)
+            stack.callback(torch.set_default_device, _default_device())
             start(machine)
             stack.callback(stop)
             stack.callback(patches.undo)
@@ -82,7 +90,12 @@ class gpus(contextlib.ContextDecorator):
 
     def __exit__(self, *failure: Any) -> None:
         self._open.pop().close()
-        torch.set_default_device(None)
+
+
+def _default_device() -> torch.device | None:
+    """What ``torch.set_default_device`` chose in this thread."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
 
 
 @functools.cache

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .patches import Patches
 
 Base: Any = torch._C.StorageBase
+_is_shared = torch.UntypedStorage.is_shared
 
 
 def device_of_storage(storage: Any) -> Device:
@@ -42,6 +43,11 @@ def new_storage(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     return storage
 
 
+def is_shared(storage: Any) -> bool:
+    """Memory of a GPU always is (`torch/csrc/StorageSharing.cpp`, `THPStorage_isShared`)."""
+    return is_cuda(storage) or bool(_is_shared(storage))
+
+
 ATTRIBUTES: dict[str, Any] = {
     "_placement": None,
     "_pinned": False,
@@ -49,6 +55,7 @@ ATTRIBUTES: dict[str, Any] = {
     "device": property(device_of_storage),
     "is_cuda": property(is_cuda),
     "get_device": get_device,
+    "is_shared": is_shared,
 }
 
 

@@ -6,6 +6,7 @@ The methods are replaced on `torch.Tensor`, so they hold in every thread and for
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from . import legacy
 from .machine import CPU, Device, NotSimulated, as_device, here, wake_driver
 from .mismatch import legacy_type, refuse
 from .moves import at, move
-from .placement import Tensor, bring_home, device_of, real_device, settle, storage_of
+from .placement import Placement, Tensor, bring_home, device_of, real_device, settle, storage_of
 
 if TYPE_CHECKING:
     from .patches import Patches
@@ -25,6 +26,7 @@ Base: Any = torch._C.TensorBase
 _base_to: Callable[..., Tensor] = Base.to
 _base_copy: Callable[..., Tensor] = Base.copy_
 _parse_to = torch._C._nn._parse_to
+_base_make_wrapper = Base._make_wrapper_subclass
 _base_data = Base.data
 _base_grad = Base.grad
 _set_item = torch.Tensor.__setitem__
@@ -268,7 +270,21 @@ def constructed(tensor: Tensor, *args: Any, **kwargs: Any) -> None:
     settle(tensor, CPU)
 
 
+def make_wrapper(kind: Any, *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
+    """A subclass around other tensors: C++ is told the CPU, and the label has the device (`python_variable.cpp`)."""
+    target = None if device is None else here().resolve(device)
+    if target is None or target.type != "cuda":
+        wrapper: Tensor = _base_make_wrapper(kind, *args, **kwargs, **({} if target is None else {"device": target}))
+        return wrapper
+    wrapper = _base_make_wrapper(kind, *args, device=CPU, **kwargs)
+    with contextlib.suppress(NotImplementedError, RuntimeError), torch._C.DisableTorchFunction():
+        # The memory is that of the tensors inside.
+        wrapper.untyped_storage()._placement = Placement(here(), target.index, 0)  # type: ignore[attr-defined]
+    return wrapper
+
+
 METHODS: dict[str, Any] = {
+    "_make_wrapper_subclass": staticmethod(make_wrapper),
     "__init__": constructed,
     "device": property(device_of),
     "is_cuda": property(is_cuda),

@@ -5,8 +5,10 @@ precision.
 import io
 import os
 import re
+import sys
 import threading
 from contextlib import nullcontext
+from types import ModuleType
 
 import numpy
 import pytest
@@ -175,11 +177,11 @@ def test_visible_devices_are_read_at_the_first_use(monkeypatch):
 
 def test_memory(two_gpus):
     held = torch.zeros(1000, device="cuda:1")
-    assert torch.cuda.memory_allocated(1) == held.nbytes
+    assert torch.cuda.memory_allocated(1) == 4096
     assert torch.cuda.memory_allocated(0) == 0
     part = held[:10]
     del held
-    assert torch.cuda.memory_allocated(1) == 4000
+    assert torch.cuda.memory_allocated(1) == 4096
     del part
     assert torch.cuda.memory_allocated(1) == 0
     assert torch.cuda.max_memory_allocated(1) >= 4000
@@ -234,15 +236,131 @@ def test_random_numbers(two_gpus):
     assert torch.cuda.initial_seed() == 7
 
 
-def test_seeds_give_the_numbers_of_the_cpu():
+def test_each_device_has_its_own_random_numbers():
     torch.manual_seed(3)
     expected = torch.randn(4), torch.randn(4)
     with gpus(2):
         torch.manual_seed(3)
-        here = torch.randn(4)
-        there = torch.randn(4, device="cuda")
-        assert torch.equal(here, expected[0])
-        assert torch.equal(there.cpu(), expected[1])
+        first = torch.randn(4)
+        zero, one = torch.randn(4, device="cuda:0"), torch.randn(4, device="cuda:1")
+        second = torch.randn(4)
+        assert torch.equal(first, expected[0])
+        assert torch.equal(second, expected[1])
+        assert torch.equal(zero.cpu(), one.cpu())
+        assert not torch.equal(zero, torch.randn(4, device="cuda:0"))
+
+
+DRAWS = {
+    "rand": lambda: torch.rand(5, device="cuda"),
+    "randint": lambda: torch.randint(100, (5,), device="cuda"),
+    "randperm": lambda: torch.randperm(9, device="cuda"),
+    "like": lambda: torch.randn_like(torch.ones(5, device="cuda")),
+    "like, from the CPU": lambda: torch.randn_like(torch.ones(5), device="cuda"),
+    "normal": lambda: torch.normal(torch.zeros(5, device="cuda"), 1.0),
+    "normal with a size": lambda: torch.normal(0.0, 1.0, (5,), device="cuda"),
+    "in place": lambda: torch.empty(5, device="cuda").uniform_(),
+    "init": lambda: nn.init.xavier_normal_(torch.empty(5, 5, device="cuda")),
+    "bernoulli": lambda: torch.bernoulli(torch.full((64,), 0.5, device="cuda")),
+    "multinomial": lambda: torch.multinomial(torch.ones(50, device="cuda"), 9),
+    "dropout": lambda: nn.functional.dropout(torch.ones(64, device="cuda")),
+    "attention": lambda: _attention(*torch.ones(3, 1, 8, 8, device="cuda"), dropout_p=0.5),
+    "default device": lambda: _under_a_default_device(lambda: torch.rand(5)),
+}
+
+
+_attention = nn.functional.scaled_dot_product_attention
+
+
+def _under_a_default_device(draw):
+    with torch.device("cuda"):
+        return draw()
+
+
+@pytest.mark.parametrize("case", DRAWS)
+def test_a_draw_on_a_gpu_leaves_the_cpu_s_numbers(two_gpus, case):
+    before = torch.get_rng_state()
+    torch.cuda.manual_seed(5)
+    first, second = DRAWS[case](), DRAWS[case]()
+    assert torch.equal(before, torch.get_rng_state())
+    assert not torch.equal(first, second)
+    torch.cuda.manual_seed(5)
+    assert torch.equal(first, DRAWS[case]())
+    assert str(first.device) == "cuda:0"
+
+
+def test_generators_of_gpus(two_gpus):
+    """`aten/src/ATen/cuda/CUDAGeneratorImpl.cpp`: the state is a seed and an offset."""
+    generator = torch.Generator("cuda:1").manual_seed(5)
+    assert (str(generator.device), generator.initial_seed()) == ("cuda:1", 5)
+    state = generator.get_state()
+    assert (state.shape, state.dtype, str(state.device)) == ((16,), torch.uint8, "cpu")
+    first = torch.rand(6, device="cuda:1", generator=generator)
+    assert generator.get_offset() == 8
+    copy = generator.clone_state()
+    second = torch.rand(6, device="cuda:1", generator=generator)
+    assert torch.equal(second, torch.rand(6, device="cuda:1", generator=copy))
+    generator.set_state(state)
+    assert torch.equal(first, torch.rand(6, device="cuda:1", generator=generator))
+    generator.set_offset(8)
+    assert torch.equal(second, torch.rand(6, device="cuda:1", generator=generator))
+    with pytest.raises(RuntimeError, match="RNG state is wrong size"):
+        generator.set_state(torch.get_rng_state())
+    with pytest.raises(RuntimeError, match="offset must be a multiple of 4"):
+        generator.set_offset(3)
+
+
+def test_replicas_draw_the_same_in_every_run():
+    def train():
+        torch.manual_seed(0)
+        model = nn.DataParallel(nn.Sequential(nn.Linear(64, 64), nn.Dropout(), nn.Linear(64, 8), nn.Dropout()).cuda())
+        return model(torch.ones(64, 64, device="cuda")).sum().item()
+
+    with gpus(4):
+        assert len({train() for _ in range(6)}) == 1
+
+
+# --- a simulation inside another, and names from before it ----------------------------------------
+
+
+def test_default_devices_in_a_simulation_inside_another():
+    with gpus(1):
+        torch.set_default_device("cuda")
+        with gpus(2):
+            with torch.device("cuda:1"):
+                assert str(torch.zeros(1).device) == "cuda:1"
+            torch.set_default_device("cuda:1")
+            assert str(torch.ones(1).device) == "cuda:1"
+        assert str(torch.ones(1).device) == "cuda:0"
+    assert str(torch.ones(1).device) == "cpu"
+
+
+@pytest.fixture
+def imported_before():
+    """A module that imported names of PyTorch before the simulation."""
+    module = ModuleType("imported_before")
+    names = "from torch import Generator, device, linspace, matmul, zeros\nfrom torch.cuda import Event, Stream\n"
+    exec(names + "from torch.nn.functional import linear\nfrom torch.cuda import FloatTensor", module.__dict__)
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_names_imported_before_the_simulation(imported_before):
+    before = dict(vars(imported_before))
+    with gpus(2):
+        with pytest.raises(RuntimeError, match="found at least two devices, cuda:0 and cpu!"):
+            imported_before.zeros(3) + torch.ones(3, device="cuda")
+        assert str(imported_before.linspace(0, 1, 3, device="cuda").device) == "cuda:0"
+        assert str(imported_before.Generator("cuda").device) == "cuda:0"
+        assert str(imported_before.Stream(device=1).device) == "cuda:1"
+        assert imported_before.Event().query()
+        assert str(imported_before.device(1)) == "cuda:1"
+        assert str(imported_before.FloatTensor(2).device) == "cuda:0"
+        values = torch.ones(2, 2, device="cuda")
+        with torch.autocast("cuda"):
+            assert imported_before.matmul(values, values).dtype is torch.float16
+            assert imported_before.linear(values, values).dtype is torch.float16
+    assert vars(imported_before) == before
 
 
 def test_printing(two_gpus):
@@ -326,7 +444,7 @@ def test_what_is_not_simulated_says_so(two_gpus):
         lambda: torch.ones(1, device="cuda").__cuda_array_interface__,
         lambda: torch.cuda.ExternalStream(1),
         lambda: torch.batch_norm_stats(torch.ones(2, 3, device="cuda"), 1e-5),
-        lambda: torch.cuda._set_rng_state_offset(8),
+        lambda: torch.cuda.default_generators[0].graphsafe_get_state(),
         # Kernels that the CPU has not got at all, or not for this dtype.
         lambda: torch.batch_norm_elemt(torch.ones(2, 3, device="cuda"), *torch.ones(4, 3, device="cuda"), 1e-5),
         lambda: nn.functional.multi_margin_loss(

@@ -189,6 +189,7 @@ TAKEN = {
     "GPU index": lambda: gpu(3)[labels(0, 1, device="cuda")],
     "assigning a number by CPU index": lambda: gpu(3).index_put_((labels(0),), torch.tensor(1.0)),
     "copy from the CPU": lambda: gpu(3).copy_(host(3)),
+    "copy of a number": lambda: gpu(3).copy_(2.0),
     "copy from another GPU": lambda: gpu(3).copy_(gpu(3, index=1)),
     "one-hot": lambda: F.one_hot(labels(0, 1, device="cuda"), 3) * gpu(2, 3),
     "padding": lambda: F.pad(gpu(2, 3), (1, 1)) + gpu(2, 5),

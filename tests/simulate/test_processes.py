@@ -121,6 +121,11 @@ EXPECTED = {
     "target of the CPU": "RuntimeError: Expected all tensors to be on the same device",
     "attribute": "AttributeError: 'DistributedDataParallel' object has no attribute 'weight'",
     "fully sharded": "cuda:0",
+    "mesh": "DeviceMesh((2,), 'cuda'",
+    "distributed tensor": True,
+    "clipped": True,
+    "initialised after meta": True,
+    "tensor parallel": True,
 }
 LAUNCHES = {
     "mp.spawn": [str(PROGRAM)],

@@ -200,6 +200,95 @@ def test_no_trace_without_being_asked(run):
     assert "moves:" not in run("import torch\ntorch.ones(1).cuda()").stderr
 
 
+def test_a_full_card_shows_what_is_on_it(run):
+    ended = run(
+        """
+        import torch
+        batch = torch.zeros(300, 1024, device="cuda")
+        small = torch.zeros(4, device="cuda")
+        other = torch.zeros(200, 1024, device="cuda:1")
+        more = torch.zeros(300, 1024, device="cuda")
+        """,
+        options=["--memory", "2MiB"],
+    )
+    assert ended.returncode == 1
+    first, second, *rest = ended.stderr.splitlines()
+    assert first == 'train.py:6: more = torch.zeros(300, 1024, device="cuda")'
+    assert second.startswith("OutOfMemoryError: CUDA out of memory. Tried to allocate 1.17 MiB. GPU 0 has a total")
+    assert [line.split() for line in rest[:2]] == [
+        ["batch", "[300,", "1024]", "float32", "on", "cuda:0,", "1.2", "MiB"],
+        ["small", "[4]", "float32", "on", "cuda:0,", "16", "B"],
+    ]
+
+
+@pytest.mark.parametrize("options", ["", "'-u', '-X', 'dev', "])
+def test_python_programs_that_it_starts_are_simulated(run, options):
+    """`lightning/fabric/strategies/launchers/subprocess_script.py` starts its ranks this way."""
+    source = f"""
+        import subprocess, sys, torch
+        print(sys.argv[1:], torch.cuda.device_count(), flush=True)
+        if len(sys.argv) == 1:
+            subprocess.run([sys.executable, {options}__file__, "child", "--lr", "1"], check=True)
+            subprocess.run([sys.executable, "-c", "print('plain')"], check=True)
+    """
+    ended = run(source, gpus=3)
+    assert ended.stdout.splitlines() == ["[] 3", "['child', '--lr', '1'] 3", "plain"], ended.stderr
+
+
+RANKS = """
+import os, sys, torch
+import torch.distributed as dist
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+total = torch.ones(1, device="cuda") * (rank + 1)
+dist.all_reduce(total)
+print(rank, os.environ["RANK"], os.environ["WORLD_SIZE"], torch.cuda.device_count(), total.item(), sys.argv[1:])
+dist.destroy_process_group()
+sys.exit(3 if "fail" in sys.argv and rank else 0)
+"""
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--lr", "1"], 0), (["fail"], 3)])
+def test_ranks_start_without_torchrun(tmp_path, arguments, status):
+    (tmp_path / "train.py").write_text(RANKS)
+    ended = subprocess.run(
+        [sys.executable, "-m", "placement_lint", "run", "--ranks", "2", "train.py", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert ended.returncode == status, ended.stderr
+    if not status:
+        assert sorted(ended.stdout.splitlines()) == [f"{rank} {rank} 2 2 3.0 ['--lr', '1']" for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("options", [["--memory", "much"], ["--ranks", "2", "--timeline", "page.html"]])
+def test_options_that_make_no_sense(tmp_path, options):
+    (tmp_path / "train.py").write_text("")
+    ended = subprocess.run(
+        [sys.executable, "-m", "placement_lint", "run", *options, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert options[0] in ended.stderr
+
+
+def test_a_device_side_assert_says_what_follows(run):
+    ended = run("import torch\ntorch.ones(3, device='cuda')[torch.tensor([5], device='cuda')]")
+    assert "CUDA error: device-side assert triggered" in ended.stderr
+    assert "index 5 is out of bounds" in ended.stderr
+    assert "after a device-side assert, a process cannot use the GPU any more" in ended.stderr
+
+
 def test_without_gpus(run):
     ended = run("import torch\nprint(torch.cuda.is_available())\ntorch.ones(1).cuda()", gpus=0)
     assert ended.stdout == "False\n"

@@ -77,6 +77,55 @@ def sum_of_ranks(rank):
     return total.item(), str(total.device)
 
 
+def mesh(rank):
+    """`init_device_mesh` asks for the default group by names that it imported."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh("cuda", (dist.get_world_size(),))
+
+
+def distributed_tensor(rank):
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    whole = distribute_tensor(torch.arange(8.0, device="cuda"), mesh(rank), [Shard(0)])
+    doubled = whole * 2
+    return {str(tensor.device) for tensor in (whole, doubled, doubled.to_local())} == {f"cuda:{rank}"}
+
+
+def clipped(rank):
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    for part in (model[0], model[2]):
+        fully_shard(part, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    model(torch.ones(1, 4, device="cuda")).pow(2).sum().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return str(model[0].weight.device) == f"cuda:{rank}"
+
+
+def initialised_after_meta(rank):
+    from torch.distributed.fsdp import fully_shard
+
+    with torch.device("meta"):
+        model = nn.Embedding(8, 4)
+    fully_shard(model)
+    model.to_empty(device="cuda")
+    model.reset_parameters()
+    return str(model.weight.device) == f"cuda:{rank}"
+
+
+def tensor_parallel(rank):
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)).cuda()
+    parallelize_module(model, mesh(rank), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    model(torch.ones(2, 4, device="cuda")).sum().backward()
+    return str(model[0].weight.grad.device) == f"cuda:{rank}"
+
+
 QUESTIONS = {
     "simulated before the main module is imported": lambda rank: AVAILABLE_AT_IMPORT,
     "current device": lambda rank: torch.cuda.current_device() == rank,
@@ -94,6 +143,11 @@ QUESTIONS = {
     ),
     "attribute": lambda rank: DistributedDataParallel(layer(rank)).weight,
     "fully sharded": fully_sharded,
+    "mesh": lambda rank: repr(mesh(rank)),
+    "distributed tensor": distributed_tensor,
+    "clipped": clipped,
+    "initialised after meta": initialised_after_meta,
+    "tensor parallel": tensor_parallel,
 }
 
 
