@@ -172,7 +172,7 @@ def free():
     a = torch.ones(2, device="cuda")
     b = a + 1
     del a
-    assert torch.cuda.memory_allocated() == 8, torch.cuda.memory_allocated()
+    assert torch.cuda.memory_allocated() == 512, torch.cuda.memory_allocated()
 
 free()
 """
