@@ -655,7 +655,7 @@ assert torch.equal(double(torch.ones(8)), torch.ones(8) * 2)
 
 
 def test_nothing_of_a_play_is_there_in_the_next(prison: Prison) -> None:
-    paths = "import os\npaths = (precious, project + '/new', '/tmp/new', '/dev/shm/new')\n"
+    paths = "import os\npaths = (precious, project + '/new', '/tmp/new-in-play', '/dev/shm/new-in-play')\n"
     assert prison.play(paths + "for path in paths: open(path, 'w').write('new')")["saw"] is None
     there = prison.play(paths + "raise KeyError([os.path.exists(path) for path in paths])")["message"]
     assert there == str([False] * 4)

@@ -7,7 +7,7 @@ other branch would have chosen get that ``guard`` as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 
 import libcst as cst
 
@@ -92,29 +92,24 @@ def left_on_host(value: Value, guard: cst.CSTNode) -> Value:
     return _each(value, partial(_guarded, guard=guard, kinds=_HOST))
 
 
-@lru_cache(64)
-def _moves(branch: cst.CSTNode) -> tuple[tuple[cst.BaseExpression, str], ...]:
+def _moves(branch: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
     """``x`` and ``cpu`` of ``x.cpu()`` in a branch."""
-    moves, waiting = [], [branch]
+    waiting = [branch]
     while waiting:
         node = waiting.pop()
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _MOVED_FROM:
-            moves.append((node.func.value, node.func.attr.value))
+            yield node.func.value, node.func.attr.value
         waiting.extend(children(node))
-    return tuple(moves)
 
 
-@lru_cache(64)
-def _assigned(branch: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
+def _assigned(branch: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The targets of the assignments in a branch."""
-    targets: list[cst.BaseExpression] = []
     waiting = [branch]
     while waiting:
         node = waiting.pop()
         if isinstance(node, cst.Assign):
-            targets.extend(target.target for target in node.targets)
+            yield from (target.target for target in node.targets)
         waiting.extend(child for child in children(node) if not isinstance(child, cst.BaseExpression))
-    return tuple(targets)
 
 
 def _cells(machine: Machine, source: cst.BaseExpression) -> Iterator[Cell]:
