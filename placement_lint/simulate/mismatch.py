@@ -34,7 +34,7 @@ _NAMES_THE_ODD_ONE = tuple(int(part) for part in torch.__version__.split(".")[:2
 
 
 def refuse(message: str, operands: Sequence[tuple[str, Tensor]], kind: type[Exception] = RuntimeError) -> Exception:
-    """The exception to raise; the observer is told which tensors were in it."""
+    """The exception to raise. Reports its operands to the observer, if there is one."""
     if (observer := here().observer) is not None:
         observer.refused(message, list(operands))
     return kind(message)

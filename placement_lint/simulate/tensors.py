@@ -271,7 +271,7 @@ def constructed(tensor: Tensor, *args: Any, **kwargs: Any) -> None:
 
 
 def make_wrapper(kind: Any, *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
-    """A subclass around other tensors: C++ is told the CPU, and the label has the device (`python_variable.cpp`)."""
+    """A subclass around other tensors: on the CPU in C++, on its own device by its label (`python_variable.cpp`)."""
     target = None if device is None else here().resolve(device)
     if target is None or target.type != "cuda":
         wrapper: Tensor = _base_make_wrapper(kind, *args, **kwargs, **({} if target is None else {"device": target}))
