@@ -235,6 +235,7 @@ def test_python_programs_that_it_starts_are_simulated(run, options):
     assert ended.stdout.splitlines() == ["[] 3", "['child', '--lr', '1'] 3", "plain"], ended.stderr
 
 
+# One write for each line: ranks share the output, and PYTHONUNBUFFERED makes `print` write piece by piece.
 RANKS = """
 import os, sys, torch
 import torch.distributed as dist
@@ -243,7 +244,8 @@ torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
 total = torch.ones(1, device="cuda") * (rank + 1)
 dist.all_reduce(total)
-print(rank, os.environ["RANK"], os.environ["WORLD_SIZE"], torch.cuda.device_count(), total.item(), sys.argv[1:])
+said = [rank, os.environ["RANK"], os.environ["WORLD_SIZE"], torch.cuda.device_count(), total.item(), sys.argv[1:]]
+sys.stdout.write(" ".join(map(str, said)) + "\\n")
 dist.destroy_process_group()
 sys.exit(3 if "fail" in sys.argv and rank else 0)
 """
