@@ -14,7 +14,6 @@ from tests.bench.measure import Costs, cost_of
 from tests.bench.packages import PINNED, size, unpacked
 from tests.bench.stages import stages
 from tests.bench.tools import OURS, Tool, compile_ours, installed
-from tests.bench.whole import findings, findings_of_all
 
 # The number of files that ``--changed`` edits.
 CHANGED = 25
@@ -29,7 +28,6 @@ CHANGED = 25
 @click.option("--without", multiple=True, help="Leave this peer out.")
 @click.option("--profile", is_flag=True, help="Show where placement-lint's own time goes instead.")
 @click.option("--changed", is_flag=True, help="Change one file after the other instead, and see what a run costs then.")
-@click.option("--whole", is_flag=True, help="Compare with the findings where nothing is passed over instead.")
 def bench(
     folder: Path | None,
     packages: tuple[str, ...],
@@ -39,7 +37,6 @@ def bench(
     without: tuple[str, ...],
     profile: bool,
     changed: bool,
-    whole: bool,
 ) -> None:
     """Measure placement-lint and those of TorchFix, Fixit, pylint, flake8 and ruff that are installed."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -53,18 +50,8 @@ def bench(
                 click.echo(stage_table(stages(place), lines))
             elif changed:
                 click.echo(change_table(changed_one_by_one(place)))
-            elif whole:
-                compare_with_whole(place)
             else:
                 click.echo(cost_table(compared(tools, place, rounds)))
-
-
-def compare_with_whole(place: Path) -> None:
-    """Check that skipping loses no finding; it may add some because it leaves more budget for other files' code."""
-    found, of_all = findings(place), findings_of_all(place)
-    if lost := sorted(of_all - found, key=lambda finding: finding.sort_key):
-        raise SystemExit("\n".join(f"{one.path}:{one.range.line}: {one.code} is lost" for one in lost))
-    click.echo(f"{len(found)} findings, {len(found - of_all)} of them only where most is passed over; none is lost")
 
 
 def compared(tools: list[Tool], place: Path, rounds: int) -> dict[str, Costs]:
