@@ -120,6 +120,8 @@ def test_what_is_known_at_a_line(code: str, expected: str, capsys: pytest.Captur
     [
         ("DPL302", "self.scale = torch", "it is reported: `self.scale` is a plain tensor"),
         ("DPL302", "return self.fc", f"it is reported at line {line('self.scale = torch')}"),
+        ("DPL503", "return self.fc", f"DPL302 at line {line('self.scale = torch')} is about this line"),
+        ("DPL503", "return self.fc", "by its facts the rule reports nothing"),
         ("DPL503", "F.cross_entropy(out", "a comment on the line suppresses the rule"),
         ("DPL507", "out = model", "sees nothing that the rule is about (no event of: HostRead)"),
         ("DPL503", "return a + 1", "the definition around the line is not analysed"),

@@ -201,12 +201,15 @@ class Examination:
         return next((each for each in checked.findings if each.code == rule.code and self._is_here(each.range)), None)
 
     def _elsewhere(self, rule: Rule) -> Finding | None:
-        """A finding at another line whose trace includes this one."""
+        """A finding of the rule at another line whose trace includes this one."""
+        return next((finding for finding in self._passing() if finding.code == rule.code), None)
+
+    def _passing(self) -> Iterator[Finding]:
+        """The findings at any line whose place or trace includes this one."""
         for finding in self.checked.findings:
-            steps = [step for step in finding.trace if step.path == finding.path and self._is_here(step.range)]
-            if finding.code == rule.code and steps:
-                return finding
-        return None
+            places = [finding.range, *(step.range for step in finding.trace if step.path == finding.path)]
+            if any(map(self._is_here, places)):
+                yield finding
 
     def _is_here(self, place: Range) -> bool:
         return place.line <= self.line <= place.end_line
@@ -240,10 +243,16 @@ class Examination:
         subsumed = [event for event in hearing.account.subsumed if type(event) in rule.listens and self._at(event.node)]
         for event in subsumed:
             yield f"{type(event).__name__}: it only follows from another finding, which is reported instead"
-        if not entangled and not subsumed:
-            kinds = ", ".join(sorted(kind.__name__ for kind in rule.listens))
+        if entangled or subsumed:
+            return
+        kinds = ", ".join(sorted(kind.__name__ for kind in rule.listens))
+        if any(type(event) in rule.listens and self._at(event.node) for event in hearing.account.events):
+            yield f"the analysis emits an event at the line ({kinds}), and by its facts the rule reports nothing"
+        else:
             yield f"the analysis executes the line and sees nothing that the rule is about (no event of: {kinds})"
-            yield from self._visits(self.reading)
+        for finding in self._passing():
+            yield f"  {finding.code} at line {finding.range.line} is about this line: {finding.message}"
+        yield from self._visits(self.reading)
 
     def _at(self, node: cst.CSTNode) -> bool:
         assert self.reading.program is not None
