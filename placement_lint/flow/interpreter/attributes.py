@@ -488,10 +488,7 @@ def _set_property(machine: Machine, owner: Object, name: str, value: Value, node
         return False
     if owner.kind is Kind.MODULE and any(_is_registered(machine, option) for _, option in alternatives(value)):
         return False
-    if not calls.reaches(machine, setter, Arguments((owner, value))):
-        return False
-    calls.call_function(machine, setter, Arguments((value,)), node, owner)
-    return True
+    return calls.attempt(machine, setter, Arguments((owner, value)), node, owner) is not None
 
 
 def _is_registered(machine: Machine, value: Value) -> bool:

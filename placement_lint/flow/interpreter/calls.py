@@ -169,10 +169,21 @@ def call_function(
     if _has_no_place_for(function, arguments) or _lacks_arguments(function, arguments):
         # The call raises, or it actually calls an override that accepts these arguments.
         return foreign(machine, arguments, node)
+    result = attempt(machine, function, arguments, node, receiver)
+    if result is not None:
+        return result
+    for value in options.overridden(machine, function, arguments):
+        attributes.forget_settings(machine, value)
+    return foreign(machine, arguments, node, moves=_may_move(machine, function, arguments))
+
+
+def attempt(
+    machine: Machine, function: Function, arguments: Arguments, node: cst.CSTNode, receiver: Value | None
+) -> Value | None:
+    """The same with the receiver among the arguments; None if the inlining policy or the budget forbids it."""
     if not reaches(machine, function, arguments):
-        for value in options.overridden(machine, function, arguments):
-            attributes.forget_settings(machine, value)
-        return foreign(machine, arguments, node, moves=_may_move(machine, function, arguments))
+        return None
+    machine.notes[Program].called.add(function.node)
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.now[Around].guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
     with _running(machine, frame, function, node, gradless), _spending(machine, function):
