@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement_lint.finding import Severity
-from placement_lint.flow.events.schema import OptimizerMisses, OptimizerStale
+from placement_lint.flow.events.schema import GroupsMiss, OptimizerMisses, OptimizerStale
 from placement_lint.probe.experiment import Experiment, Facts, Sees
 from placement_lint.replaying import remembered, trained_in_the_end, unfrozen
 from placement_lint.rule import Note, Page, Problem, Rule
@@ -85,10 +85,7 @@ def check_unfrozen(event: OptimizerStale) -> Iterator[Problem]:
 
 
 def check_missed(event: OptimizerMisses) -> Iterator[Problem]:
-    if event.what == "part":
-        yield from _unnamed(event)
-        return
-    by_itself = event.what == "Parameter"
+    by_itself = not event.missed
     missed, them = ("a Parameter", "it") if by_itself else (f"the parameters of {quoted(event.missed)}", "them")
     if event.before is None:
         message = f"which neither {quoted(event.optimizer)} nor any other optimizer holds: no step trains {them}"
@@ -104,10 +101,10 @@ def check_missed(event: OptimizerMisses) -> Iterator[Problem]:
     )
 
 
-def _unnamed(event: OptimizerMisses) -> Iterator[Problem]:
+def check_groups(event: GroupsMiss) -> Iterator[Problem]:
     yield Problem(
         event.node,
-        f"the groups of {quoted(event.optimizer)} pick parameters by name, and no name is one of `{event.missed}`, on "
+        f"the groups of {quoted(event.optimizer)} pick parameters by name, and no name is one of `{event.parts}`, on "
         "which the loss depends: no step trains them",
         (event.stepped,),
         advice="give the rest to a group as well, or freeze it",
@@ -171,6 +168,6 @@ RULE = Rule(
     "optimizer-misses-parameters",
     Severity.WARNING,
     PAGE,
-    {OptimizerStale: check_unfrozen, OptimizerMisses: check_missed},
+    {OptimizerStale: check_unfrozen, OptimizerMisses: check_missed, GroupsMiss: check_groups},
     experiment=EXPERIMENT,
 )

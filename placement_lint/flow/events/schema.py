@@ -587,16 +587,27 @@ class SchedulerOutlived(Event):
 class OptimizerMisses(Event):
     """A loss depends on trainable parameters that no optimizer holds. ``node`` builds the one that steps.
 
-    ``what`` is the class of the module that has them, ``Parameter``, or ``part`` if they belong to parts of the model
-    that no parameter group includes. An optimizer ``before`` this one held them.
+    ``missed`` names the module that has them; it is empty for a single Parameter. An optimizer ``before`` this one held
+    them.
     """
 
     optimizer: str
     missed: str
-    what: str
     made: cst.CSTNode
     stepped: Note
     before: Note | None = None
+
+
+@dataclass(frozen=True)
+class GroupsMiss(Event):
+    """The groups of an optimizer pick parameters by name, and no name fits these parts of the model.
+
+    ``node`` builds the optimizer.
+    """
+
+    optimizer: str
+    parts: str
+    stepped: Note
 
 
 @dataclass(frozen=True)

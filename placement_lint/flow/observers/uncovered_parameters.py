@@ -19,7 +19,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import OptimizerMisses
+from placement_lint.flow.events.schema import GroupsMiss, OptimizerMisses
 from placement_lint.flow.models import gradients, modules, named_parameters, optimizers, schedulers, trainable
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.machine import Machine
@@ -130,14 +130,14 @@ def stepped(machine: Machine, optimizer: Object, reached: frozenset[int], note: 
     for module in noted.criteria.values():
         parts = modules.registered_below(machine, module)
         if parts & reached and not any(gradients.is_frozen(machine, part) for part in parts):
-            name, cls = machine.label(module, "the criterion"), module.cls.name.rpartition(".")[2]
-            event = OptimizerMisses(optimizer.node, machine.scene, label, name, cls, module.node, note)
+            name = machine.label(module, "the criterion")
+            event = OptimizerMisses(optimizer.node, machine.scene, label, name, module.node, note)
             noted.misses.append((event, parts))
             _report_dropped(machine, optimizer, event, parts)
     _report_unnamed(machine, optimizer, label, reached, note)
     for uid, node in noted.loose.items():
         if uid in reached and not gradients.is_frozen(machine, uid):
-            event = OptimizerMisses(optimizer.node, machine.scene, label, "", "Parameter", node, note)
+            event = OptimizerMisses(optimizer.node, machine.scene, label, "", node, note)
             noted.misses.append((event, frozenset({uid})))
 
 
@@ -148,7 +148,7 @@ def _report_unnamed(machine: Machine, optimizer: Object, label: str, reached: fr
     parts = named_parameters.left_out(machine, given, reached, held) if given is not None else []
     if parts and machine.notes[ModuleNotes].given_away.isdisjoint(reached):
         named = ", ".join(parts[:_MOST_NAMED]) + (", …" if len(parts) > _MOST_NAMED else "")
-        machine.emit(OptimizerMisses(optimizer.node, machine.scene, label, named, "part", optimizer.node, note))
+        machine.emit(GroupsMiss(optimizer.node, machine.scene, label, named, note))
 
 
 # Maximum number of parts that a message names.
