@@ -1,6 +1,6 @@
 """Signals: the models send them to any observers, so that they need not know which there are.
 
-Each machine has signals of its own. Observers connect to them before the program runs (``OBSERVERS`` in
+Each machine has signals of its own. Observers connect to them before the program runs (``LISTENING`` in
 ``driver/analyse.py``, which also sets the order); a signal is sent within the alternatives that are being analysed,
 so that what an observer notes there holds under their condition.
 """
