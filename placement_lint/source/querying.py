@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from placement_lint.source.walking import children, fields_of
+from placement_lint.source.walking import children, fields_of, nodes_in
 
 LOOPS = (cst.For, cst.While)
 DEFINITIONS = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
@@ -15,22 +15,13 @@ DEFINITIONS = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 def names_in(node: cst.CSTNode) -> Iterator[str]:
     """The identifiers in a node: of variables, attributes, keywords and definitions."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, cst.Name):
-            yield node.value
-        waiting.extend(children(node))
+    return (each.value for each in nodes_in(node) if isinstance(each, cst.Name))
 
 
 def words_in(node: cst.CSTNode) -> Iterator[str]:
     """The identifiers in a node, and the content of its strings."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (cst.Name, cst.SimpleString, cst.FormattedStringText)):
-            yield node.value.strip("\"'")
-        waiting.extend(children(node))
+    words = (each for each in nodes_in(node) if isinstance(each, (cst.Name, cst.SimpleString, cst.FormattedStringText)))
+    return (word.value.strip("\"'") for word in words)
 
 
 @lru_cache(1024)
@@ -104,8 +95,7 @@ def dotted(node: cst.CSTNode) -> str:
 
 def operators_in(node: cst.CSTNode) -> set[type[cst.CSTNode]]:
     """The kinds of the operators between two operands in a node."""
-    own = {type(node.operator)} if isinstance(node, cst.BinaryOperation) else set()
-    return own.union(*map(operators_in, children(node)))
+    return {type(each.operator) for each in nodes_in(node) if isinstance(each, cst.BinaryOperation)}
 
 
 def attributes_read(node: cst.CSTNode, variable: str) -> Iterator[str]:
@@ -123,20 +113,31 @@ def attributes_read(node: cst.CSTNode, variable: str) -> Iterator[str]:
 
 def assigns_none(node: cst.CSTNode, name: str) -> bool:
     """Whether ``self.name = None`` occurs in a node."""
-    if isinstance(node, cst.Assign) and any(_is_of_self(one.target, name) for one in node.targets):
-        return isinstance(node.value, cst.Name) and node.value.value == "None"
-    return any(assigns_none(child, name) for child in children(node))
+    return any(
+        _is_of_self(target, name) and isinstance(value, cst.Name) and value.value == "None"
+        for target, value in assignments_in(node)
+    )
+
+
+def assignments_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """The targets of the assignments in a node, each with the assigned value."""
+    for each in nodes_in(node):
+        if isinstance(each, cst.Assign):
+            yield from ((one.target, each.value) for one in each.targets)
+
+
+def method_calls_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
+    """``x`` and ``cpu`` of each ``x.cpu()`` in a node."""
+    for each in nodes_in(node):
+        if isinstance(each, cst.Call) and isinstance(each.func, cst.Attribute):
+            yield each.func.value, each.func.attr.value
 
 
 def assigned_to_self(node: cst.CSTNode) -> Iterator[str]:
     """The names of ``self.name = …`` in a node."""
-    if isinstance(node, cst.Assign):
-        targets = [one.target for one in node.targets]
-        yield from (
-            one.attr.value for one in targets if isinstance(one, cst.Attribute) and last_name(one.value) == "self"
-        )
-    for child in children(node):
-        yield from assigned_to_self(child)
+    for target, _ in assignments_in(node):
+        if isinstance(target, cst.Attribute) and last_name(target.value) == "self":
+            yield target.attr.value
 
 
 def read_through(node: cst.CSTNode, name: str) -> Iterator[str]:
@@ -156,26 +157,20 @@ def _is_of_self(node: cst.CSTNode, name: str) -> bool:
 
 def called_in(node: cst.CSTNode) -> Iterator[str]:
     """The variables that a node calls, ``x`` of ``x(1)``."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
-        yield node.func.value
-    for child in children(node):
-        yield from called_in(child)
+    calls = (each.func for each in nodes_in(node) if isinstance(each, cst.Call))
+    return (function.value for function in calls if isinstance(function, cst.Name))
 
 
 def reads_attribute(node: cst.CSTNode, name: str) -> bool:
     """Whether ``….name`` occurs in a node."""
-    if isinstance(node, cst.Attribute) and node.attr.value == name:
-        return True
-    return any(reads_attribute(child, name) for child in children(node))
+    return any(isinstance(each, cst.Attribute) and each.attr.value == name for each in nodes_in(node))
 
 
 def saves_to_attribute(node: cst.CSTNode, name: str) -> bool:
     """Whether ``….save(…, self.name)`` occurs in a node."""
-    is_save = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "save"
-    given = node.args[1:] if is_save and isinstance(node, cst.Call) else ()
-    if any(isinstance(one.value, cst.Attribute) and one.value.attr.value == name for one in given):
-        return True
-    return any(saves_to_attribute(child, name) for child in children(node))
+    calls = (each for each in nodes_in(node) if isinstance(each, cst.Call) and isinstance(each.func, cst.Attribute))
+    given = (one.value for call in calls if last_name(call.func) == "save" for one in call.args[1:])
+    return any(isinstance(value, cst.Attribute) and value.attr.value == name for value in given)
 
 
 def may_break(loop: cst.For | cst.While) -> bool:

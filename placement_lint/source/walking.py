@@ -22,6 +22,15 @@ def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             yield from (item for item in content if isinstance(item, cst.CSTNode))
 
 
+def nodes_in(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The node and all nodes inside it, without whitespace and comments."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(children(node))
+
+
 @cache
 def fields_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The names of the meaningful fields of a kind of node."""

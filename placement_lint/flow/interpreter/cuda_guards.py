@@ -31,7 +31,7 @@ from placement_lint.flow.models import modules
 from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.heap import Cell
 from placement_lint.flow.state.machine import Machine
-from placement_lint.source.walking import children
+from placement_lint.source.querying import assignments_in, method_calls_in
 
 # --- tests for CUDA ----------------------------------------------------------------------------------------
 
@@ -75,14 +75,14 @@ _MOVED_FROM = {"cpu": OTHER_ACCELERATORS, "cuda": _HOST, "to": OTHER_ACCELERATOR
 
 def pass_over(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
     """A branch begins: what the other branch moves stays where it is."""
-    for receiver, method in _moves(other) if other is not None else ():
-        for cell in _cells(machine, receiver):
+    for receiver, method in method_calls_in(other) if other is not None else ():
+        for cell in _cells(machine, receiver) if method in _MOVED_FROM else ():
             _mark(machine, cell, guard, _MOVED_FROM[method])
 
 
 def settle(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> None:
     """A branch ends: what the other branch assigns as well was made on the CPU."""
-    for target in _assigned(other) if other is not None else ():
+    for target, _ in assignments_in(other) if other is not None else ():
         for cell in _cells(machine, target):
             _mark(machine, cell, guard, _HOST)
 
@@ -90,26 +90,6 @@ def settle(machine: Machine, guard: cst.CSTNode, other: cst.CSTNode | None) -> N
 def left_on_host(value: Value, guard: cst.CSTNode) -> Value:
     """What a branch chose: the CPU, a tensor there, or a type of such tensors."""
     return _each(value, partial(_guarded, guard=guard, kinds=_HOST))
-
-
-def _moves(branch: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
-    """``x`` and ``cpu`` of ``x.cpu()`` in a branch."""
-    waiting = [branch]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _MOVED_FROM:
-            yield node.func.value, node.func.attr.value
-        waiting.extend(children(node))
-
-
-def _assigned(branch: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The targets of the assignments in a branch."""
-    waiting = [branch]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, cst.Assign):
-            yield from (target.target for target in node.targets)
-        waiting.extend(child for child in children(node) if not isinstance(child, cst.BaseExpression))
 
 
 def _cells(machine: Machine, source: cst.BaseExpression) -> Iterator[Cell]:

@@ -30,7 +30,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.source.querying import dotted, last_name
-from placement_lint.source.walking import children
+from placement_lint.source.walking import nodes_in
 
 # The type of the result of ``parse_args``.
 NAMESPACE = "argparse.Namespace"
@@ -126,19 +126,18 @@ def overridden(machine: Machine, function: Function, arguments: Arguments) -> It
 
 def _overridden_in(node: cst.CSTNode) -> Iterator[str]:
     """The names, such as ``cfg.MODEL``, whose items or attributes get other values under names not written out."""
-    target = node.target if isinstance(node, cst.AssignTarget) else None
-    if isinstance(target, cst.Subscript) and not _is_written_out(target):
-        yield dotted(target.value)
-    if isinstance(node, cst.Attribute) and node.attr.value == "__dict__":
-        yield dotted(node.value)
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in OVERRIDING:
-        yield dotted(node.func.value)
-    if isinstance(node, cst.Call) and last_name(node.func) == "setattr" and len(node.args) > 1:
-        owner, name, *_ = (argument.value for argument in node.args)
-        if not isinstance(name, cst.SimpleString):
-            yield dotted(owner)
-    for child in children(node):
-        yield from _overridden_in(child)
+    for each in nodes_in(node):
+        target = each.target if isinstance(each, cst.AssignTarget) else None
+        if isinstance(target, cst.Subscript) and not _is_written_out(target):
+            yield dotted(target.value)
+        if isinstance(each, cst.Attribute) and each.attr.value == "__dict__":
+            yield dotted(each.value)
+        if isinstance(each, cst.Call) and isinstance(each.func, cst.Attribute) and each.func.attr.value in OVERRIDING:
+            yield dotted(each.func.value)
+        if isinstance(each, cst.Call) and last_name(each.func) == "setattr" and len(each.args) > 1:
+            owner, name, *_ = (argument.value for argument in each.args)
+            if not isinstance(name, cst.SimpleString):
+                yield dotted(owner)
 
 
 def _is_written_out(target: cst.Subscript) -> bool:
