@@ -139,9 +139,9 @@ def test_what_is_said_again_can_be_said_without_the_first() -> None:
     with asking(Memory()):
         question = asked(source="step > 3")
         question.say(passing=True)
-        begun = len(path_condition.said)
+        begun = len(path_condition.current().said)
         question.say(passing=True)
-        again = path_condition.said[begun:]
+        again = path_condition.current().said[begun:]
         question.forget_the_rest()
         for say in again:
             say()

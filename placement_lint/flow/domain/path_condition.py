@@ -83,7 +83,7 @@ class Asked(NamedTuple):
 
     def is_same(self, other: Asked) -> bool:
         """Whether two texts ask this; the source of ``x is not None`` is rebuilt each time, so its text is compared."""
-        if not _likeness.same((self.subject, self.rivals, self.usual), (other.subject, other.rivals, other.usual)):
+        if not _now.likeness.same((self.subject, self.rivals, self.usual), (other.subject, other.rivals, other.usual)):
             return False
         return self.source is other.source or source_text(self.source) == source_text(other.source)
 
@@ -94,11 +94,9 @@ class Question:
     Questions are compared by identity: to ask the same thing twice, use the same object (see ``Machine.question``);
     :func:`asked` makes them. ``subject`` is what is asked about. ``rivals`` groups questions that are mutually
     exclusive: ``mode == "dp"``, ``mode == "ddp"``. ``usual`` is the answer that is assumed by default. ``source`` is
-    how the program words it. ``number`` is higher the later it was first asked, and ``last`` the highest so far. A
-    ``passing`` one is answered yes on some pass of a loop. The ``range`` of an answer bounds the number asked about.
+    how the program words it. ``number`` is higher the later it was first asked. A ``passing`` one is answered yes on
+    some pass of a loop. The ``range`` of an answer bounds the number asked about.
     """
-
-    last = 0
 
     def __init__(self, number: int, asked: Asked, answers: Answers) -> None:
         self.number = number
@@ -129,18 +127,18 @@ class Question:
         Whoever repeats it says it too: what said it first may be gone in the next text.
         """
         vars(self).update(known)
-        said.append(partial(self.say, **known))
+        _now.said.append(partial(self.say, **known))
 
     def require(self, given: bool, under: Condition) -> None:
         """Where a condition holds, the program raises or ends unless this is the answer."""
         if (given, under) not in self.required:
             self.required = (*self.required, (given, under))
-            said.append(partial(self.require, given, under))
+            _now.said.append(partial(self.require, given, under))
 
     def word(self, source: str | cst.CSTNode) -> None:
         """Word a question that has no wording yet."""
         self.source = self.source or source
-        said.append(partial(self.word, source))
+        _now.said.append(partial(self.word, source))
 
     def measure(self, subject: Hashable, above: Cut, below: Cut = _NO_END) -> None:
         """Yes says that a number lies between two cuts; no, where there is only one, that it lies before it."""
@@ -149,14 +147,14 @@ class Question:
         if below == _NO_END:
             self.no.range = Range(subject, _NO_BEGINNING, above)
             self.answers.compete(self.no)
-        said.append(partial(self.measure, subject, above, below))
+        _now.said.append(partial(self.measure, subject, above, below))
 
     def is_number(self, subject: Hashable) -> None:
         """It asks whether a number is true, so that no says that the number is 0."""
         if self.no.range is None:
             self.no.range = Range(subject, (0, 0), (0, 1))
             self.answers.compete(self.no)
-            said.append(partial(self.is_number, subject))
+            _now.said.append(partial(self.is_number, subject))
 
     @property
     def text(self) -> str:
@@ -264,8 +262,8 @@ class Cube(NamedTuple):
 @lru_cache(_REMEMBERED)
 def _bear(some: int, others: int) -> bool:
     """Whether, of competing answers, none gives a number another size, or says yes where a rival does."""
-    theirs = _answers.among(others)
-    for answer in _answers.among(some):
+    theirs = _now.answers.among(others)
+    for answer in _now.answers.among(some):
         extent = answer.range
         if extent is not None and any(other.range and extent.excludes(other.range) for other in theirs):
             return False
@@ -379,32 +377,61 @@ class Condition:
         return _but_not(self, other) if len(self.cases) > 1 and len(other.cases) > 1 else self & other.negation
 
 
-# The answers of the program that is being analysed.
-_answers = Answers()
-# Conditions by their content, as long as they are referenced, and all questions by their numbers; those of the last
-# text of a document as well.
-_made: WeakValueDictionary[tuple[frozenset[Case], int], Condition] = WeakValueDictionary()
-_asked: dict[int, Question] = {}
-_asked_before: dict[int, Question] = {}
-# Those that stand for many, by the number of branches around.
-_blurred: dict[int, Question] = {}
-# What was said of questions after they had been asked, in order: it can be said again.
-said: list[Callable[[], None]] = []
-_likeness = Likeness()
+class Memory:
+    """The questions and conditions of one text of a document: the next one asks the same, but for a few."""
+
+    def __init__(self) -> None:
+        self.answers = Answers()
+        self.questions: dict[int, Question] = {}
+        self.conditions: dict[tuple[frozenset[Case], int], Condition] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether most of the answers are to questions that no text asks any more."""
+        return len(self.answers) > max(_FEW, _OLD * len(self.questions))
+
+
+class Questions:
+    """The questions, answers and conditions of one program, while it is analysed.
+
+    Questions are known by their numbers, of which ``last`` is the highest; those ``asked_before`` are of the document's
+    last text, and the ``blurred`` ones stand for many, by the number of branches around. ``said`` is what was said of
+    questions after they had been asked, in order: it can be said again. Conditions are known by their content, as long
+    as they are referenced.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self.answers = memory.answers
+        self.asked: dict[int, Question] = {}
+        self.asked_before = memory.questions
+        self.blurred: dict[int, Question] = {}
+        self.last = 0
+        self.said: list[Callable[[], None]] = []
+        self.conditions = WeakValueDictionary[tuple[frozenset[Case], int], Condition](memory.conditions)
+        self.likeness = Likeness()
+
+
+# `asking` replaces them for each program.
+_now = Questions(Memory())
+
+
+def current() -> Questions:
+    """Those of the program that is being analysed."""
+    return _now
 
 
 def asked(
     subject: Hashable = None, rivals: Hashable = None, source: str | cst.CSTNode = "", usual: bool | None = None
 ) -> Question:
     """The next question; where the last text of the document asked the same here, the same object as then."""
-    Question.last = number = Question.last + 1
-    this, known = Asked(subject, rivals, source, usual), _asked_before.get(number)
+    _now.last = number = _now.last + 1
+    this, known = Asked(subject, rivals, source, usual), _now.asked_before.get(number)
     if known is not None and known.asked.is_same(this):
         known.forget_the_rest()
         question = known
     else:
-        question = Question(number, this, _answers)
-    _asked[number] = question
+        question = Question(number, this, _now.answers)
+    _now.asked[number] = question
     return question
 
 
@@ -413,27 +440,27 @@ def blurred(depth: int) -> Question:
 
     Those inside each other are told apart, so that no branch is taken to be impossible inside another.
     """
-    known = _blurred.get(depth)
+    known = _now.blurred.get(depth)
     if known is None:
-        Question.last += 1
-        known = _blurred[depth] = Blurred(Question.last, Asked(None, None, "", None), _answers)
+        _now.last += 1
+        known = _now.blurred[depth] = Blurred(_now.last, Asked(None, None, "", None), _now.answers)
     return known
 
 
 def are_too_many(abroad: bool) -> bool:
     """Whether no more questions are told apart; code of other files leaves a third of them to the file itself."""
-    return len(_asked) >= (MOST_ASKED * 2 // 3 if abroad else MOST_ASKED)
+    return len(_now.asked) >= (MOST_ASKED * 2 // 3 if abroad else MOST_ASKED)
 
 
 def asked_since(number: int) -> list[Question]:
     """The questions that were asked since one had this number, or none had a higher one, the last first."""
-    return list(takewhile(lambda question: question.number > number, reversed(_asked.values())))
+    return list(takewhile(lambda question: question.number > number, reversed(_now.asked.values())))
 
 
 def ask_again(questions: Sequence[Question], last: int) -> None:
     """These questions of the last text are asked again, with the same numbers; ``last`` is the last number after it."""
-    _asked.update((question.number, question) for question in reversed(questions))
-    Question.last = last
+    _now.asked.update((question.number, question) for question in reversed(questions))
+    _now.last = last
 
 
 def of(cubes: Iterable[Cube]) -> Condition:
@@ -447,9 +474,9 @@ def _bits(answers: Iterable[Answer]) -> int:
 
 def _of(cases: frozenset[Case], extent: int = EXACT) -> Condition:
     key = (cases, extent)
-    known = _made.get(key)
+    known = _now.conditions.get(key)
     if known is None:
-        known = _made[key] = Condition(cases, extent, _answers)
+        known = _now.conditions[key] = Condition(cases, extent, _now.answers)
     return known
 
 
@@ -462,7 +489,7 @@ def _both(one: Condition, other: Condition) -> Condition:
 
 def _meeting(some: Iterable[Case], others: Iterable[Case]) -> Iterator[Case]:
     """Each of some cases together with each of others, where they do not exclude each other."""
-    noes, competing = _answers.noes, _answers.competing
+    noes, competing = _now.answers.noes, _now.answers.competing
     for bits, mine in some:
         rivals = mine & competing
         for others_bits, theirs in others:
@@ -541,63 +568,41 @@ def _has_ended(cube: Cube, answer: Answer) -> bool:
     return bool(needed) and any(map(of([Cube(cube.machines, cube.answers - {answer})]).implies, needed))
 
 
-class Memory:
-    """The questions and conditions of one text of a document: the next one asks the same, but for a few."""
-
-    def __init__(self) -> None:
-        self.answers = Answers()
-        self.questions: dict[int, Question] = {}
-        self.conditions: dict[tuple[frozenset[Case], int], Condition] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether most of the answers are to questions that no text asks any more."""
-        return len(self.answers) > max(_FEW, _OLD * len(self.questions))
-
-
 @contextmanager
 def asking(memory: Memory | None) -> Iterator[None]:
     """While a program is analysed; questions and conditions of the document's last text are in its ``memory``."""
-    global _answers
+    global _now
     _forget()
-    around, _answers = _answers, memory.answers if memory is not None else Answers()
-    if memory is not None:
-        _asked_before.update(memory.questions)
-        _made.update(memory.conditions)
+    around, _now = _now, Questions(memory if memory is not None else Memory())
+    _now.conditions.update(_lasting)
     try:
         yield
     finally:
         if memory is not None:
-            memory.questions = {**_asked}
-            memory.conditions = {key: made for key, made in _made.items() if _is_current(made)}
+            memory.questions = _now.asked
+            memory.conditions = {key: made for key, made in _now.conditions.items() if _is_current(made)}
         else:
             _untie()
-        _answers = around
+        _now = around
         _forget()
 
 
 def _is_current(condition: Condition) -> bool:
     """Whether it hangs on questions, and only on such as were asked in this text."""
     answers = [answer for cube in condition.cubes for answer in cube.answers]
-    return bool(answers) and all(_asked.get(answer.question.number) is answer.question for answer in answers)
+    return bool(answers) and all(_now.asked.get(answer.question.number) is answer.question for answer in answers)
 
 
 def _untie() -> None:
     """Leave no circles, in which all that a program asked about would wait for the collector."""
-    for question in (*_asked.values(), *_blurred.values()):
+    for question in (*_now.asked.values(), *_now.blurred.values()):
         question.untie()
 
 
 def _forget() -> None:
-    """Let go of a program's conditions: the next one asks questions of its own, and these hold its whole tree."""
-    Question.last = 0
+    """Let go of the conditions of a program: they hold its whole tree."""
     for remembered in (_bear, _in_order, _both, _exclude, _either, _but_not, _without, _negation):
         remembered.cache_clear()
-    for each in (_asked, _asked_before, _blurred, said):
-        each.clear()
-    _likeness.forget()
-    _made.clear()
-    _made.update(_lasting)
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
@@ -632,7 +637,7 @@ def _each_and_the_rest(groups: Sequence[frozenset[Case]]) -> Iterator[tuple[froz
 def _distinctive(case: Case, others: frozenset[Case]) -> Case:
     """A case without the answers that it does not need to exclude all others: the machine is kept longest."""
     bits, answers = case
-    for answer in reversed(_answers.among(answers)):
+    for answer in reversed(_now.answers.among(answers)):
         if next(_meeting([(bits, answers & ~answer.bit)], others), None) is None:
             answers &= ~answer.bit
     return (bits, answers) if next(_meeting([(ANY_MACHINE, answers)], others), None) else (ANY_MACHINE, answers)
@@ -649,9 +654,9 @@ def answered(question: Question, answer: bool) -> Condition:
 def _negated(case: Case) -> Condition:
     """That another answer is given to one of its questions, or the machine is another."""
     bits, answers = case
-    noes = answers & _answers.noes
+    noes = answers & _now.answers.noes
     turned = noes << 1 | (answers ^ noes) >> 1
-    others = [(ANY_MACHINE, answer.bit) for answer in _answers.among(turned)]
+    others = [(ANY_MACHINE, answer.bit) for answer in _now.answers.among(turned)]
     if bits != ANY_MACHINE:
         others.append((ANY_MACHINE & ~bits, 0))
     return _simplified(frozenset(others))
@@ -675,7 +680,7 @@ def _simplified(cases: frozenset[Case], extent: int = EXACT) -> Condition:
 def _widest(cases: Iterable[Case]) -> tuple[list[Case], bool]:
     """Those that no other one covers, the widest first, and whether some of them can be merged."""
     kept: list[tuple[int, int, int]] = []
-    noes, alike = _answers.noes, False
+    noes, alike = _now.answers.noes, False
     for count, bits, answers in sorted([(answers.bit_count(), bits, answers) for bits, answers in cases]):
         for _, others_bits, others in kept:
             if others & answers == others and bits & others_bits == bits:
@@ -708,7 +713,7 @@ def _is_covered(case: Case, others: Collection[Case], splits: int = _MOST_SPLITS
     if bits & ~others_bits:
         parts = [(bits & others_bits, answers), (bits & ~others_bits, answers)]
     else:
-        asked = _answers.among(theirs & ~answers)[0].question
+        asked = _now.answers.among(theirs & ~answers)[0].question
         parts = [*_meeting((case,), ((ANY_MACHINE, asked.no.bit), (ANY_MACHINE, asked.yes.bit)))]
     return all(_is_covered(part, met, splits - 1) for part in parts)
 
@@ -747,7 +752,7 @@ def _narrowness(case: Case) -> tuple[int, tuple[int, ...], int]:
 
 @lru_cache(_REMEMBERED)
 def _in_order(answers: int) -> tuple[int, ...]:
-    return tuple(sorted(map(hash, _answers.among(answers))))
+    return tuple(sorted(map(hash, _now.answers.among(answers))))
 
 
 def _union(case: Case, other: Case) -> Case | None:
@@ -757,7 +762,7 @@ def _union(case: Case, other: Case) -> Case | None:
         return (bits | others_bits, answers) if answers == others and others_bits & ~bits else None
     different = answers ^ others
     no = different & -different
-    return (bits, answers & others) if different == 3 * no and no & _answers.noes else None
+    return (bits, answers & others) if different == 3 * no and no & _now.answers.noes else None
 
 
 def _resolved(case: Case, other: Case) -> Case | None:
@@ -769,7 +774,7 @@ def _resolved(case: Case, other: Case) -> Case | None:
     if answers == others:
         return _union(case, other)
     denied = others & ~answers
-    turned = denied << 1 if denied & _answers.noes else denied >> 1
+    turned = denied << 1 if denied & _now.answers.noes else denied >> 1
     resolves = denied & (denied - 1) == 0 and turned & answers and not bits & ~others_bits
     return (bits, answers & ~turned) if resolves else None
 

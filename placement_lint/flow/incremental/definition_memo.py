@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import Memory, Question
+from placement_lint.flow.domain.path_condition import Memory, current
 from placement_lint.flow.domain.values import (
     Choice,
     Class,
@@ -128,7 +128,7 @@ class Outcomes:
     def _look(self, machine: Machine, definition: Definition, values: Many[Value], look: Callable[[], None]) -> None:
         number = self._number(definition.name.value)
         machine.number(number, number)
-        Question.last = number
+        current().last = number
         about = _about(machine, values)
         outcome = self._known.get(definition)
         if outcome is not None and outcome.holds(machine, about):
@@ -177,13 +177,13 @@ def _noted(machine: Machine, look: Callable[[], None]) -> tuple[dict[Registry, A
     known = registries()
     noted = empty(known.own) | {one: copied(machine.notes.get_registry(one)) for one in known.shared}
     before = {one: copied(registry) for one, registry in noted.items()}
-    log, spent, questions = machine.log, machine.budget.spent, Question.last
+    log, spent, questions = machine.log, machine.budget.spent, current().last
     machine.log = own = PlacementLog() if log is not None else None
     try:
         with machine.notes.replaced(noted):
             look()
     finally:
-        machine.log, machine.budget.spent, Question.last = log, spent, questions
+        machine.log, machine.budget.spent, current().last = log, spent, questions
     return {one: entries for one, now in noted.items() if (entries := added(before[one], now))}, own
 
 

@@ -87,7 +87,7 @@ class _Before:
 
 
 class _Marks(NamedTuple):
-    """Sizes at the start of a run: of lists, of the set of captured frames, and of ``path_condition.said``.
+    """Sizes at the start of a run: of lists, of the set of captured frames, and of what was said of questions.
 
     ``exits`` holds, for each scope, the number of exits and the cells written in it.
     """
@@ -235,7 +235,7 @@ def _nothing(run: Callable[[], None]) -> Value:
 
 
 def _numbers(machine: Machine) -> _Numbers:
-    return _Numbers(machine.newest, machine.visits, Question.last)
+    return _Numbers(machine.newest, machine.visits, path_condition.current().last)
 
 
 def _cost(machine: Machine) -> _Cost:
@@ -346,7 +346,7 @@ def _marks(machine: Machine) -> _Marks:
     return _Marks(
         {one: len(machine.notes.get_registry(one)) for one in registries().listed},
         {*machine.namespaces.enclosing},
-        len(path_condition.said),
+        len(path_condition.current().said),
         [(len(scope.exits), machine.store.changes(scope.depth)) for scope in machine.scopes],
     )
 
@@ -389,7 +389,7 @@ def _left(
         },
         questions=path_condition.asked_since(before.numbers.questions),
         subjects=_come_up(seen.questions, machine.known_question),
-        said=path_condition.said[marks.said :],
+        said=path_condition.current().said[marks.said :],
         noted={
             **entries,
             **{one: machine.notes.get_registry(one)[length:] for one, length in marks.listed.items()},

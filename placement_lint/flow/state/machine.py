@@ -30,6 +30,7 @@ from placement_lint.flow.domain.path_condition import (
     are_too_many,
     asked,
     blurred,
+    current,
     of,
     survived,
     told_apart,
@@ -190,7 +191,8 @@ class Machine:
         self._last_id += (slot - self._last_id) % circle
         if not self._lifting:
             self._visit += (slot - self._visit) % circle
-        Question.last += (slot - Question.last) % circle
+        questions = current()
+        questions.last += (slot - questions.last) % circle
 
     def number(self, ids: int, visits: int) -> None:
         """Continue with the ids and visits after these."""
