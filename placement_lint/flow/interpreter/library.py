@@ -11,11 +11,8 @@ import libcst as cst
 from placement_lint.flow.api.bounds import LONGEST
 from placement_lint.flow.api.torch_names import (
     ARRAY_MAKERS,
-    AUTOCASTS,
-    COLLECTIVES_ON_THE_CURRENT_DEVICE,
     CONTAINERS,
     CUDA_CONSTRUCTORS,
-    CUDA_INITIALISERS,
     ELEMENTWISE,
     FACTORIES,
     FUNCTION_TYPES,
@@ -30,32 +27,23 @@ from placement_lint.flow.api.torch_names import (
     MODULE_MOVES,
     MODULE_SELF_METHODS,
     NOT_MODULE_FACTORIES,
-    OPTIMIZERS,
     PARAMETER_CONTAINERS,
     PARAMETER_READS,
     PLACING_FRAMEWORKS,
     PROCESS_STARTERS,
     REDUCTIONS,
     REDUCTIONS_OVER_RANKS,
-    REPARAMETRIZATIONS,
     SAME_DEVICE,
     SAME_SHAPE,
-    SAMPLERS,
-    SCHEDULERS,
     SEQUENCE_LAYERS,
     SHAPES_AS_TENSORS,
-    SHARDING,
     STACKS,
-    SURGERY,
-    WAITS,
     WEIGHTED_LOSSES,
-    WRAPPERS,
     Shape,
     reads_items_alone,
     reads_on_host,
 )
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ARRAY,
@@ -63,7 +51,6 @@ from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
     TRUE,
-    AtLeast,
     Bound,
     Class,
     Const,
@@ -94,6 +81,7 @@ from placement_lint.flow.models import (
     autocast,
     backward,
     checkpoints,
+    cuda,
     ddp,
     device_choice,
     environment,
@@ -122,17 +110,36 @@ from placement_lint.flow.models import (
     visible_devices,
     wrappers,
 )
+from placement_lint.flow.models.handlers import Handler
 from placement_lint.flow.models.modules import REDUCTION
 from placement_lint.flow.models.operands import Positioned, with_operands
 from placement_lint.flow.models.ranks import Ranks
-from placement_lint.flow.state import devices, imports
+from placement_lint.flow.state import imports
 from placement_lint.flow.state.containers import FACTORY, content, depends
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.project.index import Import
 
-Handler = Callable[[Machine, str, Arguments, cst.Call], Value]
+# The libraries' files with tables of the calls that they model.
+_MODELS = (
+    autocast,
+    cuda,
+    ddp,
+    environment,
+    frameworks,
+    gradients,
+    lightning,
+    loaders,
+    module_hooks,
+    optimizers,
+    parameter_replacement,
+    processes,
+    ranks,
+    schedulers,
+    torchvision,
+    wrappers,
+)
 
 
 def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -193,25 +200,7 @@ _HARMLESS = {
 
 
 def _handler(name: str) -> Handler | None:
-    if name in FACTORIES:
-        return lambda machine, name, arguments, node: tensors.build(machine, name, FACTORIES[name], arguments, node)
-    if name in LIKE_FACTORIES:
-        return lambda machine, name, arguments, node: tensors.build_like(machine, arguments, node)
-    if name in CUDA_CONSTRUCTORS:
-        return _cuda_constructor
-    if name in OPTIMIZERS:
-        return optimizers.build
-    if name in WRAPPERS:
-        return wrappers.wrap
-    if transformers.makes_preprocessor(name):
-        return transformers.preprocessor
-    if name in torchvision.MAKERS:
-        return torchvision.maker
-    if name in torchvision.COMPOSERS:
-        return torchvision.compose
-    if name in torchvision.FUNCTIONS:
-        return torchvision.made
-    return _handlers().get(name)
+    return transformers.preprocessor if transformers.makes_preprocessor(name) else _handlers().get(name)
 
 
 MethodHandler = Callable[[Machine, Object, str, Arguments, cst.Call], Value]
@@ -236,121 +225,22 @@ def call_method(machine: Machine, receiver: Object, name: str, arguments: Argume
     return _METHODS[receiver.cls][1](machine, receiver, name, arguments, node)
 
 
+def _factory(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return tensors.build(machine, name, FACTORIES[name], arguments, node)
+
+
+def _like_factory(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return tensors.build_like(machine, arguments, node)
+
+
 def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     device_choice.request(machine, f"{name}(…)", node)
     return tensors.build_on_cuda(machine, name, node)
 
 
-# --- devices -----------------------------------------------------------------------------------------------
-
-
-def _is_available(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    visible_devices.touch(machine, node)
-    guard = node if name == "torch.cuda.is_available" else None
-    there, missing = Const(True, guard=guard), Const(False, guard=guard)
-    return machine.either(((machines(ONE_GPU | MANY_GPUS), there), (machines(NO_GPU), missing)))
-
-
-def _device_count(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return machine.either(
-        (
-            (machines(NO_GPU), Const(0)),
-            (machines(ONE_GPU), Const(1)),
-            (machines(MANY_GPUS), AtLeast(2)),
-        )
-    )
-
-
-def _device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.device("cuda", 1)``"""
-    index = arguments.get(1, "index")
-
-    def make(kind: Value) -> Value:
-        place = devices.as_place(kind)
-        if place is None:
-            return machine.fresh()
-        if isinstance(place, Device) and place.kind != "cpu" and isinstance(index, (Const, Symbol)) and index != NONE:
-            chosen = index.value if isinstance(index, Const) else index
-            return replace(place, index=chosen if isinstance(chosen, (int, Symbol)) else None)
-        return place
-
-    def name_device(place: Value) -> Value:
-        visible_devices.name_device(machine, place, node, node)
-        ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node, works=False)
-        return place
-
-    given = arguments.get(0, "device") or arguments.keyword("type")
-    return machine.lift(lambda kind: name_device(make(kind)), given) if given is not None else machine.fresh()
-
-
-def _meta(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``with init_empty_weights():`` builds on the meta device."""
-    return Device("meta")
-
-
-def _xla_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return Device("xla")
-
-
-def _current_accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.accelerator.current_accelerator()``: None without one."""
-    return machine.either(((machines(ONE_GPU | MANY_GPUS), Device("cuda")), (machines(NO_GPU), NONE)))
-
-
-def _current_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    visible_devices.touch(machine, node)
-    place = devices.resolve(machine, Device("cuda"))
-    return Const(place.index) if isinstance(place, Device) and isinstance(place.index, int) else place
-
-
-def _set_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    given = arguments.get(0, "device") or machine.fresh()
-    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
-    visible_devices.touch(machine, node)
-    if not isinstance(given, Const):
-        ranks.pin(machine)
-    ranks.name_gpu(machine, given.index if isinstance(given, Device) else given, node)
-    devices.set_current(machine, given)
-    return NONE
-
-
-def _device_context(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``with torch.cuda.device(1):``"""
-    given = arguments.get(0, "device") or machine.fresh()
-    device_choice.request_literal(machine, given, device_choice.argument(node, 0, "device"), node, node)
-    if not isinstance(given, Const):
-        ranks.pin(machine)
-    return given
-
-
-def _wait(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    visible_devices.touch(machine, node)
-    async_copy.waited(machine)
-    return NONE
-
-
-def _touch(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    visible_devices.touch(machine, node)
-    return machine.fresh(node)
-
-
 def _start_process(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     visible_devices.hand_down(machine)
     return calling.foreign(machine, arguments, node)
-
-
-def _set_default_device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    devices.set_default(machine, arguments.get(0, "device") or NONE)
-    return NONE
-
-
-def _set_default_tensor_type(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    given = arguments.get(0, "t")
-    text = given.value if isinstance(given, Const) else given.name if isinstance(given, External) else ""
-    on_cuda = isinstance(text, str) and text.startswith("torch.cuda.")
-    known = isinstance(text, str) and bool(text)
-    devices.set_default_type(machine, Device("cuda") if on_cuda else CPU if known else machine.fresh())
-    return NONE
 
 
 # --- modules -----------------------------------------------------------------------------------------------
@@ -894,16 +784,7 @@ def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.
 def _handlers() -> dict[str, Handler]:
     """The handlers by name, created on first use because the modules import each other."""
     return {
-        "torch.cuda.is_available": _is_available,
-        "torch.cuda.device_count": _device_count,
-        "torch.accelerator.is_available": _is_available,
-        "torch.accelerator.device_count": _device_count,
-        "torch.accelerator.current_accelerator": _current_accelerator,
-        "torch.device": _device,
-        "torch.cuda.current_device": _current_device,
-        "torch.cuda.set_device": _set_device,
-        "torch.set_default_device": _set_default_device,
-        "torch.set_default_tensor_type": _set_default_tensor_type,
+        **{name: handler for model in _MODELS for name, handler in model.CALLS.items()},
         "torch.normal": _normal,
         "torch.nn.Parameter": _parameter,
         "torch.nn.Buffer": _buffer,
@@ -913,16 +794,8 @@ def _handlers() -> dict[str, Handler]:
         "collections.defaultdict": _defaultdict,
         "collections.OrderedDict": builtins.ordered_dict,
         "torch.autograd.Variable": _identity,
-        "torch.utils.data.DataLoader": loaders.build,
-        **dict.fromkeys(loaders.LOADERS_OF_LIBRARIES, loaders.build_like),
-        "torch.utils.data.TensorDataset": loaders.tensor_dataset,
-        "torch.utils.data.Subset": loaders.subset,
-        "torch.utils.data.random_split": loaders.random_split,
         "torch.save": _save,
         "torch.load": _load,
-        "torch.Generator": loaders.generator,
-        "torch.multiprocessing.set_start_method": loaders.set_start_method,
-        "multiprocessing.set_start_method": loaders.set_start_method,
         "functools.partial": _partial,
         "functools.wraps": _wraps,
         "functools.update_wrapper": _identity,
@@ -931,10 +804,6 @@ def _handlers() -> dict[str, Handler]:
         "itertools.chain": _chain,
         "importlib.import_module": _import_module,
         "itertools.chain.from_iterable": _chain_of,
-        **{
-            f"torch.nn.utils.{name}": gradients.clip
-            for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
-        },
         "torch.autograd.backward": _autograd,
         "torch.autograd.grad": _autograd,
         "placement_lint.reveal_placement": _reveal,
@@ -946,29 +815,9 @@ def _handlers() -> dict[str, Handler]:
         "torch.nn.utils.rnn.pack_sequence": _pack,
         "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
         "dataclasses.field": _field,
-        "torch.cuda.device": _device_context,
-        "torch.distributed.init_process_group": ranks.join,
-        "torch.distributed.destroy_process_group": ranks.leave,
-        **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, ranks.collective),
         **dict.fromkeys(REDUCTIONS_OVER_RANKS, _reduce_over_ranks),
-        **dict.fromkeys(CUDA_INITIALISERS, _touch),
         **dict.fromkeys(PROCESS_STARTERS, _start_process),
-        "os.environ.get": environment.read,
-        "os.getenv": environment.read,
-        "os.environ.update": environment.update,
-        "os.environ.setdefault": environment.default,
-        "os.putenv": environment.put,
-        "accelerate.init_empty_weights": _meta,
-        "accelerate.big_modeling.init_empty_weights": _meta,
         "torch.multiprocessing.spawn": _spawn,
-        "torch.distributed.is_initialized": processes.is_initialised,
-        "torch.distributed.get_rank": processes.asked,
-        "torch.distributed.get_world_size": processes.asked,
-        loaders.DISTRIBUTED_SAMPLER: processes.sampler,
-        **dict.fromkeys(module_hooks.FOR_ALL_MODULES, module_hooks.register_for_all),
-        **dict.fromkeys(REPARAMETRIZATIONS, ddp.reparametrized),
-        **dict.fromkeys(SCHEDULERS, schedulers.build),
-        **dict.fromkeys(AUTOCASTS, autocast.build),
         "sys.exit": _exit,
         "os._exit": _exit,
         "builtins.exit": _exit,
@@ -980,20 +829,10 @@ def _handlers() -> dict[str, Handler]:
         "torch.jit.trace": _identity,
         "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
         "torch.nn.utils.spectral_norm": _identity,
-        **dict.fromkeys(SHARDING, parameter_replacement.shard),
-        **dict.fromkeys(SURGERY, parameter_replacement.operate),
-        "torch.__future__.set_overwrite_module_params_on_conversion": parameter_replacement.set_overwriting,
-        "torch.__future__.set_swap_module_params_on_conversion": parameter_replacement.set_swapping,
-        "torch_xla.core.xla_model.xla_device": _xla_device,
-        "torch_xla.device": _xla_device,
         "torch.nn.parallel.data_parallel": _parallel_call,
         "tqdm.tqdm": _identity,
         "tqdm.auto.tqdm": _identity,
-        **dict.fromkeys(SAMPLERS, loaders.sampler),
-        **dict.fromkeys(WAITS, _wait),
-        "accelerate.Accelerator": frameworks.accelerator,
-        "accelerate.accelerator.Accelerator": frameworks.accelerator,
-        "pytorch_lightning.Trainer": lightning.trainer,
-        "lightning.Trainer": lightning.trainer,
-        "lightning.pytorch.Trainer": lightning.trainer,
+        **dict.fromkeys(FACTORIES, _factory),
+        **dict.fromkeys(LIKE_FACTORIES, _like_factory),
+        **dict.fromkeys(CUDA_CONSTRUCTORS, _cuda_constructor),
     }

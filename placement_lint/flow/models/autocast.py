@@ -16,6 +16,7 @@ from placement_lint.flow.api.torch_names import AUTOCASTS, DTYPES
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import NONE, TRUE, Casting, Const, External, Value, alternatives
 from placement_lint.flow.events.schema import PrecisionLost
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Replica
 from placement_lint.flow.state.notes import Moment, noted
@@ -77,3 +78,6 @@ def _computed(machine: Machine, context: Value, node: cst.Call) -> Value:
 def _floating(dtype: Value) -> str:
     """The type that is meant, empty where that is not known."""
     return DTYPES.get(dtype.name.removeprefix("torch."), "") if isinstance(dtype, External) else ""
+
+
+CALLS: Handlers = dict.fromkeys(AUTOCASTS, build)

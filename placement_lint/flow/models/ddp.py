@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import DTYPES
+from placement_lint.flow.api.torch_names import DTYPES, REPARAMETRIZATIONS
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -44,6 +44,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import DdpBypassed, DdpModuleChanged
 from placement_lint.flow.models import gradients, modules, optimizers, ranks
 from placement_lint.flow.models.gradients import NoGrad
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -396,6 +397,9 @@ def _report(machine: Machine, wrapper: Object, change: _Change, trained: Note) -
     wrapped = Note(wrapper.node, "wrapped in DistributedDataParallel here")
     label = machine.label(wrapper, "the wrapper")
     machine.emit(DdpModuleChanged(change.node, machine.scene, label, change.how, change.label, (wrapped, trained)))
+
+
+CALLS: Handlers = dict.fromkeys(REPARAMETRIZATIONS, reparametrized)
 
 
 def listen(signals: Signals) -> None:

@@ -7,6 +7,7 @@ import libcst as cst
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import ABSENT, NONE, TRUE, Const, External, Kind, Mapping, Object, Value
 from placement_lint.flow.models import ranks, visible_devices
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 
@@ -72,3 +73,12 @@ def update(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
 def default(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")``: only a default, so setting it late is often harmless."""
     return variable(machine, arguments.get(0), node)
+
+
+CALLS: Handlers = {
+    "os.environ.get": read,
+    "os.getenv": read,
+    "os.environ.update": update,
+    "os.environ.setdefault": default,
+    "os.putenv": put,
+}

@@ -29,6 +29,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.models import backward, ddp, gradients, loaders, modules, wrappers
 from placement_lint.flow.models.device_choice import DeviceChoices
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.classes import has_base
 from placement_lint.flow.state.devices import make_current
@@ -187,3 +188,16 @@ def trainer_arguments(machine: Machine, given: Arguments, node: cst.CSTNode) -> 
         return Tensor(place, None, Role.BATCH, history=(Note(node, "the Trainer moves the inputs"),))
 
     return replace(given, positional=(model, machine.lift(batch, device), *given.positional[2:]))
+
+
+def on_meta(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``with init_empty_weights():`` builds on the meta device."""
+    return Device("meta")
+
+
+CALLS: Handlers = {
+    "accelerate.Accelerator": accelerator,
+    "accelerate.accelerator.Accelerator": accelerator,
+    "accelerate.init_empty_weights": on_meta,
+    "accelerate.big_modeling.init_empty_weights": on_meta,
+}

@@ -25,6 +25,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import GeneratorExhausted
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Moment, Notes, Use, noted
@@ -191,3 +192,6 @@ def flag_of(machine: Machine, part: int) -> Value | None:
 def is_frozen(machine: Machine, part: int) -> bool:
     flag = flag_of(machine, part)
     return isinstance(flag, Fact) and flag.name == "frozen"
+
+
+CALLS: Handlers = {f"torch.nn.utils.{name}": clip for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")}

@@ -14,6 +14,7 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import OWN, Class, Const, Function, Object, Role, Tensor, Value
 from placement_lint.flow.events.schema import CudaRequested
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.models.ranks import Ranks
 from placement_lint.flow.state.classes import find, has_base
 from placement_lint.flow.state.machine import Machine
@@ -81,3 +82,8 @@ def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> No
     if note is not None:
         here = "self.device" if machine.frame is frame and not machine.constructing(receiver) else ""
         machine.emit(CudaRequested(node, machine.scene, source_text(how), note, "that of its Trainer", device=here))
+
+
+CALLS: Handlers = dict.fromkeys(
+    ("pytorch_lightning.Trainer", "lightning.Trainer", "lightning.pytorch.Trainer"), trainer
+)

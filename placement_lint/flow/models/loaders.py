@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import SAMPLERS
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS
 from placement_lint.flow.domain.record import replace
@@ -39,6 +40,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import CudaInWorker, LoaderMisplaced, SamplerMisused, Scene
 from placement_lint.flow.models import wrappers
 from placement_lint.flow.models.gradients import NoGrad
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import Context, as_place, default_place, resolve
 from placement_lint.flow.state.heap import MAPPING, Slot
@@ -400,3 +402,16 @@ def _place_of(machine: Machine, made: Value) -> Place | None:
     device = machine.read(made.id, "device") if isinstance(made, Object) and made.kind is Kind.OTHER else None
     place = as_place(device) if device is not None else None
     return None if place is None or isinstance(place, Symbol) else resolve(machine, place)
+
+
+CALLS: Handlers = {
+    "torch.utils.data.DataLoader": build,
+    **dict.fromkeys(LOADERS_OF_LIBRARIES, build_like),
+    "torch.utils.data.TensorDataset": tensor_dataset,
+    "torch.utils.data.Subset": subset,
+    "torch.utils.data.random_split": random_split,
+    "torch.Generator": generator,
+    "torch.multiprocessing.set_start_method": set_start_method,
+    "multiprocessing.set_start_method": set_start_method,
+    **dict.fromkeys(SAMPLERS, sampler),
+}

@@ -27,6 +27,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
 )
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -212,3 +213,6 @@ def _after(
             made = output if machine.dead else made
         output = machine.lift(lambda option, before=output: before if option == NONE else option, made)
     return output
+
+
+CALLS: Handlers = dict.fromkeys(FOR_ALL_MODULES, register_for_all)

@@ -35,6 +35,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import NonLeafOptimized, OptimizerStale, OptimizerStateStranded
 from placement_lint.flow.models import checkpoints, device_choice, gradients, modules, trainable
 from placement_lint.flow.models.gradients import Gradients
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -612,6 +613,9 @@ def _report_successor(machine: Machine, optimizer: Object, stepped: Note) -> Non
 def finish(machine: Machine) -> None:
     """Report the optimizers whose state is where their parameters are no longer."""
     machine.notes[Program].events.extend(event for _, event in machine.notes[Optimizers].pending)
+
+
+CALLS: Handlers = dict.fromkeys(OPTIMIZERS, build)
 
 
 def listen(signals: Signals) -> None:

@@ -26,6 +26,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.models import modules, optimizers
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, noted
@@ -222,6 +223,14 @@ def _at(machine: Machine, module: Object | Symbol, kind: str) -> Iterator[int]:
 def _is_at(machine: Machine, placed: Value, kind: str) -> bool:
     places = [option.place for _, option in alternatives(machine.restrict(placed)) if isinstance(option, Placed)]
     return any(isinstance(place, Device) and place.kind == kind for place in places)
+
+
+CALLS: Handlers = {
+    **dict.fromkeys(SHARDING, shard),
+    **dict.fromkeys(SURGERY, operate),
+    "torch.__future__.set_overwrite_module_params_on_conversion": set_overwriting,
+    "torch.__future__.set_swap_module_params_on_conversion": set_swapping,
+}
 
 
 def listen(signals: Signals) -> None:

@@ -13,6 +13,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import Const, Device, Object, Symbol, Value
 from placement_lint.flow.events.schema import ParallelInGroup, Scene
 from placement_lint.flow.models import loaders, modules, ranks
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.models.ranks import Ranks, Spawned
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.names import name_of, spelled
@@ -104,6 +105,14 @@ def _belong_together(parallel: Parallel, group: Group) -> bool:
 
 def _in_group(what: Parallel, note: Note, scene: Scene) -> ParallelInGroup:
     return ParallelInGroup(what.node, scene, what.label, note, what.ddp, what.rank)
+
+
+CALLS: Handlers = {
+    "torch.distributed.is_initialized": is_initialised,
+    "torch.distributed.get_rank": asked,
+    "torch.distributed.get_world_size": asked,
+    "torch.utils.data.DistributedSampler": sampler,
+}
 
 
 def listen(signals: Signals) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import COLLECTIVES_ON_THE_CURRENT_DEVICE
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Answer, Condition, answered, machines
 from placement_lint.flow.domain.values import (
@@ -24,6 +25,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import CurrentDeviceUnset, GlobalRankUsed
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.devices import current
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
@@ -337,3 +339,10 @@ def finish(machine: Machine) -> None:
             first, *others = uses.values()
             notes = (group.note, *(used.note for used in others))
             machine.emit(CurrentDeviceUnset(first.note.node, first.scene, machine.text(first.note.node), notes))
+
+
+CALLS: Handlers = {
+    "torch.distributed.init_process_group": join,
+    "torch.distributed.destroy_process_group": leave,
+    **dict.fromkeys(COLLECTIVES_ON_THE_CURRENT_DEVICE, collective),
+}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import SCHEDULERS
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import (
     NONE,
@@ -22,6 +23,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import SchedulerOutlived
 from placement_lint.flow.models import optimizers
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
@@ -220,6 +222,9 @@ def _optimizers(value: Value) -> Iterator[Object]:
         holder = option.receiver if isinstance(option, Bound) else option
         if isinstance(holder, Object) and _is_optimizer(holder):
             yield holder
+
+
+CALLS: Handlers = dict.fromkeys(SCHEDULERS, build)
 
 
 def listen(signals: Signals) -> None:

@@ -23,6 +23,7 @@ from placement_lint.flow.domain.values import (
     Value,
 )
 from placement_lint.flow.models import tensors
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import ITEMS
 from placement_lint.flow.state.machine import Machine
@@ -43,9 +44,9 @@ _MAKING_FUNCTIONS = {"to_tensor", "pil_to_tensor", "to_image"}
 TRANSFORM = External("torchvision.transforms.Transform")
 METHODS = {"__call__"}
 
-MAKERS = {f"{module}.{name}" for module in _MODULES for name in _MAKING}
-COMPOSERS = {f"{module}.Compose" for module in _MODULES}
-FUNCTIONS = {f"{module}.{name}" for module in _FUNCTIONS for name in _MAKING_FUNCTIONS}
+_MAKERS = {f"{module}.{name}" for module in _MODULES for name in _MAKING}
+_COMPOSERS = {f"{module}.Compose" for module in _MODULES}
+_MAKING_NAMES = {f"{module}.{name}" for module in _FUNCTIONS for name in _MAKING_FUNCTIONS}
 # These are modules as well, and may be a part of one: what stands for one is not known but for this type.
 KEEPING = "torchvision.transforms.Transform"
 KEEPERS = {f"{module}.{name}": KEEPING for module in _MODULES for name in _KEEPING}
@@ -105,3 +106,10 @@ def kept(machine: Machine, value: Value, node: cst.Call) -> Value:
     return machine.lift(
         lambda option: tensors.derive(option, "a transform", node) if isinstance(option, Tensor) else option, value
     )
+
+
+CALLS: Handlers = {
+    **dict.fromkeys(_MAKERS, maker),
+    **dict.fromkeys(_COMPOSERS, compose),
+    **dict.fromkeys(_MAKING_NAMES, made),
+}

@@ -50,6 +50,7 @@ from placement_lint.flow.models import (
     scatter,
     state_keys,
 )
+from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.heap import MAPPING, Slot
@@ -626,3 +627,6 @@ def save(machine: Machine, value: Value, file: str, node: cst.Call) -> None:
             machine.notes[checkpoints.Checkpoints].files.setdefault(file, []).append(
                 (machine.path & guard & inner, saved, note)
             )
+
+
+CALLS: Handlers = dict.fromkeys(WRAPPERS, wrap)
