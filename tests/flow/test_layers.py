@@ -169,3 +169,48 @@ def test_observers_are_told_by_signals() -> None:
         and ast.unparse(node.value.func).partition(".")[0] in observers
     ]
     assert not told
+
+
+def test_one_object_holds_the_state_of_the_solver() -> None:
+    """No module of ``flow/`` has a global that changes, but for the questions of the program that is being analysed."""
+    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    rebound = {
+        f"{name}.{variable}"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Global)
+        for variable in node.names
+    }
+    filled_later = {
+        f"{name}: {ast.unparse(line)}"
+        for name, tree in trees.items()
+        for line in tree.body
+        if isinstance(line, (ast.Assign, ast.AnnAssign))
+        and line.value is not None
+        and ast.unparse(line.value) in ("{}", "[]", "set()", "dict()", "list()", "WeakValueDictionary()")
+    }
+    assert rebound == {"path_condition._now"}
+    assert not filled_later
+
+
+def unprotected(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements with a ``yield`` that are in neither a ``with`` nor a ``try`` with a ``finally``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.With) or (isinstance(child, ast.Try) and child.finalbody):
+            continue
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Yield):
+            yield child
+        yield from unprotected(child)
+
+
+def test_context_managers_restore_what_they_change() -> None:
+    """A ``yield`` with statements after it is in a ``try`` with a ``finally``, or in a ``with``."""
+    leaving = {
+        f"{path.stem}.{node.name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and any("contextmanager" in ast.unparse(each) for each in node.decorator_list)
+        and any(statement is not node.body[-1] for statement in unprotected(node))
+    }
+    assert not leaving
