@@ -20,10 +20,6 @@ TAKES = (
     "class Taker(Base):\n    def forward(self, x): return Encoding(x).tensors()"
 )
 GIVES = "class Encoding(dict):\n    def tensors(self): return torch.tensor(self)\n"
-KEEPS = (
-    "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, d): return x.to(d)\n"
-    "KINDS = {\n    'net': Net,\n}\n"
-)
 ADDS = "\n    def forward(self, x): return x + self.table\n"
 
 TELLING: Mapping[str, Mapping[str, str]] = {
@@ -119,9 +115,6 @@ TELLING: Mapping[str, Mapping[str, str]] = {
         "a.py": f"{TABLE}class Plain(torch.nn.Module): pass",
     },
     "by another accelerator": {"main.py": "from a import warm\nwarm(x)", "a.py": "def warm(x): return x.npu()"},
-    "by a class that it keeps, and makes": {"main.py": f"{KEEPS}net = KINDS['net']()"},
-    "by a class that it keeps under two names": {"main.py": f"{KEEPS}OTHERS = {{'net': Net, **KINDS}}"},
-    "by a class that it keeps, and derives from": {"main.py": f"{KEEPS}class Derived(KINDS['net']): pass"},
     "by a tensor of a class that it keeps": {
         "main.py": "import torch\nclass Table(torch.nn.Module):\n    def table(self): return torch.zeros(3)\n"
         "KINDS = {'table': Table}\n"
@@ -195,10 +188,6 @@ SILENT: Mapping[str, Mapping[str, str]] = {
         "a.py": GIVES,
         "b.py": "from collections import UserDict\nclass Base(UserDict, metaclass=type): pass",
     },
-    "what is imported if it can be": {
-        "main.py": "if known:\n    import torch\ndef f(x, d):\n    if x: return torch.abs(x.to(d))"
-    },
-    "a class that it keeps for others": {"main.py": f"{KEEPS}def f(kind, x, d): return KINDS[kind]()(x, d)"},
     "what asks for another accelerator": {
         "main.py": "from a import has_npu\nif has_npu():\n    import torch_npu",
         "a.py": "import torch\ndef has_npu(): return hasattr(torch, 'npu') and torch.npu.is_available()",

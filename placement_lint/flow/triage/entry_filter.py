@@ -36,7 +36,7 @@ from placement_lint.source.wording import lines_of
 _DEEPEST = 3
 
 
-class Prospects(Outlook[Value]):
+class Prospects(Outlook):
     """The possible findings of the definitions of one program, once its own statements have run."""
 
     def __init__(self, machine: Machine) -> None:
@@ -110,7 +110,7 @@ class Prospects(Outlook[Value]):
 
     # --- the names of the module -------------------------------------------------------------------------------------
 
-    def _meant_by(self, name: str) -> Meaning[Value]:
+    def _meant_by(self, name: str) -> Meaning:
         options = self._options_of.get(name, ())
         return Meaning(
             [self._know(option) for option in options if isinstance(option, (Class, Function))],

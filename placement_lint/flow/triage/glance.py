@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import chain
 
 from placement_lint.flow.triage.definition_facts import Said, read
-from placement_lint.flow.triage.foresight import Foresight
 from placement_lint.flow.triage.lexical import without_strings
 from placement_lint.flow.triage.predicates import (
     begins,
@@ -32,7 +31,6 @@ from placement_lint.source.scan import words_of
 _SHORT_STRING = re.compile(r"""['"]([^'"\s]*)['"]""")
 # A class in a block, which may be one of modules.
 _INNER_CLASS = re.compile(r"\n[ \t]+class[ \t]+\w+[ \t]*[\[(:]")
-_INNER_DEFINITION = re.compile(r"\n[ \t]+(?:async[ \t]+def|def|class)[ \t]")
 # A name that is assigned, and so not read.
 _GIVEN_VALUE = re.compile(r"^[ \t]*\w+[ \t]*=(?!=)", re.MULTILINE)
 # Functions that look up modules by strings, and names that look up attributes of a module by strings.
@@ -52,44 +50,21 @@ class _Glance:
 
     @property
     def may_tell(self) -> bool:
-        if any(map(concerns, _SHORT_STRING.findall(self.rest.code))) or _may_begin(self.rest):
-            return True
-        if self._definitions_may_tell and (not self._is_told_by_text or Foresight(self.written).promises):
-            return True
-        return self._may_tell_as_it_runs
+        return (
+            any(map(concerns, _SHORT_STRING.findall(self.rest.code)))
+            or _may_begin(self.rest)
+            or self._definitions_may_tell
+            or self._may_tell_as_it_runs
+        )
 
     @property
     def _definitions_may_tell(self) -> bool:
-        """Whether its definitions may, by the coarse check."""
+        """Whether its definitions may, by their texts alone."""
         return (
             any(map(_may_begin, self._all_said))
             or (self._makes_tensors and (self._tells_device or self._has_inner_classes))
             or any(map(self._may_tell, self._definitions))
         )
-
-    @property
-    def _is_told_by_text(self) -> bool:
-        """Whether the texts of its definitions alone decide which findings they can have."""
-        return (
-            self._runs_no_definition
-            and _INNER_DEFINITION.search(self.rest.code) is None
-            and not self._has_inner_classes
-            and not any(said.packs for said in self._all_said)
-            and all(self.written.ancestors(bases_of(text)) is not None for text in self._definitions)
-        )
-
-    @property
-    def _runs_no_definition(self) -> bool:
-        """Whether its own statements use its definitions only to keep some in lists or dicts, for other code."""
-        definitions = self.written.definitions.keys()
-        if self._asked_for.isdisjoint(definitions):
-            return True
-        keeping = [each for each in self.written.statements if each.plain and each.said.words & definitions]
-        kept = {name for each in keeping for name in each.names}
-        others = [each.text for each in self.written.statements if each not in keeping]
-        asked = {*_asked_in(self._running(others))}
-        asked.update(*(each.said.words - each.names - definitions for each in keeping))
-        return asked.isdisjoint(definitions | kept) and kept.isdisjoint(chain(*map(bases_of, self._definitions)))
 
     def _running(self, statements: Sequence[str]) -> Said:
         """The facts about the text of these statements, and about the decorators of functions."""

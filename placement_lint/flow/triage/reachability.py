@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Set
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
+from placement_lint.flow.domain.values import Value
 from placement_lint.flow.triage.definition_facts import Said
 from placement_lint.flow.triage.predicates import (
     Sought,
@@ -32,8 +32,6 @@ from placement_lint.flow.triage.predicates import (
 # Methods that return the options of the command line.
 PARSING = ("parse_args", "parse_known_args")
 
-Other = TypeVar("Other")
-
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -50,15 +48,15 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class Meaning(Generic[Other]):
+class Meaning:
     """The possible meanings of a name of the module: definitions, other values, and names of other files."""
 
     known: Many[Known] = ()
-    others: Many[Other] = ()
+    others: Many[Value] = ()
     is_imported: bool = False
 
 
-class Outlook(ABC, Generic[Other]):
+class Outlook(ABC):
     """Possible findings, as far as the meanings of the module's ``names`` can be known.
 
     ``options`` are the names with access to the options of the command line. A program that ``chooses`` its device, or
@@ -71,24 +69,24 @@ class Outlook(ABC, Generic[Other]):
 
     def __init__(self) -> None:
         # the meanings of names, the names that each leads to, and whether it is wanted, once they are computed
-        self._meanings: dict[str, Meaning[Other]] = {}
+        self._meanings: dict[str, Meaning] = {}
         self._reached: dict[str, Set[str]] = {}
         self._wanted: dict[tuple[str, Sought], bool] = {}
 
     @abstractmethod
-    def _meant_by(self, name: str) -> Meaning[Other]:
+    def _meant_by(self, name: str) -> Meaning:
         """The meaning of one of the names."""
 
     @abstractmethod
-    def _moves_by(self, other: Other) -> bool:
+    def _moves_by(self, other: Value) -> bool:
         """Whether a value that is not a definition may be the device of a move."""
 
     @abstractmethod
-    def _may_learn(self, other: Other) -> bool:
+    def _may_learn(self, other: Value) -> bool:
         """Whether a value that is not a definition may be a class of modules: only torch's have known weights."""
 
     @abstractmethod
-    def _leads_to(self, other: Other, sought: Sought) -> bool:
+    def _leads_to(self, other: Value, sought: Sought) -> bool:
         """Whether the use of a value that is not a definition may begin a finding."""
 
     @abstractmethod
@@ -228,7 +226,7 @@ class Outlook(ABC, Generic[Other]):
             return True
         return not known.is_class and self._uses_one_of_elsewhere(known.said.words, sought)
 
-    def _meaning(self, name: str) -> Meaning[Other]:
+    def _meaning(self, name: str) -> Meaning:
         if name not in self._meanings:
             self._meanings[name] = self._meant_by(name)
         return self._meanings[name]

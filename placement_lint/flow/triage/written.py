@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
-from keyword import iskeyword
 
-from placement_lint.flow.api.torch_names import CONTAINERS, LOSS_MODULES, MODULE_BASES, PARAMETRIC_LAYERS
 from placement_lint.flow.triage.definition_facts import Said, read
 from placement_lint.project.finder import Place, Surroundings
-from placement_lint.project.index import Import, Lines, read_imports, without_imports
+from placement_lint.project.index import Import, read_imports
 from placement_lint.project.relevance import NO_MODULES, Relevance, Wanted, is_of_tensors
-from placement_lint.project.unit import Unit
 from placement_lint.source.outline import bases_of, defines_class, outlined
-
-# Base classes whose subclasses are modules: nn.Module, nn.Linear, LightningModule
-_MODULES = {
-    name.rpartition(".")[2] for names in (MODULE_BASES, PARAMETRIC_LAYERS, CONTAINERS, LOSS_MODULES) for name in names
-}
-# KINDS = {"eager": Attention, "flash": FlashAttention}
-_PLAIN = re.compile(r"\n(\w+)[ \t]*(?::[^=\n]*)?=(?!=)[^()@=;]*")
-# Size of the cache of definitions of other files.
-_REMEMBERED = 32
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A statement at the top level, without its imports, and the names that it may bind.
-
-    A ``plain`` one binds one name, and calls nothing for it.
-    """
-
-    text: str
-    said: Said
-    names: Set[str]
-    plain: bool
 
 
 @dataclass(frozen=True)
 class Ancestors:
-    """The texts of the classes that one derives from, and whether it may be a module, and surely is one."""
+    """The texts of the classes that one derives from, and whether it may be a module."""
 
     said: Sequence[Said]
     may_be_module: bool
-    is_module: bool
 
 
 class Written:
@@ -61,11 +34,6 @@ class Written:
         for each in self.outline.definitions.values():
             self.definitions[each.name].append(each.text)
         self._known: dict[frozenset[str], Ancestors | None] = {}
-
-    @cached_property
-    def statements(self) -> Sequence[Statement]:
-        """The statements that are neither definitions nor imports."""
-        return [*map(_statement, self.outline.statements)]
 
     @cached_property
     def imports(self) -> Mapping[str, Sequence[tuple[Import, Place | None]]]:
@@ -112,12 +80,9 @@ class Written:
                 of_tensors = elsewhere.of_tensors or any(map(is_of_tensors, self.libraries(words)))
                 for definition in elsewhere.definitions:
                     self.surroundings.rely_on(*definition)
-                there = [_said_elsewhere(*definition) for definition in elsewhere.definitions]
-                self._known[bases] = Ancestors(
-                    [*map(read, here), *(said for said, _ in there)],
-                    of_tensors or bool(unknown) or not all(map(defines_class, here)),
-                    of_tensors and not _MODULES.isdisjoint(words.union(*(its_bases for _, its_bases in there))),
-                )
+                there = [unit.source(lines) for unit, lines in elsewhere.definitions]
+                may_be_module = of_tensors or bool(unknown) or not all(map(defines_class, here))
+                self._known[bases] = Ancestors([read(text) for text in (*here, *there)], may_be_module)
         return self._known[bases]
 
     def _above(self, bases: Iterable[str]) -> Sequence[str]:
@@ -133,22 +98,6 @@ class Written:
         return found
 
 
-def _statement(text: str) -> Statement:
-    said = read(text)
-    plain = _PLAIN.fullmatch(said.code)
-    if plain is not None and not iskeyword(plain[1]):
-        return Statement(text, said, {plain[1]}, True)
-    said = said.part(without_imports(said.code))
-    return Statement(text, said, {word for word in said.words if not iskeyword(word)}, False)
-
-
 def words_of_bases(said: Said, bases: frozenset[str]) -> Set[str]:
     """The words with which a class names its bases, except those with an attribute access."""
     return {base for base in bases if f"{base}." not in said.code}
-
-
-@lru_cache(_REMEMBERED)
-def _said_elsewhere(unit: Unit, lines: Lines) -> tuple[Said, frozenset[str]]:
-    """The text of a definition of another file, and its bases: many classes of a project derive from the same few."""
-    text = unit.source(lines)
-    return read(text), bases_of(text)
