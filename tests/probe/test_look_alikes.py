@@ -647,6 +647,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "never_wrapped": {"wrapper": ""},
         "moved_each_time": "what is assigned is what the module has",
         "scratch": "nothing reads the attribute afterwards",
+        "one_of_many": {"wrapper": ""},
         "set_outside": {"wrapper": ""},
         "single_id": {"device_ids": [0]},
     },

@@ -892,7 +892,7 @@ def any_entry(machine: Machine, mapping: Mapping, key: Value, default: Value | N
         return values.pop() if len(values) == 1 else None
     options, missing = [], ALWAYS
     for name, value in mapping.items:
-        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"key == {name!r}")
+        question = imports.is_key(machine, key, name)
         options.append((answered(question, True), value))
         missing = missing & answered(question, False)
     return machine.either([*options, (missing, default)] if default is not None else options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -511,6 +511,8 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
         attributes.forget_settings(machine, callee.parent)
     if callee.parent is not None and (parsed := options.call(machine, callee.parent, method, arguments, node)):
         return parsed
+    if isinstance(callee.parent, Symbol) and isinstance(node.func, cst.Attribute):
+        _call_of_members(machine, callee.parent, node.func, arguments, node)
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
     if torchvision.is_keeper(callee) and len(arguments.positional) == 1:
@@ -582,12 +584,44 @@ def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, argume
 
 def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
     if not isinstance(module, Object):
+        _look_into_members(machine, module, node, lambda member: forward(machine, member, arguments, node))
         return library_forward(machine, module, arguments, node)
     own = machine.read(module.id, "forward")
     if own is not None:
         # The program has assigned another forward to this instance.
         return call(machine, own, arguments, node)
     return forward_of_class(machine, module, arguments, node)
+
+
+def _call_of_members(
+    machine: Machine, common: Symbol, method: cst.Attribute, arguments: Arguments, node: cst.Call
+) -> None:
+    def called(member: Object) -> Value:
+        return call(machine, attributes.read(machine, member, method.attr.value, method), arguments, node)
+
+    _look_into_members(machine, common, node, called)
+
+
+def _look_into_members(machine: Machine, common: Symbol, node: cst.Call, look: Callable[[Object], Value]) -> None:
+    """Look at each of the modules that this one stands for, for the findings alone: the effects are dropped."""
+
+    def looked(member: Object) -> Value:
+        machine.store.begin()
+        try:
+            modules.follow(machine, member, common)
+            look(member)
+        finally:
+            machine.store.roll_back()
+        return NONE
+
+    noted = machine.notes[ModuleNotes]
+    members = noted.members.get(common.id, ())
+    circumstances = (node, common.id, machine.read(common.id, modules.PLACE), machine.circumstances())
+    if not members or circumstances in noted.looked_into:
+        return
+    noted.looked_into.add(circumstances)
+    for guard, member in members:
+        machine.fork(((guard, partial(looked, member)), (guard.negation, lambda: NONE)), decides=True)
 
 
 def forward_of_class(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:

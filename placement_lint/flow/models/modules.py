@@ -460,6 +460,17 @@ def settle(machine: Machine, module: Object | Symbol, target: Value, node: cst.C
     machine.lift(put, target)
 
 
+def follow(machine: Machine, member: Object, common: Symbol) -> None:
+    """One of many modules goes where the module went that stands for all of them."""
+
+    def put(where: Value) -> Value:
+        if isinstance(where, Placed) and where.note is not None:
+            _put(machine, member, where.place, where.note)
+        return NONE
+
+    machine.lift(put, machine.read(common.id, PLACE) or NONE)
+
+
 def _put(machine: Machine, module: Object | Symbol, place: Place, note: Note) -> None:
     for part in reachable(machine, module).values():
         if place != Device("cpu"):

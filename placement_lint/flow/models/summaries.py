@@ -10,7 +10,7 @@ from collections.abc import Sequence as Many
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import Condition, told_apart
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition, told_apart
 from placement_lint.flow.domain.values import ABSENT, Kind, Object, Symbol, Value, alternatives, choose
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine
@@ -46,12 +46,14 @@ def _common(machine: Machine, groups: dict[_Group, tuple[list[Condition], list[O
     """The module that stands for all, in a wrapper or not."""
     noted = machine.notes[ModuleNotes]
     inside: dict[int, Object | Symbol] = {}
+    cases: list[tuple[Condition, Object | Symbol]] = []
     places: dict[Value, list[Condition]] = {}
     for guards, members in groups.values():
         for guard, member in zip(guards, members, strict=True):
             for inner, module in alternatives(machine.read(member.id, modules.INNER) or member):
                 if isinstance(module, (Object, Symbol)):
                     inside[module.id] = module
+                    cases.append((guard & inner, module))
                     for under, place in _places(machine, module, guard & inner):
                         places.setdefault(place, []).append(under)
     common = machine.fresh(next((label for one in inside.values() if (label := machine.label(one))), ""))
@@ -59,12 +61,21 @@ def _common(machine: Machine, groups: dict[_Group, tuple[list[Condition], list[O
     if ABSENT not in places:
         standing = choose(zip(told_apart([*places.values()]), places, strict=True))
         machine.write(common.id, modules.PLACE, standing or machine.fresh())
+    noted.members[common.id] = [*_members(machine, cases)]
     for module in inside.values():
         for note in noted.wraps.get(module.id, ()):
             if note not in (notes := noted.wraps.setdefault(common.id, [])):
                 notes.append(note)
         noted.wrapped_in.setdefault(common.id, set()).update(noted.wrapped_in.get(module.id, ()))
     return common
+
+
+def _members(machine: Machine, cases: Many[tuple[Condition, Object | Symbol]]) -> Iterator[tuple[Condition, Object]]:
+    """The modules of known classes among them, also those that others stand for."""
+    known = machine.notes[ModuleNotes].members
+    for guard, module in cases:
+        inside = [(ALWAYS, module)] if isinstance(module, Object) else known.get(module.id, ())
+        yield from ((guard & inner, member) for inner, member in inside)
 
 
 def _places(machine: Machine, module: Object | Symbol, guard: Condition) -> Iterator[tuple[Condition, Value]]:

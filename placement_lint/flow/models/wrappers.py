@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 
 import libcst as cst
 
@@ -315,7 +316,8 @@ def _in_replicas(
     given = machine.read(wrapper.id, _DIM)
     dim = given.value if isinstance(given, Const) and isinstance(given.value, int) else None
     replica.dim, replica.batch_misplaced = dim, False
-    replica.modules = frozenset(modules.reachable(machine, inner))
+    members = (module for _, module in machine.notes[ModuleNotes].members.get(inner.id, ()))
+    replica.modules = frozenset(chain.from_iterable(modules.reachable(machine, one) for one in (inner, *members)))
     machine.store.begin()
     try:
         result = forward(inner, _scattered(machine, arguments, REPLICA, dim))

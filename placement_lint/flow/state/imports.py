@@ -18,7 +18,7 @@ from typing import Any
 import libcst as cst
 
 from placement_lint.flow.api.torch_names import KNOWN_NAMES, STAR_MODULES, canonical
-from placement_lint.flow.domain.path_condition import answered
+from placement_lint.flow.domain.path_condition import Question, answered
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     FALSE,
@@ -34,6 +34,7 @@ from placement_lint.flow.domain.values import (
     Mapping,
     Object,
     Pending,
+    Symbol,
     Value,
 )
 from placement_lint.flow.domain.values import Sequence as Items
@@ -45,6 +46,7 @@ from placement_lint.project.finder import Place, Surroundings
 from placement_lint.project.index import Import, Lines
 from placement_lint.project.relevance import Relevance, Wanted
 from placement_lint.project.unit import Unit
+from placement_lint.source.wording import source_text
 
 
 @dataclass
@@ -329,10 +331,16 @@ def chosen(machine: Machine, module: Imported, key: Value) -> Value:
         return machine.fresh()
     options = []
     for name, value in callables.items():
-        question = machine.question(("Equal", key, Const(name)), ("equal", key), f"name == {name!r}")
+        question = is_key(machine, key, name)
         question.say(by_name=True)
         options.append((answered(question, True), value))
     return machine.either(options)
+
+
+def is_key(machine: Machine, key: Value, name: object) -> Question:
+    """Whether a computed key or name is this one."""
+    source = source_text(key.source) if isinstance(key, Symbol) else ""
+    return machine.question(("Equal", key, Const(name)), ("equal", key), f"{source or 'name'} == {name!r}")
 
 
 # Past this many names of a module, it is not decided which of them is meant.

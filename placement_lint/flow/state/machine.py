@@ -592,11 +592,12 @@ class Machine:
         if not cells and (settled := self._settled(values)) is not None:
             return settled
         guards = cache(lambda: [exit.path.given(base_path) for exit in exits])
-        for cell, changed in cells.items():
+        # What was made on one of the paths comes first: the other cells are joined by what is in it.
+        made = [cell for cell in cells if newest is not None and cell[0] > newest and cell[0] in self.namespaces.own]
+        for cell in made:
+            self.store.write(*cell, cells.pop(cell))
+        for cell in cells:
             owner, name = cell
-            if newest is not None and owner > newest and owner in self.namespaces.own:
-                self.store.write(owner, name, changed)
-                continue
             before = self.store.read(owner, name)
             after = [exit.changes.get(cell, before) for exit in exits]
             if before is not None and (overridden := self._overridden(cell, before, after)) is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placement_lint.flow.state.notes import Notes, Use, noted
 
 if TYPE_CHECKING:
-    from placement_lint.flow.domain.values import Holder, Value
+    from placement_lint.flow.domain.path_condition import Condition
+    from placement_lint.flow.domain.values import Holder, Object, Value
     from placement_lint.rule import Note
 
 
@@ -27,6 +29,10 @@ class ModuleNotes(Notes):
     # by the id of a module or class: where one was first moved to CUDA or wrapped
     moved: dict[int, Note] = noted(dict, Use.SHARED | Use.REPEATED)
     wraps: dict[int, list[Note]] = noted(dict)
+    # by the id of a module that stands for one of many: these, each in the case in which it is the one
+    members: dict[int, list[tuple[Condition, Object]]] = noted(dict)
+    # the circumstances in which calls looked into these
+    looked_into: set[Hashable] = noted(set)
     # by the id of a module: the frames that were running when it was wrapped
     wrapped_in: dict[int, set[int]] = noted(dict)
     # modules and Parameters that some optimizer held at some time, and those whose parameters were read otherwise
