@@ -161,7 +161,7 @@ def gone(process: int) -> bool:
     return eventually(ended)
 
 
-def eventually(condition: Callable[[], bool], limit: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool], limit: float = 120.0) -> bool:
     end = time.monotonic() + limit
     while time.monotonic() < end:
         if condition():
