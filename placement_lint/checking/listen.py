@@ -224,14 +224,15 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | N
     One decision of the program, or two that its user makes by options. If there are more, the answers that options give
     by default are dropped.
     """
-    open_ = [answer for answer in cube.answers if answer not in given and not _goes_without_saying(answer)]
+    silent = [answer for answer in cube.answers if _goes_without_saying(answer)]
+    settled = {answer.question.rivals for answer in silent if answer.given} - {None}
+    unsaid = {*given, *silent, *(answer for answer in cube.answers if answer.question.rivals in settled)}
+    open_ = [answer for answer in cube.answers if answer not in unsaid]
     free = [answer for answer in open_ if not _is_required(answer, cube)]
     if not free:
         return ""
-    decisions = _without_rivals(open_)
-    for fewer in (free, _decisive(free, cube, charge), _not_default(free)):
-        if not _can_be_said(decisions):
-            decisions = _without_rivals(fewer)
+    ways = [_without_rivals(each) for each in (open_, free, _decisive(free, cube, charge), _not_default(free))]
+    decisions = next(filter(_can_be_said, (*ways, *map(_without_implied, ways))), ways[0])
     if not _can_be_said(decisions) or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
         return None
     if any(_is_left_over(answer, open_) for answer in decisions):
@@ -283,6 +284,15 @@ def _not_default(answers: list[Answer]) -> list[Answer]:
 
 def _goes_without_saying(answer: Answer) -> bool:
     return answer.given is answer.question.usual or (answer.given and answer.question.passing)
+
+
+def _without_implied(decisions: list[Answer]) -> list[Answer]:
+    """Without those that others bring along: a number that is known only after a decision implies it.
+
+    An option of the user's has its value whatever the program has decided before it asks for it.
+    """
+    asked = [answer.question for answer in decisions if not switches(answer.question)]
+    return [one for one in decisions if not any(question.follows(one) for question in asked)]
 
 
 def _without_rivals(decisions: list[Answer]) -> list[Answer]:

@@ -358,6 +358,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "trainer_by_option": REPAIRED,
         "abstract_containers": REPAIRED,
         "stack_of_layers": REPAIRED,
         "given_to_a_library": REPAIRED,

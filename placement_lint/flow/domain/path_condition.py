@@ -112,6 +112,8 @@ class Question:
         self.passing = False
         # it asks which name of a module is exported, and not all names are meant
         self.by_name = False
+        # the answers, as bits, that the program has given wherever it asks; None before it does
+        self.under: int | None = None
         # the answers without which the program raises, each with the condition under which it does
         self.required: tuple[tuple[bool, Condition], ...] = ()
         self.predicate = IS_TRUE
@@ -128,6 +130,17 @@ class Question:
         """
         vars(self).update(known)
         _now.said.append(partial(self.say, **known))
+
+    def ask_under(self, given: int) -> None:
+        """The program asks it here, after it has given these answers."""
+        under = given if self.under is None else self.under & given
+        if under != self.under:
+            self.under = under
+            _now.said.append(partial(self.ask_under, given))
+
+    def follows(self, answer: Answer) -> bool:
+        """Whether the program asks it only after it has given this answer."""
+        return self.under is not None and bool(self.under & answer.bit)
 
     def require(self, given: bool, under: Condition) -> None:
         """Where a condition holds, the program raises or ends unless this is the answer."""
@@ -300,6 +313,11 @@ class Condition:
         return self.extent == WIDENED
 
     @cached_property
+    def shared(self) -> int:
+        """The answers, as bits, that all its cases share."""
+        return reduce(and_, (answers for _, answers in self.cases)) if self.cases else 0
+
+    @cached_property
     def cubes(self) -> frozenset[Cube]:
         """Its cases, with their answers."""
         return frozenset(Cube(bits, frozenset(self.answers.among(answers))) for bits, answers in self.cases)
@@ -336,7 +354,7 @@ class Condition:
     @property
     def common(self) -> Condition:
         """What each of its cases says, in one case."""
-        return _of(frozenset({(self.machines, reduce(and_, (answers for _, answers in self.cases)))}))
+        return _of(frozenset({(self.machines, self.shared)}))
 
     def excludes(self, other: Condition) -> bool:
         if self is ALWAYS or other is ALWAYS:

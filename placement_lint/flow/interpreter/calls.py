@@ -26,6 +26,7 @@ from placement_lint.flow.api.torch_names import (
     WAITING_METHODS,
 )
 from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
@@ -117,7 +118,27 @@ class Signatures(Notes):
 
 def call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:
     """``callee(*arguments)``"""
-    return machine.lift(lambda option: _call(machine, option, arguments, node), callee)
+    if not isinstance(callee, Choice):
+        return _call(machine, callee, arguments, node)
+    chosen: dict[cst.CSTNode | None, Condition] = {}
+    for guard, option in callee.alternatives:
+        if (code := _code(machine, option)) is not None:
+            chosen[code] = chosen.get(code, NEVER) | guard
+
+    def one(option: Value) -> Value:
+        code = _code(machine, option)
+        with machine.reaching(chosen.get(code, ALWAYS)):
+            return _call(machine, option, arguments, node)
+
+    return machine.lift(one, callee)
+
+
+def _code(machine: Machine, callee: Value) -> cst.CSTNode | None:
+    """The function of the program that a call runs first."""
+    if isinstance(callee, Class):
+        return _code(machine, find(machine, callee, "__init__") or NONE)
+    function = callee.function if isinstance(callee, Bound) else callee
+    return function.node if isinstance(function, Function) else None
 
 
 def _call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call) -> Value:

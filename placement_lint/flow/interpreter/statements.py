@@ -312,22 +312,32 @@ def _rounds(machine: Machine) -> Iterator[None]:
 
 def _for(machine: Machine, node: cst.For) -> None:
     with machine.round_by_round():
-        iterable = expressions.evaluate(machine, node.iter)
-        known = iteration.each(machine, iterable) if not _counts_tries(node) else None
+        iterable = machine.restrict(expressions.evaluate(machine, node.iter))
         _use_up(machine, iterable, node)
 
-        def rounds() -> None:
+        def over(values: Value) -> Value:
+            known = iteration.each(machine, values) if not _counts_tries(node) else None
             if known is not None:
                 for item in known:
                     _iteration(machine, node, partial(_same, item))
             else:
                 for _ in _rounds(machine):
-                    _iteration(machine, node, lambda: iteration.element(machine, iterable, node.iter))
+                    _iteration(machine, node, lambda: iteration.element(machine, values, node.iter))
+            return NONE
+
+        def rounds() -> None:
+            ways = alternatives(iterable) if _differ(machine, iterable) else [(ALWAYS, iterable)]
+            machine.fork([(guard, partial(over, values)) for guard, values in ways], decides=True)
 
         if not machine.dead:
             machine.scope("loop", rounds)
     if node.orelse is not None and not machine.dead:
         execute_body(machine, node.orelse.body)
+
+
+def _differ(machine: Machine, iterable: Value) -> bool:
+    """Whether alternatives are lists of other known values, or only some of them are."""
+    return len({iteration.each(machine, option) for _, option in alternatives(iterable)}) > 1
 
 
 def _counts_tries(node: cst.For) -> bool:

@@ -472,11 +472,11 @@ class Machine:
     def question(self, subject: Hashable, rivals: Hashable = None, text: str | cst.CSTNode = "") -> Question:
         """The question about ``subject``: the same object each time."""
         known = self.known_question(subject)
-        if known is not None:
-            return known
-        if are_too_many(self.is_abroad):
-            return blurred(self.store.depth)
-        known = self._questions[subject] = asked(subject, rivals, text)
+        if known is None:
+            if are_too_many(self.is_abroad):
+                return blurred(self.store.depth)
+            known = self._questions[subject] = asked(subject, rivals, text)
+        known.ask_under(self.path.shared)
         return known
 
     def opaque(self, text: str | cst.CSTNode = "", usual: bool | None = None) -> Question:
@@ -530,10 +530,13 @@ class Machine:
             value = run()
             if self.dead and self._ways_out == left:
                 self._require(guard.negation, path)
+            survived = self.path.machines == inside.machines
             if not self.dead:
-                exits.append(Exit(self.path, self.reach, self.tested, self.store.changes(depth), value))
+                # Where the branch only ends the program, or goes on, its effects are those of all that goes on.
+                left_by = inside if survived and self._ways_out == left else self.path
+                exits.append(Exit(left_by, self.reach, self.tested, self.store.changes(depth), value))
             # Other conditions that a branch survives are not added: they would complicate the path of all later code.
-            whole = whole and not self.dead and (self.path is inside or self.path.machines == inside.machines)
+            whole = whole and not self.dead and (self.path is inside or survived)
             self.store.roll_back()
             self.dead = False
         self.path, self.reach, self.tested = path, reach, tested
@@ -557,6 +560,16 @@ class Machine:
                 if condition.excludes(rest & answered(answer.question, not answer.given)):
                     answer.question.require(answer.given, rest)
 
+    @contextmanager
+    def reaching(self, condition: Condition) -> Iterator[None]:
+        """The code that runs here is reached only under a condition: the program calls other code otherwise."""
+        before = self.reach
+        self.reach = inside = before & condition
+        try:
+            yield
+        finally:
+            self.reach = before if self.reach is inside else self.reach
+
     @property
     def decided(self) -> Condition:
         """The alternatives of values that are being analysed."""
@@ -568,8 +581,8 @@ class Machine:
             self.dead = True
             return
         self._require(condition, self.path)
-        self.path = self.path & condition
-        self.reach = self.reach & condition
+        self.path = _bounded(self.path & condition, self.path & condition.common)
+        self.reach = _bounded(self.reach & condition, self.reach & condition.common)
 
     def _join(self, exits: list[Exit], whole: bool, newest: int | None = None) -> Value:
         """Join the effects of several exits; ``whole`` if every path that enters leaves by one of them.
