@@ -1,4 +1,4 @@
-"""``torch.autocast("cuda")`` for tensors whose device is a label.
+"""``torch.autocast`` of the simulated kind, for tensors whose device is a label.
 
 C++ autocast looks at real devices and leaves CPU tensors alone, so the casts are done here, by PyTorch's
 own table for CUDA (`aten/src/ATen/autocast_mode.h`) and PyTorch's own, thread-local switch. Wrapped
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .machine import here
 from .placement import Tensor, device_of
 from .scripting import stand_in
 
@@ -70,7 +71,7 @@ def _widest(tensors: list[Tensor]) -> torch.dtype:
 
 
 POLICIES: tuple[tuple[tuple[str, ...], Choice], ...] = (
-    (LOWER, lambda tensors: torch.get_autocast_dtype("cuda")),
+    (LOWER, lambda tensors: torch.get_autocast_dtype(here().kind)),
     (FULL, lambda tensors: torch.float32),
     (WIDEST, _widest),
 )
@@ -96,20 +97,20 @@ def _owners(name: str) -> Iterator[tuple[Any, Callable[..., Any]]]:
 
 
 # These stand in for compiled functions already (rnn.py).
-_WRAPPED_ELSEWHERE = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_WRAPPED_ELSEWHERE = ("linear", "lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 @functools.cache
 def casting(function: Callable[..., Any], choice: Choice) -> Callable[..., Any]:
     @functools.wraps(function)
     def cast_first(*args: Any, **kwargs: Any) -> Any:
-        if not torch.is_autocast_enabled("cuda"):
+        if not torch.is_autocast_enabled(here().kind):
             return function(*args, **kwargs)
         eligible = list(_eligible((args, kwargs)))
         if not eligible:
             return function(*args, **kwargs)
         dtype = choice(eligible)
-        with torch.autocast("cuda", enabled=False):
+        with torch.autocast(here().kind, enabled=False):
             return function(*_cast(args, dtype), **_cast(kwargs, dtype))
 
     return stand_in(cast_first, function)
@@ -119,7 +120,7 @@ def casting(function: Callable[..., Any], choice: Choice) -> Callable[..., Any]:
 def banned(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        if torch.is_autocast_enabled("cuda") and list(_eligible((args, kwargs))):
+        if torch.is_autocast_enabled(here().kind) and list(_eligible((args, kwargs))):
             raise RuntimeError(UNSAFE)
         return function(*args, **kwargs)
 
@@ -129,7 +130,7 @@ def banned(function: Callable[..., Any]) -> Callable[..., Any]:
 def _eligible(value: Any) -> Iterator[Tensor]:
     """Floating point tensors of a GPU, except float64 (`autocast_mode.h`, `is_eligible`)."""
     if isinstance(value, Tensor):
-        if value.is_floating_point() and value.dtype != torch.float64 and device_of(value).type == "cuda":
+        if value.is_floating_point() and value.dtype != torch.float64 and device_of(value).type == here().kind:
             yield value
     elif isinstance(value, (list, tuple)):
         for item in value:

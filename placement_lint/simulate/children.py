@@ -39,7 +39,7 @@ def simulated(command: Sequence[Any]) -> Sequence[Any]:
 
 def options_of_the_machine() -> list[str]:
     machine = here()
-    return ["--gpus", str(machine.installed), "--memory", str(machine.memory)]
+    return ["--device", machine.kind, "--gpus", str(machine.installed), "--memory", str(machine.memory)]
 
 
 def _target(command: Sequence[Any]) -> int | None:

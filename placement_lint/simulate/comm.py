@@ -25,7 +25,22 @@ coalescing: Any = _utils
 NCCL_VERSION = (2, 26, 2)
 
 
+NAMES = (
+    "_broadcast",
+    "_broadcast_out",
+    "_broadcast_coalesced",
+    "_scatter",
+    "_scatter_out",
+    "_gather",
+    "_gather_out",
+)
+
+
 def install(patches: Patches) -> None:
+    if here().kind != "cuda":
+        # `torch/csrc/cuda/python_comm.cpp` is part of CUDA builds only.
+        patches.remove_all(torch._C, NAMES)
+        return
     patches.set_all(
         torch._C,
         {

@@ -19,7 +19,7 @@ from . import mismatch
 from .limits import limited
 from .machine import CPU, NotSimulated, as_device, here
 from .memory import out_of_memory, refused_by_the_cpu
-from .placement import ANYWHERE, Placement, Tensor, is_real, label_of, storage_of
+from .placement import ANYWHERE, Placement, Tensor, check_dtype, is_real, label_of, storage_of
 from .randoms import draw
 
 Kwargs = dict[str, Any]
@@ -111,6 +111,8 @@ def mark(result: Any, where: int | None, func: Any) -> None:
         storage = storage_of(result)
         label = storage._placement  # type: ignore[attr-defined]
         if label is None or label is ANYWHERE:
+            if where is not ON_CPU and where != UNSETTLED:
+                check_dtype(result)
             _label(storage, where)
         if (observer := here().observer) is not None:
             observer.computed(result, str(func))
@@ -170,7 +172,7 @@ def made_with_options(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     device = kwargs.get("device")
     if device is not None and as_device(device).type != "cpu":
         target = here().resolve(device)
-        if target.type == "cuda":
+        if target.type == here().kind:
             where, kwargs = target.index, {**kwargs, "device": CPU}
         else:
             where = ON_CPU
@@ -277,7 +279,7 @@ def _check_generator(generator: Any, where: int | None) -> None:
     if generator is None or where == UNSETTLED:
         return
     wanted, found = (
-        "cpu" if on_cpu else "cuda" for on_cpu in (where is None, generator._cdata not in here().generators)
+        "cpu" if on_cpu else here().kind for on_cpu in (where is None, generator._cdata not in here().generators)
     )
     if wanted != found:
         raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{found}'")

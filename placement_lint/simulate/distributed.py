@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .children import options_of_the_machine
-from .machine import here
+from .machine import NotSimulated, here
 from .mismatch import refuse
 from .placement import ANYWHERE, Tensor, label_of
 
@@ -31,7 +31,7 @@ def install(patches: Patches) -> None:
         return
     c10d = dist.distributed_c10d
     for owner in (dist, c10d):
-        patches.set(owner, "is_nccl_available", lambda: True)
+        patches.set(owner, "is_nccl_available", lambda: here().kind == "cuda")
         for name, replacement in _replacements(c10d).items():
             patches.set(owner, name, replacement)
 
@@ -55,7 +55,7 @@ def _replacements(c10d: Any) -> dict[str, Any]:
         return "nccl" if getattr(group, "group_name", None) in _believers else backend_of(group)
 
     def device_of_objects(group: Any = None) -> Any:
-        return torch.device("cuda", here().current) if backend_of_group(group) == "nccl" else asked(group)
+        return torch.device(here().kind, here().current) if backend_of_group(group) == "nccl" else asked(group)
 
     asked = c10d._get_pg_default_device
     for_objects = "_get_object_coll_device" if hasattr(c10d, "_get_object_coll_device") else "_get_pg_default_device"
@@ -69,11 +69,15 @@ def _replacements(c10d: Any) -> dict[str, Any]:
 
 def _default_backend() -> str:
     """Without a name there is one backend for each kind of device (`distributed_c10d.py`)."""
-    return "cpu:gloo,cuda:nccl" if here().count else "gloo"
+    return "cpu:gloo,cuda:nccl" if here().count and here().kind == "cuda" else "gloo"
 
 
 def _served(wanted: str) -> str:
-    return "gloo" if "nccl" in wanted else wanted
+    if here().kind == "cuda":
+        return "gloo" if "nccl" in wanted else wanted
+    if "xccl" in wanted:
+        raise NotSimulated("xccl")
+    return wanted
 
 
 def _remember(group: Any, wanted: str) -> None:
@@ -99,10 +103,18 @@ def simulate_launched(patches: Patches) -> None:
 
 
 def check_backend(args: Any) -> None:
-    """`torch/csrc/distributed/c10d/ProcessGroup.hpp`, `getBackend`: NCCL serves no CPU tensors."""
-    if not _believers:
+    """`torch/csrc/distributed/c10d/ProcessGroup.hpp`, `getBackend`: NCCL serves no CPU tensors, and Gloo only those
+    and CUDA's.
+    """
+    kind = here().kind
+    if kind == "cuda" and not _believers:
         return
     tensors = [value for value in _flat(args) if isinstance(value, Tensor)]
+    if kind != "cuda":
+        away = [tensor for tensor in tensors if label_of(tensor) not in (None, ANYWHERE)]
+        if away:
+            raise refuse(f"No backend type associated with device type {kind}", [("tensor", away[0])])
+        return
     on_cpu = [tensor for tensor in tensors if label_of(tensor) is None]
     if on_cpu and not any(label_of(tensor) not in (None, ANYWHERE) for tensor in tensors):
         raise refuse("No backend type associated with device type cpu", [("tensor", on_cpu[0])])

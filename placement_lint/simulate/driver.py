@@ -1,4 +1,4 @@
-"""The C layer under `torch.cuda` and `torch.accelerator`, which a CPU build lacks.
+"""The C layer under `torch.cuda` and `torch.accelerator`, which a CPU build lacks; mps.py and xpu.py have the others.
 
 PyTorch's Python code (`torch/cuda/__init__.py`, `torch/cuda/memory.py`, `torch/accelerator/__init__.py`)
 runs as it is; lazy initialisation, the refusal to start in a forked process and the checks of arguments
@@ -17,7 +17,7 @@ import torch
 # Every optimizer imports it. While it is imported, older versions look for streams and attributes of their own kind.
 import torch._dynamo
 
-from .machine import NO_DRIVER, Device, NotSimulated, here, wake_driver
+from .machine import NO_DRIVER, Device, NotSimulated, here
 from .randoms import default_generators
 from .streams import Event, ExternalStream, Stream, current_stream, default_stream, set_stream, sleep, wait_for_all
 
@@ -180,8 +180,8 @@ def lacking(what: str) -> Callable[..., Any]:
 # --- streams as the C layer has them --------------------------------------------------------------
 
 
-def _described(stream: Stream) -> tuple[int, int, int]:
-    return stream.stream_id, stream.device.index, Stream.device_type
+def described(stream: Stream) -> tuple[int, int, int]:
+    return stream.stream_id, stream.device.index, stream.device_type
 
 
 def choose_stream(*, stream_id: int, device_index: int, device_type: int) -> None:
@@ -207,8 +207,8 @@ CUDA: dict[str, Any] = {
     "_cuda_ipc_collect": _nothing,
     "_cuda_sleep": sleep,
     "_cuda_clearCublasWorkspaces": _nothing,
-    "_cuda_getCurrentStream": lambda index: _described(current_stream(index)),
-    "_cuda_getDefaultStream": lambda index: _described(default_stream(index)),
+    "_cuda_getCurrentStream": lambda index: described(current_stream(index)),
+    "_cuda_getDefaultStream": lambda index: described(default_stream(index)),
     "_cuda_setStream": choose_stream,
     "_cuda_getCurrentRawStream": lambda index: current_stream(index).cuda_stream,
     "_cuda_isCurrentStreamCapturing": lambda: False,
@@ -227,8 +227,8 @@ CUDA: dict[str, Any] = {
 }
 
 ACCELERATOR: dict[str, Any] = {
-    "_accelerator_getAccelerator": lambda: Device("cuda"),
-    "_get_accelerator": lambda check=None: Device("cuda"),
+    "_accelerator_getAccelerator": lambda: Device(here().kind),
+    "_get_accelerator": lambda check=None: Device(here().kind),
     "_accelerator_deviceCount": lambda: here().settle_visible_devices(),
     "_accelerator_getDeviceIndex": lambda: _initialised().current,
     "_accelerator_setDeviceIndex": switch,
@@ -237,7 +237,7 @@ ACCELERATOR: dict[str, Any] = {
     "_accelerator_getStream": current_stream,
     "_accelerator_setStream": set_stream,
     "_accelerator_synchronizeDevice": synchronize,
-    "_accelerator_isAllocatorInitialized": lambda: torch.cuda._initialized,
+    "_accelerator_isAllocatorInitialized": lambda: here().awake,
     "_accelerator_emptyCache": empty_cache,
     "_accelerator_emptyHostCache": _nothing,
     "_accelerator_getDeviceStats": memory_stats,
@@ -267,22 +267,43 @@ TORCH_CUDA: dict[str, Any] = {
 }
 
 
+# What PyTorch itself has there: without CUDA, classes that refuse to be made.
+_WITHOUT = {name: getattr(torch.cuda, name) for name in TORCH_CUDA if hasattr(torch.cuda, name)}
+
+
 def _initialised() -> Any:
-    wake_driver()
+    here().wake()
     return here()
 
 
 def install(patches: Patches) -> None:
-    patches.set_all(torch._C, CUDA)
     patches.set_all(torch._C, ACCELERATOR)
-    patches.set_all(torch.cuda, TORCH_CUDA)
+    patches.set_existing(torch, {"Stream": Stream, "Event": Event})
+    patches.set(sys.modules["torch.nn.parallel._functions"], "_streams", None)
+    # `torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, which the CPU lacks.
+    patches.set(torch, "batch_norm_stats", lacking("the kernels of SyncBatchNorm in training"))
     patches.set_all(torch.cuda, {"_queued_calls": [], "_lazy_seed_tracker": type(torch.cuda._lazy_seed_tracker)()})
+    if here().kind == "cuda":
+        _install_cuda(patches)
+    else:
+        _leave_out_cuda(patches)
+
+
+def _leave_out_cuda(patches: Patches) -> None:
+    """`torch/cuda/__init__.py`, `_is_compiled`, looks for the C layer. A CUDA build of PyTorch has one."""
+    patches.remove_all(torch._C, CUDA)
+    patches.set_all(torch.cuda, {**_WITHOUT, "_initialized": False, "_cached_device_count": None})
+    patches.set(torch.version, "cuda", None)
+    patches.set(torch.backends.cuda, "is_built", lambda: False)
+    patches.set(torch.backends.cudnn, "is_available", lambda: False)
+
+
+def _install_cuda(patches: Patches) -> None:
+    patches.set_all(torch._C, CUDA)
+    patches.set_all(torch.cuda, TORCH_CUDA)
     patches.set_all(torch.cuda.streams, {"Stream": Stream, "Event": Event})
     patches.set_all(torch.cuda.graphs, {"CUDAGraph": Graph, "_cuda_isCurrentStreamCapturing": lambda: False})
     patches.set(torch.cuda.random, "_lazy_call", call_at_once)
-    patches.set_existing(torch, {"Stream": Stream, "Event": Event})
-    # `torch/nn/modules/_functions.py`, `SyncBatchNorm`: its first kernel, which the CPU lacks.
-    patches.set(torch, "batch_norm_stats", lacking("the kernels of SyncBatchNorm in training"))
     if torch.version.cuda is None:
         patches.set(torch.version, "cuda", CUDA_VERSION)
     patches.set(torch.backends.cuda, "is_built", lambda: True)
@@ -296,7 +317,6 @@ def install(patches: Patches) -> None:
         },
     )
     _silence_nvtx(patches)
-    patches.set(sys.modules["torch.nn.parallel._functions"], "_streams", None)
 
 
 def _silence_nvtx(patches: Patches) -> None:

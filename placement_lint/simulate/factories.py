@@ -81,7 +81,7 @@ def placed(original: Callable[..., Any]) -> Callable[..., Any]:
             return factory(*args, device="cuda", **kwargs)
         if device is None:
             result = _made(original, args, kwargs)
-        elif (target := here().resolve(device)).type not in ("cpu", "cuda"):
+        elif (target := here().resolve(device)).type not in ("cpu", here().kind):
             return original(*args, device=target, **kwargs)
         elif sharing:
             result = _shared(original, args, kwargs, target)
@@ -179,7 +179,7 @@ class _DeviceType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if running() and len(args) == 1 and isinstance(args[0], int) and not kwargs:
-            return Device("cuda", args[0])
+            return Device(here().kind, args[0])
         return Device(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import autograd
 from torch.autograd.function import BackwardCFunction, Function
 
+from .machine import here
 from .mismatch import refuse
 from .placement import ANYWHERE, Tensor, bring_home, device_of, label_of, settle
 
@@ -89,11 +89,15 @@ def run_backward(node: Any, *gradients: Any) -> Any:
 
 
 def _run_on(devices: Devices, node: Any, gradients: tuple[Any, ...]) -> Any:
-    index = next((device.index for device in devices if device is not None and device.type == "cuda"), None)
+    machine = here()
+    index = next((device.index for device in devices if device is not None and device.type == machine.kind), None)
     if index is None:
         return _run_backward(node, *gradients)
-    with torch.cuda.device(index):
+    before, machine.current = machine.current, index
+    try:
         return _run_backward(node, *gradients)
+    finally:
+        machine.current = before
 
 
 def install(patches: Patches) -> None:

@@ -57,7 +57,7 @@ class LegacyType(type):
         return (
             isinstance(instance, Tensor)
             and instance.dtype is cls.dtype
-            and (device_of(instance).type == "cuda") is cls.on_gpu
+            and (device_of(instance).type == here().kind) is cls.on_gpu
         )
 
 
@@ -70,6 +70,8 @@ def _types(on_gpu: bool) -> dict[str, Any]:
 
 
 _on_cpu, _on_gpu = _types(on_gpu=False), _types(on_gpu=True)
+# What is there without CUDA: types that refuse to be called.
+_absent = {name: getattr(torch.cuda, name) for name in DTYPES}
 
 
 def meaning(kind: Any) -> tuple[torch.dtype, bool]:
@@ -80,6 +82,8 @@ def meaning(kind: Any) -> tuple[torch.dtype, bool]:
     if name in ("torch.Tensor", "torch.cuda.Tensor"):
         return torch.get_default_dtype(), name.startswith("torch.cuda.")
     module, _, short = name.rpartition(".")
+    if module == "torch.cuda" and here().kind != "cuda":
+        raise TypeError(f"type {name} not available. Torch not compiled with CUDA enabled.")
     if short not in DTYPES or module not in ("torch", "torch.cuda"):
         raise ValueError(f"invalid type: '{name}'")
     return DTYPES[short], module == "torch.cuda"
@@ -101,6 +105,9 @@ def _initialise(tensor: Tensor, *args: Any, **kwargs: Any) -> None:
 
 def install(patches: Patches) -> None:
     patches.set_all(torch, _on_cpu)
-    patches.set_all(torch.cuda, _on_gpu)
+    if here().kind == "cuda":
+        patches.set_all(torch.cuda, _on_gpu)
+    else:
+        patches.set_all(torch.cuda, _absent)
     patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
     patches.set(Tensor, "__init__", _initialise)

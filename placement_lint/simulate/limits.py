@@ -1,4 +1,4 @@
-"""What a GPU refuses and the CPU takes: kernels that CUDA lacks, results that vary, indices that are out of range.
+"""What CUDA refuses and the CPU takes: kernels that CUDA lacks, results that vary, indices that are out of range.
 
 The names are those that PyTorch's CUDA code gives (`aten/src/ATen/native/cuda`, `alertNotDeterministic`,
 `AT_DISPATCH_*`).
@@ -141,14 +141,14 @@ def is_assertion(error: Exception) -> bool:
 
 
 def limited(func: Any, rule: Rule) -> Rule:
-    """`rule`, with what a GPU refuses of this operator."""
+    """`rule`, with what CUDA refuses of this operator."""
     if INDEXING.match(_name(func)):
         rule = _asserting(rule)
     if not (_find(VARYING, func) or CPU_ONLY.match(_name(func)) or _name(func) in FLOATS_ONLY):
         return rule
 
     def checked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if _on_gpu(args):
+        if _on_cuda(args):
             _require_kernel(func, args)
             _alert(func, args)
         return rule(func, args, kwargs)
@@ -161,7 +161,7 @@ def _asserting(rule: Rule) -> Rule:
         try:
             return rule(func, args, kwargs)
         except (IndexError, RuntimeError) as error:
-            if not _on_gpu(args) or not is_assertion(error):
+            if not _on_cuda(args) or not is_assertion(error):
                 raise
             here().broken = True
             raise CudaError(ASSERTED) from error
@@ -169,8 +169,10 @@ def _asserting(rule: Rule) -> Rule:
     return asserted
 
 
-def _on_gpu(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(value, Tensor) and label_of(value) not in (None, ANYWHERE) for value in args)
+def _on_cuda(args: tuple[Any, ...]) -> bool:
+    return here().kind == "cuda" and any(
+        isinstance(value, Tensor) and label_of(value) not in (None, ANYWHERE) for value in args
+    )
 
 
 def _name(func: Any) -> str:

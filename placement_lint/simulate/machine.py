@@ -1,4 +1,4 @@
-"""The machine that is simulated: how many GPUs it has, which one is current, how much lives on each.
+"""The machine that is simulated: the kind and the number of its GPUs, which one is current, how much lives on each.
 
 The current device is a property of the thread, as ``cudaSetDevice`` makes it, and a new thread
 starts on device 0 (``torch/cuda/__init__.py``: ``set_device``, ``current_device``).
@@ -43,8 +43,12 @@ ASSERTED = (
 NOT_READY = f"CUDA error: device not ready\n{_HINTS}"
 FORKED = "CUDA error: initialization error\n"
 
-# PyTorch's own initialisation, over the driver that driver.py supplies.
-wake_driver: Callable[[], None] = torch.cuda._lazy_init
+# The kinds of accelerator that a machine can have.
+KINDS = ("cuda", "mps", "xpu")
+# PyTorch's own initialisation, over the driver that driver.py and xpu.py supply; a kind that is absent raises.
+_INITIALISING: dict[str, Callable[[], None]] = {"cuda": torch.cuda._lazy_init, "xpu": torch.xpu._lazy_init}
+# The variable that hides GPUs from a program.
+_VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "xpu": "ZE_AFFINITY_MASK", "mps": ""}
 
 # What a CUDA runtime failure is raised as: a RuntimeError of its own name in newer versions.
 CudaError: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
@@ -70,16 +74,19 @@ class Observer(Protocol):
 
 
 class Machine:
-    """A CUDA build of PyTorch on a machine with `count` GPUs (none is a machine without a driver)."""
+    """A build of PyTorch for one kind of GPU on a machine with `count` of them (none is a machine without a driver)."""
 
-    def __init__(self, count: int, observer: Observer | None = None, memory: int | None = None) -> None:
+    def __init__(
+        self, count: int, observer: Observer | None = None, memory: int | None = None, kind: str = "cuda"
+    ) -> None:
         self.installed = count
+        self.kind = kind
         # Of each GPU, in bytes.
         self.memory = TOTAL_MEMORY if memory is None else memory
         # After a device-side assert a process can use no GPU any more.
         self.broken = False
         self.observer = observer
-        self.devices = tuple(Device("cuda", index) for index in range(count))
+        self.devices = tuple(Device(kind, index) for index in range(count))
         self.allocated = [0] * count
         self.peak = [0] * count
         # How often memory was taken, given back, and all of a GPU's streams awaited (CUDACachingAllocator.cpp).
@@ -96,17 +103,17 @@ class Machine:
         # Where tensors of the default type are, in all threads (`torch/csrc/tensor/python_tensor.cpp`).
         self.default_type_on_gpu = False
         self._visible: int | None = None
-        self._environment = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self._environment = os.environ.get(_VISIBLE[kind])
         self._thread = threading.local()
 
     @property
     def count(self) -> int:
-        """The visible GPUs: ``CUDA_VISIBLE_DEVICES`` is heeded when the program sets it before first using
-        CUDA.
+        """The visible GPUs: a variable such as ``CUDA_VISIBLE_DEVICES`` is heeded when the program sets it before
+        first using the driver.
         """
         if self._visible is not None:
             return self._visible
-        wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+        wanted = os.environ.get(_VISIBLE[self.kind])
         if wanted is None or wanted == self._environment:
             return self.installed
         return _leading_ordinals(wanted, self.installed)
@@ -135,14 +142,33 @@ class Machine:
 
     def check(self, index: int) -> None:
         if not 0 <= index < self.count:
-            raise CudaError(INVALID_ORDINAL)
+            raise self._invalid(index)
+
+    def _invalid(self, index: int) -> Exception:
+        """`c10/cuda/CUDAFunctions.cpp`; `c10/xpu/XPUFunctions.h`, `check_device_index`."""
+        if self.kind == "cuda":
+            return CudaError(INVALID_ORDINAL)
+        if self.kind == "xpu":
+            return RuntimeError(f"The device index is out of range. It must be in [0, {self.count}), but got {index}.")
+        return NotSimulated(f"{self.kind}:{index}; there is one {self.kind} device")
+
+    @property
+    def awake(self) -> bool:
+        """Whether the driver is initialised; MPS starts with PyTorch."""
+        return self.kind == "mps" or bool(getattr(torch, self.kind)._initialized)
+
+    def wake(self) -> None:
+        if self.kind in _INITIALISING:
+            _INITIALISING[self.kind]()
 
     def resolve(self, spec: object) -> Device:
         """The device that `spec` means here and now: an index is a GPU's, bare ``cuda`` the current one."""
         device = as_device(spec)
-        if device.type != "cuda":
+        if device.type != self.kind:
+            if device.type in _INITIALISING:
+                _INITIALISING[device.type]()
             return device
-        wake_driver()
+        self.wake()
         # The stubs know no device without an index.
         named: int | None = device.index
         index = self.current if named is None else named
@@ -150,7 +176,7 @@ class Machine:
         return self.devices[index]
 
     def occupy(self, index: int, size: int) -> None:
-        if self.forked:
+        if self.forked and self.kind == "cuda":
             raise CudaError(FORKED)
         self.check_alive()
         size = rounded(size)
@@ -173,7 +199,7 @@ class Machine:
 
 def as_device(spec: object) -> Device:
     if isinstance(spec, int) and not isinstance(spec, bool):
-        return Device("cuda", spec)
+        return Device(here().kind, spec)
     return spec if isinstance(spec, Device) else Device(spec)  # type: ignore[call-overload]
 
 
@@ -208,7 +234,7 @@ def here() -> Machine:
 
 
 def _after_fork() -> None:
-    if _machines and torch.cuda._initialized:
+    if _machines and here().kind != "mps" and here().awake:
         here().forked = True
 
 

@@ -28,14 +28,31 @@ def rounded(size: int) -> int:
 
 
 def out_of_memory(machine: Machine, index: int, wanted: int) -> RuntimeError:
-    """`torch.OutOfMemoryError` in the allocator's words."""
+    """The error in the words of the kind's allocator (`aten/src/ATen/mps/MPSAllocator.mm`,
+    `c10/xpu/XPUCachingAllocator.cpp`).
+    """
     import torch
 
-    used = machine.allocated[index]
+    used, limit = machine.allocated[index], machine.memory
+    if machine.kind == "mps":
+        return RuntimeError(
+            f"MPS backend out of memory (MPS allocated: {_shown(used)}, other allocations: 0 bytes, max allowed: "
+            f"{_shown(limit)}). Tried to allocate {_shown(wanted)} on private pool. Use "
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system "
+            "failure)."
+        )
     kind: Any = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+    if machine.kind == "xpu":
+        full: RuntimeError = kind(
+            f"XPU out of memory. Tried to allocate {_shown(wanted)}. GPU {index} has a total capacity of "
+            f"{_shown(limit)} of which {_shown(limit - used)} is free. Of the allocated memory {_shown(used)} is "
+            "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated. Please use `empty_cache` to "
+            "release all unoccupied cached memory."
+        )
+        return full
     error: RuntimeError = kind(
         f"CUDA out of memory. Tried to allocate {_shown(wanted)}. GPU {index} has a total capacity of "
-        f"{_shown(machine.memory)} of which {_shown(machine.memory - used)} is free. Including non-PyTorch memory, "
+        f"{_shown(limit)} of which {_shown(limit - used)} is free. Including non-PyTorch memory, "
         f"this process has {_shown(used)} memory in use. Of the allocated memory {_shown(used)} is allocated by "
         f"PyTorch, and 0 bytes is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
         "setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "

@@ -8,7 +8,7 @@ Three families, told apart by PyTorch's own table of operators
 * kernels behind a generated wrapper: `c10::impl::check_and_update_common_device`, worded by
   `common_device_check_failure`, wrapper names by `torchgen/dest/register_dispatch_key.py`; nothing is
   exempt.
-* operators with a check of their own: convolution, attention, indexing, packing.
+* operators with a check of their own: convolution, attention, indexing, packing, and all kernels for MPS.
 """
 
 from __future__ import annotations
@@ -132,6 +132,8 @@ def _error(func: Any, operands: list[Operand]) -> Exception:
         return refuse(message, [(name, tensor) for name, tensor, _ in operands])
     if _entry(func).no_check and _name(func) not in CUDA_KERNELS:
         return _iterator_error(func, operands)
+    if here().kind == "mps":
+        return _metal_error(func, operands)
     return _kernel_error(func, operands)
 
 
@@ -145,11 +147,45 @@ def _iterator_error(func: Any, operands: list[Operand]) -> Exception:
 
 
 def _kernel_error(func: Any, operands: list[Operand]) -> Exception:
-    method, renamed = CUDA_KERNELS.get(_name(func), (None, {}))
-    method = method or _wrapper_name(func)
+    method, renamed = CUDA_KERNELS.get(_name(func), ("", {}))
+    method = method.replace("CUDA", here().kind.upper()) or _wrapper_name(func)
     common = device_of(operands[0][1])
     odd, tensor, _ = next(operand for operand in operands if device_of(operand[1]) != common)
     return refuse(_odd_one(renamed.get(odd, odd), device_of(tensor), common, method), _named(operands))
+
+
+def _metal_error(func: Any, operands: list[Operand]) -> Exception:
+    """Kernels for MPS have no generated check (`torchgen/gen.py`: `device_guard`), so each one has its own."""
+    name, _, _ = next(operand for operand in operands if device_of(operand[1]).type == "cpu")
+    kernel, arguments = METAL_KERNELS.get(_name(func), ("", {}))
+    if name not in arguments:
+        return refuse(NO_PLACEHOLDER, _named(operands))
+    message = f"Tensor for argument {arguments[name]} is on CPU, but expected it to be on GPU"
+    return refuse(f"{message} (while checking arguments for {kernel})", _named(operands))
+
+
+# `aten/src/ATen/native/mps/OperationUtils.mm`, `Placeholder::Placeholder`
+NO_PLACEHOLDER = "Placeholder storage has not been allocated on MPS device!"
+# What kernels call themselves and their arguments where they check these with `checkAllSameGPU`
+# (`aten/src/ATen/native/mps/operations/LinearAlgebra.mm`, `aten/src/ATen/TensorUtils.cpp`).
+METAL_KERNELS: dict[str, tuple[str, dict[str, str]]] = {
+    "mm": ("mm", {"self": "#1 'mat1'", "mat2": "#2 'mat2'"}),
+    "addmm": ("addmm_out_mps_impl", {"self": "#1 'self'", "mat1": "#2 'mat1'", "mat2": "#3 'mat2'"}),
+}
+
+
+def check_linear(operands: dict[str, Tensor]) -> None:
+    """`aten/src/ATen/native/mps/operations/Linear.mm`, `_mps_linear`."""
+    if here().kind != "mps" or all(device_of(tensor).type != "mps" for tensor in operands.values()):
+        return
+    for name, tensor in operands.items():
+        plural = name if name == "bias" else f"{name}s"
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            raise RuntimeError(f"MPS device does not support linear for non-float {plural}")
+        if label_of(tensor) is not ANYWHERE and device_of(tensor).type != "mps":
+            raise refuse(
+                f"Tensor for argument {name} is on {device_of(tensor)} but expected on mps", list(operands.items())
+            )
 
 
 def _odd_one(name: str, device: Device, common: Device, method: str) -> str:
@@ -170,10 +206,10 @@ def _named(operands: Sequence[Operand]) -> list[tuple[str, Tensor]]:
 
 def _wrapper_name(func: Any) -> str:
     """`register_dispatch_key.py`: structured kernels have one name, others overload and name."""
-    name, overload = _name(func), func._schema.overload_name
+    name, overload, kind = _name(func), func._schema.overload_name, here().kind.upper()
     if _entry(func).structured:
-        return "wrapper_CUDA_" + "_".join(part for part in (name, overload) if part)
-    return f"wrapper_CUDA_{overload}_{name}"
+        return f"wrapper_{kind}_" + "_".join(part for part in (name, overload) if part)
+    return f"wrapper_{kind}_{overload}_{name}"
 
 
 def _name(func: Any) -> str:
@@ -215,7 +251,16 @@ def legacy_type(tensor: Tensor) -> str:
     """``torch.cuda.FloatTensor``: dtype and device in one name (`torch/csrc/utils/tensor_types.cpp`)."""
     with torch._C.DisableTorchFunction():
         name: str = torch._C.TensorBase.type(tensor)
-    return name if device_of(tensor).type == "cpu" else name.replace("torch.", "torch.cuda.", 1)
+    kind = here().kind
+    return name.replace("torch.", f"torch.{kind}.", 1) if device_of(tensor).type == kind else name
+
+
+def type_in_messages(tensor: Tensor) -> str:
+    """``torch.cuda.FloatTensor``, but ``MPSFloatType``: `torch/csrc/Exceptions.cpp` renames some types only."""
+    name, kind = legacy_type(tensor), here().kind
+    if kind == "cuda" or device_of(tensor).type != kind:
+        return name
+    return f"{kind.upper()}{name.rpartition('.')[2].removesuffix('Tensor')}Type"
 
 
 def _convolution(operands: list[Operand]) -> str | None:
@@ -226,12 +271,23 @@ def _convolution(operands: list[Operand]) -> str | None:
     tensors = {name: tensor for name, tensor, _ in operands}
     input_, weight = tensors["input"], tensors["weight"]
     if device_of(input_).type == "cpu" != device_of(weight).type and _is_small(input_, weight):
-        return _odd_one("weight", device_of(weight), device_of(input_), "wrapper_CUDA___slow_conv2d_forward")
-    types = {name: legacy_type(tensor) for name, tensor in tensors.items()}
+        return _slow_convolution(weight, input_)
+    types = {name: type_in_messages(tensor) for name, tensor in tensors.items()}
     for name in ("weight", "bias"):
-        if name in types and types[name].count("cuda") != types["input"].count("cuda"):
+        if name in types and device_of(tensors[name]).type != device_of(input_).type:
             return f"Input type ({types['input']}) and {name} type ({types[name]}) should be the same"
     return None
+
+
+def _slow_convolution(weight: Tensor, images: Tensor) -> str:
+    """`aten/src/ATen/mps/MPSFallback.mm`, `slow_conv2d_forward_mps`; CUDA has a generated wrapper."""
+    if here().kind == "mps":
+        return (
+            f"slow_conv2d_forward_mps: input(device='{device_of(images)}') and weight(device={device_of(weight)}')  "
+            "must be on the same device"
+        )
+    method = f"wrapper_{here().kind.upper()}___slow_conv2d_forward"
+    return _odd_one("weight", device_of(weight), device_of(images), method)
 
 
 def _is_small(images: Tensor, weight: Tensor) -> bool:
@@ -309,12 +365,14 @@ def check_lengths(lengths: Tensor) -> None:
         )
 
 
-def check_rnn(values: Tensor, hidden: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
-    """`aten/src/ATen/native/RNN.cpp`, `check_attributes`."""
+def check_rnn(layer: str, values: Tensor, hidden: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
+    """`aten/src/ATen/native/RNN.cpp`, `check_attributes`; `lstm` has a kernel for MPS, which does not call it."""
     home: Device = device_of(values)
     for name, tensors in (("hidden", hidden), ("parameter", parameters)):
         for tensor in tensors:
             if device_of(tensor) != home:
+                if layer == "lstm" and home.type == "mps":
+                    raise refuse(NO_PLACEHOLDER, [("input", values), (name, tensor)])
                 raise refuse(
                     f"Input and {name} tensors are not at the same device, found input tensor at {home} and "
                     f"{name} tensor at {device_of(tensor)}",

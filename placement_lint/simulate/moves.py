@@ -18,12 +18,12 @@ _copy: Callable[..., Tensor] = torch._C.TensorBase.to
 def move(tensor: Tensor, target: Device, **options: Any) -> Tensor:
     """A copy of `tensor` on `target`; its gradient finds the way back."""
     source = device_of(tensor)
-    if source.type == "cuda":
+    if source.type == here().kind:
         here().check_alive()
     if real_device(tensor).type != "cpu":
         # A meta tensor has nothing to copy, and PyTorch says so.
-        return _copy(tensor, CPU if target.type == "cuda" else target, **options)
-    if target.type not in ("cpu", "cuda"):
+        return _copy(tensor, CPU if target.type == here().kind else target, **options)
+    if target.type not in ("cpu", here().kind):
         return _copy(tensor, target, **options)
     moved = _copy(tensor, options.pop("dtype", tensor.dtype), **{**options, "copy": True})
     put(moved, target)

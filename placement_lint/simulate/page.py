@@ -32,9 +32,9 @@ def page(program: str, heading: str, red: str, views: Sequence[dict[str, Any]]) 
     return TEMPLATE.read_text(encoding="utf-8").replace(PLACE, data.replace("<", "\\u003c"))
 
 
-def lanes(gpus: int, devices: set[str]) -> list[str]:
+def lanes(gpus: int, devices: set[str], kind: str = "cuda") -> list[str]:
     """The devices that have a lane: the CPU, then the GPUs by number, then the rest."""
-    first = ["cpu", *(f"cuda:{index}" for index in range(gpus))]
+    first = ["cpu", *(f"{kind}:{index}" for index in range(gpus))]
     return first + sorted(devices - set(first))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _ABSENT = object()
 
@@ -28,10 +28,17 @@ class Patches:
         """Replace what this version of PyTorch has, and skip what it lacks."""
         self.set_all(owner, {name: value for name, value in values.items() if hasattr(owner, name)})
 
+    def remove_all(self, owner: Any, names: Iterable[str]) -> None:
+        """Leave out what the simulated build of PyTorch lacks."""
+        for name in names:
+            if name in vars(owner):
+                self._before.append((owner, name, vars(owner)[name]))
+                delattr(owner, name)
+
     def replaced_in(self, kind: type) -> Iterator[tuple[Any, Any]]:
         """What was there before, and what is there now, in owners of one kind."""
         for owner, name, before in self._before:
-            if isinstance(owner, kind) and before is not _ABSENT:
+            if isinstance(owner, kind) and before is not _ABSENT and name in vars(owner):
                 yield before, vars(owner)[name]
 
     def undo(self) -> None:

@@ -113,13 +113,28 @@ def real_device(tensor: Tensor) -> Device:
     return device
 
 
+# `aten/src/ATen/mps/EmptyTensor.cpp`, `empty_mps`
+NO_FLOAT64 = (
+    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
+    "Please use float32 instead."
+)
+
+
+def check_dtype(tensor: Tensor) -> None:
+    """Whether the GPU has numbers of this kind."""
+    if tensor.dtype is torch.float64 and here().kind == "mps":
+        raise TypeError(NO_FLOAT64)
+
+
 def put(tensor: Tensor, device: Device) -> None:
     """Say that the tensor's storage is on `device`, wherever it was."""
+    if device.type == "mps":
+        check_dtype(tensor)
     label_storage(storage_of(tensor), device)
 
 
 def label_storage(storage: Any, device: Device) -> None:
-    on_gpu = device.type == "cuda" and is_real(storage)
+    on_gpu = device.type == here().kind and is_real(storage)
     storage._placement = Placement(here(), device.index, storage.nbytes()) if on_gpu else None
 
 

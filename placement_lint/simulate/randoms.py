@@ -41,7 +41,8 @@ class Generator(Base):  # type: ignore[misc]
         generator._placed_on = here().resolve(device) if running() and not known else Device(device)
         generator._seed = Base.initial_seed(generator)
         generator._offset = 0
-        if generator._placed_on.type == "cuda":
+        generator._on_gpu = running() and generator._placed_on.type == here().kind
+        if generator._on_gpu:
             generator._known = here().generators
             generator._known[generator._cdata] = generator
         return generator
@@ -57,11 +58,6 @@ class Generator(Base):  # type: ignore[misc]
     def device(self) -> Device:
         device: Device = self._placed_on
         return device
-
-    @property
-    def _on_gpu(self) -> bool:
-        placed_on: Device = self._placed_on
-        return placed_on.type == "cuda"
 
     def manual_seed(self, seed: int) -> Generator:
         Base.manual_seed(self, seed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import tracebacks
 from .journal import Journal, Origin, Refusal, describe, is_user_code, raised_at
+from .machine import here
 from .names import named_in_frames
 from .placement import device_of, storage_of
 
@@ -18,15 +19,21 @@ if TYPE_CHECKING:
 
     from .machine import Machine
 
-# What PyTorch says when a call goes past the simulation.
-_PAST_THE_SIMULATION = (
-    re.compile(r"has no attribute '(_cuda\w+|_nccl\w+|_cudnn\w+)'"),
-    re.compile(r"(not linked with support for cuda devices)"),
-    re.compile(r"Could not run '(\S+)' with arguments from the '\w*CUDA' backend"),
-    re.compile(r"(Tried to instantiate dummy base class \w+)"),
-)
+# What PyTorch says when a call goes past the simulation, by the kind of GPU.
+_PAST_THE_SIMULATION = {
+    "cuda": (
+        re.compile(r"has no attribute '(_cuda\w+|_nccl\w+|_cudnn\w+)'"),
+        re.compile(r"(not linked with support for cuda devices)"),
+        re.compile(r"Could not run '(\S+)' with arguments from the '\w*CUDA' backend"),
+        re.compile(r"(Tried to instantiate dummy base class \w+)"),
+    ),
+    "mps": (re.compile(r"has no attribute '(_mps\w+)'"),),
+    "xpu": (re.compile(r"has no attribute '(_xpu\w+)'"),),
+}
 
 
+# What the allocators say (see memory.py).
+_FULL = ("CUDA out of memory", "XPU out of memory", "MPS backend out of memory")
 NO_WAY_ON = "after a device-side assert, a process cannot use the GPU any more"
 # How many tensors the account of a full card has.
 LARGEST = 10
@@ -59,9 +66,9 @@ def failure(error: BaseException, journal: Journal, begin: TracebackType | None)
         table(account(refusal))
     if "device-side assert triggered" in str(error):
         say(f"{error.__cause__ or 'an index is out of range'}; {NO_WAY_ON}")
-    if "CUDA out of memory" in str(error):
+    if any(words in str(error) for words in _FULL):
         table(list(_alive(error, begin)))
-    for pattern in _PAST_THE_SIMULATION:
+    for pattern in _PAST_THE_SIMULATION[here().kind]:
         if found := pattern.search(str(error)):
             say(f"not simulated: {found.group(1)}")
     say()
@@ -72,7 +79,7 @@ def _alive(error: BaseException, begin: TracebackType | None) -> Iterator[tuple[
     """The largest named tensors on the GPU that is full."""
     found = re.search(r"GPU (\d+) has a total capacity", str(error))
     named = {id(storage_of(tensor)): (name, tensor) for name, tensor in named_in_frames(_last_frame(begin))}
-    place = f"cuda:{found.group(1)}" if found else ""
+    place = f"{here().kind}:{found.group(1) if found else 0}"
     there = [(name, tensor) for name, tensor in named.values() if str(device_of(tensor)) == place]
     for name, tensor in sorted(there, key=lambda pair: -pair[1].nbytes)[:LARGEST]:
         yield name, describe(tensor), f"on {place},", size(tensor.nbytes)
@@ -105,7 +112,8 @@ def moves(journal: Journal) -> None:
 
 
 def summary(journal: Journal, machine: Machine) -> None:
-    say(f"simulated GPUs: {machine.installed}")
+    kind = "" if machine.kind == "cuda" else f" ({machine.kind})"
+    say(f"simulated GPUs: {machine.installed}{kind}")
     table(
         [("device", "tensors made", "peak memory")]
         + [("cpu", str(journal.made["cpu"]), "-")]

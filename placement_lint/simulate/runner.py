@@ -31,8 +31,9 @@ def run_script(
     trace: bool,
     journal: Journal | None = None,
     memory: int | None = None,
+    device: str = "cuda",
 ) -> int:
-    """Run `target` as ``__main__`` on `gpus` simulated GPUs; returns the exit status it would have had.
+    """Run `target` as ``__main__`` on `gpus` simulated GPUs of one kind; returns the exit status it would have had.
 
     A journal that is given holds the record of the run afterwards.
     """
@@ -41,7 +42,7 @@ def run_script(
     sys.argv = [target, *args]
     sys.path.insert(0, os.getcwd() if module else os.path.dirname(os.path.abspath(target)))
     try:
-        with simulated(gpus, observer=journal, memory=memory) as machine:
+        with simulated(gpus, observer=journal, memory=memory, device=device) as machine:
             if target in LAUNCHERS:
                 simulate_launched(patches)
             status = _run(target, module, journal)

@@ -14,7 +14,7 @@ import torch
 
 from .machine import FORKED, CudaError, here
 from .placement import Placement
-from .storages import get_device
+from .storages import get_device, is_on_gpu
 
 if TYPE_CHECKING:
     from .patches import Patches
@@ -54,7 +54,20 @@ def release(descriptor: Any, offset: int) -> None:
     os.close(descriptor.detach())
 
 
+def refuse_gpus(share_memory: Any, name: str) -> Any:
+    """`torch/csrc/StorageSharing.cpp`: only CUDA's memory has a way to another process, a handle of its driver."""
+
+    def share_from_the_cpu(storage: Any, *args: Any) -> Any:
+        if here().kind != "cuda" and is_on_gpu(storage):
+            raise RuntimeError(f"{name}: only available on CPU")
+        return share_memory(storage, *args)
+
+    return share_from_the_cpu
+
+
 def install(patches: Patches) -> None:
+    for method, name in (("_share_fd_cpu_", "_share_fd_"), ("_share_filename_cpu_", "_share_filename_")):
+        patches.set(Storage, method, refuse_gpus(getattr(torch._C.StorageBase, method), name))
     patches.set_all(
         Storage,
         {

@@ -22,6 +22,7 @@ from . import (
     legacy,
     losses,
     mismatch,
+    mps,
     optimizers,
     rnn,
     scripting,
@@ -29,9 +30,10 @@ from . import (
     storages,
     tensors,
     threads,
+    xpu,
 )
 from .dispatch import SimulatedKernels
-from .machine import Machine, Observer, here, running, start, stop
+from .machine import KINDS, Machine, Observer, here, running, start, stop
 from .patches import Patches
 
 ROOMS = (
@@ -42,6 +44,8 @@ ROOMS = (
     losses,
     factories,
     driver,
+    mps,
+    xpu,
     comm,
     functions,
     rnn,
@@ -58,15 +62,23 @@ ROOMS = (
 
 
 class gpus(contextlib.ContextDecorator):
-    """Simulate a machine with `count` GPUs: ``with gpus(2): ...`` or ``@gpus(2)``.
+    """Simulate a machine with `count` GPUs: ``with gpus(2): ...``, ``@gpus(2)`` or ``gpus(1, device="mps")``.
 
     Tensors stay real CPU tensors with the label of a device, so values, autograd and Parameter identity are
     PyTorch's own. Each has `memory` bytes. With 0 it is a CUDA build of PyTorch on a machine without a driver.
+    `device` is the kind of the GPUs: CUDA's, XPU's, or the one GPU of MPS.
     """
 
-    def __init__(self, count: int, *, observer: Observer | None = None, memory: int | None = None) -> None:
+    def __init__(
+        self, count: int, *, observer: Observer | None = None, memory: int | None = None, device: str = "cuda"
+    ) -> None:
         if count < 0:
             raise ValueError(f"a machine cannot have {count} GPUs")
+        if device not in KINDS:
+            raise ValueError(f"{device!r} is not one of {', '.join(KINDS)}")
+        if device == "mps" and count != 1:
+            raise ValueError(f"a machine cannot have {count} MPS devices, only 1")
+        self._device = device
         self._count = count
         self._observer = observer
         self._memory = memory
@@ -75,7 +87,8 @@ class gpus(contextlib.ContextDecorator):
     def __enter__(self) -> Machine:
         with contextlib.ExitStack() as stack:
             patches = Patches()
-            machine = Machine(self._count, self._observer or (here().observer if running() else None), self._memory)
+            observer = self._observer or (here().observer if running() else None)
+            machine = Machine(self._count, observer, self._memory, self._device)
             stack.callback(torch.set_default_device, _default_device())
             start(machine)
             stack.callback(stop)

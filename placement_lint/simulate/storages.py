@@ -28,14 +28,18 @@ def is_cuda(storage: Any) -> bool:
     return device_of_storage(storage).type == "cuda"
 
 
+def is_on_gpu(storage: Any) -> bool:
+    return device_of_storage(storage).type == here().kind
+
+
 def get_device(storage: Any) -> int:
     device = device_of_storage(storage)
-    return device.index if device.type == "cuda" else -1
+    return device.index if device.type == here().kind else -1
 
 
 def new_storage(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     target = None if device is None else here().resolve(device)
-    if target is not None and target.type not in ("cpu", "cuda"):
+    if target is not None and target.type not in ("cpu", here().kind):
         return Base.__new__(cls, *args, device=target, **kwargs)
     storage = Base.__new__(cls, *args, **kwargs)
     if target is not None:

@@ -15,21 +15,22 @@ _ids = itertools.count(1)
 
 # `c10/cuda/CUDAStream.h`, `priority_range`: what PyTorch supports of the hardware's priorities.
 LOWEST, HIGHEST = 0, -3
+# `c10/core/DeviceType.h`
+DEVICE_TYPES = {"cuda": 1, "xpu": 12, "mps": 13}
 # Cycles of a GPU in a second.
 CLOCK = 1.98e9
 
 
 class Stream:
-    """``torch.cuda.Stream`` and ``torch.Stream``: a name for an order that holds anyway."""
-
-    device_type = 1
+    """``torch.cuda.Stream``, ``torch.xpu.Stream`` and ``torch.Stream``: a name for an order that holds anyway."""
 
     def __init__(self, device: Any = None, priority: int = 0, **known: Any) -> None:
-        here().resolve("cuda")
+        kind = here().kind
+        here().resolve(kind)
         index = known.get("device_index")
-        self.device = here().resolve(index if index is not None else "cuda" if device is None else device)
-        if self.device.type != "cuda":
-            raise ValueError(f"Expected a cuda device, but got: {self.device}")
+        self.device = here().resolve(index if index is not None else kind if device is None else device)
+        if self.device.type != kind:
+            raise ValueError(f"Expected a {kind} device, but got: {self.device}")
         self.priority = max(HIGHEST, min(LOWEST, priority))
         self.stream_id = known["stream_id"] if "stream_id" in known else next(_ids)
         self._outer: list[tuple[int, Stream]] = []
@@ -39,7 +40,15 @@ class Stream:
         return self.device.index
 
     @property
+    def device_type(self) -> int:
+        return DEVICE_TYPES[self.device.type]
+
+    @property
     def cuda_stream(self) -> int:
+        return self.stream_id
+
+    @property
+    def sycl_queue(self) -> int:
         return self.stream_id
 
     @staticmethod
@@ -92,6 +101,10 @@ class Stream:
         return hash((self.stream_id, self.device))
 
     def __repr__(self) -> str:
+        if self.device.type == "xpu":
+            return f"torch.xpu.Stream(device={self.device} sycl_queue={self.sycl_queue:#x})"
+        if self.device.type == "mps":
+            return f"torch.Stream device_type=mps, device_index={self.device.index}, stream_id={self.stream_id}"
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
@@ -148,7 +161,7 @@ class Event:
         return (end_event._moment - self._moment) * 1000
 
     def __repr__(self) -> str:
-        return "<torch.cuda.Event uninitialized>" if self._moment is None else f"<torch.cuda.Event {id(self):#x}>"
+        return f"<torch.{here().kind}.Event {'uninitialized' if self._moment is None else hex(id(self))}>"
 
 
 def current_stream(index: int) -> Stream:

@@ -14,10 +14,10 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from . import legacy
-from .machine import CPU, Device, NotSimulated, as_device, here, wake_driver
+from .machine import CPU, NotSimulated, as_device, here
 from .mismatch import legacy_type, refuse
 from .moves import at, move
-from .placement import Placement, Tensor, bring_home, device_of, real_device, settle, storage_of
+from .placement import Placement, Tensor, bring_home, device_of, settle, storage_of
 
 if TYPE_CHECKING:
     from .patches import Patches
@@ -53,6 +53,14 @@ def is_cuda(tensor: Tensor) -> bool:
     return device_of(tensor).type == "cuda"
 
 
+def is_mps(tensor: Tensor) -> bool:
+    return device_of(tensor).type == "mps"
+
+
+def is_xpu(tensor: Tensor) -> bool:
+    return device_of(tensor).type == "xpu"
+
+
 def is_cpu(tensor: Tensor) -> bool:
     return device_of(tensor).type == "cpu"
 
@@ -74,7 +82,7 @@ def parse_to(*args: Any, **kwargs: Any) -> Any:
         _, *rest = _parse_to(*args, **kwargs)
         return (device_of(spec), *rest)
     if isinstance(spec, int):
-        args, kwargs = (Device("cuda", spec), *args[1:]), {**kwargs}
+        args, kwargs = (as_device(spec), *args[1:]), {**kwargs}
         kwargs.pop("device", None)
     return _parse_to(*args, **kwargs)
 
@@ -109,6 +117,15 @@ def cuda(
     spec = as_device("cuda" if device is None else device)
     if spec.type != "cuda":
         raise RuntimeError("Invalid device, must be cuda device")
+    return to(tensor, spec, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def xpu(
+    tensor: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format
+) -> Tensor:
+    spec = as_device("xpu" if device is None else device)
+    if spec.type != "xpu":
+        raise RuntimeError("Invalid device, must be xpu device")
     return to(tensor, spec, non_blocking=non_blocking, memory_format=memory_format)
 
 
@@ -208,7 +225,7 @@ def delete_grad(tensor: Tensor) -> None:
 
 def _on_host(tensor: Tensor) -> None:
     """`torch/csrc/utils/tensor_numpy.cpp`, `tensor_to_numpy`."""
-    if (device := device_of(tensor)).type == "cuda":
+    if (device := device_of(tensor)).type == here().kind:
         raise refuse(
             f"can't convert {device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first.",
@@ -231,10 +248,10 @@ def array(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 def pin_memory(tensor: Tensor, device: Any = None) -> Tensor:
     """`aten/src/ATen/native/Memory.cpp`: only dense CPU tensors can be pinned, and pinning copies once."""
-    if is_cuda(tensor) or real_device(tensor).type != "cpu":
-        kind = legacy_type(tensor) if is_cuda(tensor) else tensor.type()
+    if not is_cpu(tensor):
+        kind = legacy_type(tensor)
         raise refuse(f"cannot pin '{kind}' only dense CPU tensors can be pinned", [("self", tensor)])
-    wake_driver()
+    here().wake()
     if is_pinned(tensor):
         return tensor
     pinned = tensor.clone()
@@ -248,7 +265,7 @@ def is_pinned(tensor: Tensor, device: Any = None) -> bool:
 
 def record_stream(tensor: Tensor, stream: Any) -> None:
     """Nothing runs behind the program's back, so memory need not be kept for a stream."""
-    if not is_cuda(tensor):
+    if is_cpu(tensor):
         raise NotImplementedError(
             "Could not run 'aten::record_stream' with arguments from the 'CPU' backend. This could "
             "be because the "
@@ -273,7 +290,7 @@ def constructed(tensor: Tensor, *args: Any, **kwargs: Any) -> None:
 def make_wrapper(kind: Any, *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
     """A subclass around other tensors: on the CPU in C++, on its own device by its label (`python_variable.cpp`)."""
     target = None if device is None else here().resolve(device)
-    if target is None or target.type != "cuda":
+    if target is None or target.type != here().kind:
         wrapper: Tensor = _base_make_wrapper(kind, *args, **kwargs, **({} if target is None else {"device": target}))
         return wrapper
     wrapper = _base_make_wrapper(kind, *args, device=CPU, **kwargs)
@@ -289,9 +306,12 @@ METHODS: dict[str, Any] = {
     "device": property(device_of),
     "is_cuda": property(is_cuda),
     "is_cpu": property(is_cpu),
+    "is_mps": property(is_mps),
+    "is_xpu": property(is_xpu),
     "get_device": get_device,
     "to": to,
     "cuda": cuda,
+    "xpu": xpu,
     "cpu": cpu,
     "type": type_,
     "type_as": type_as,

@@ -44,21 +44,21 @@ def start(thread: threading.Thread) -> None:
 class _Simulation:
     """Unpickling this starts the simulation of the parent in a child."""
 
-    def __init__(self, count: int, memory: int) -> None:
-        self.machine = count, memory
+    def __init__(self, count: int, memory: int, device: str) -> None:
+        self.machine = count, memory, device
 
-    def __reduce__(self) -> tuple[Any, tuple[int, int]]:
+    def __reduce__(self) -> tuple[Any, tuple[int, int, str]]:
         return simulate_for_good, self.machine
 
 
-def simulate_for_good(count: int, memory: int) -> None:
+def simulate_for_good(count: int, memory: int, device: str) -> None:
     from .simulation import gpus
 
-    gpus(count, memory=memory).__enter__()
+    gpus(count, memory=memory, device=device).__enter__()
 
 
 def preparation_data(name: str) -> dict[str, Any]:
-    return {**_preparation_data(name), "simulation": _Simulation(here().installed, here().memory)}
+    return {**_preparation_data(name), "simulation": _Simulation(here().installed, here().memory, here().kind)}
 
 
 def install(patches: Patches) -> None:

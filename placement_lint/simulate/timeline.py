@@ -113,9 +113,10 @@ class _Life:
 class Timeline(Journal):
     """A journal that also records each tensor's life."""
 
-    def __init__(self, gpus: int, kept: int = KEPT) -> None:
+    def __init__(self, gpus: int, kept: int = KEPT, kind: str = "cuda") -> None:
         super().__init__()
         self.gpus = gpus
+        self.kind = kind
         self.step = 0
         self.failure: Failure | None = None
         self._all_bars: Ends[Bar] = Ends(kept)
@@ -194,7 +195,7 @@ class Timeline(Journal):
 
     def devices(self) -> list[str]:
         """The devices that have a lane."""
-        return lanes(self.gpus, {bar.device for bar in self.bars})
+        return lanes(self.gpus, {bar.device for bar in self.bars}, self.kind)
 
     @property
     def totals(self) -> tuple[int, int]:
