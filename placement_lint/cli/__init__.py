@@ -22,6 +22,8 @@ FAILURE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 SEVERITIES = tuple(severity.value for severity in Severity)
 TRUSTS = ("confined", "unconfined")
 PROBE_MODES = ("auto", "simulated", "gpu")
+# The kinds of accelerator that are simulated (`placement_lint/simulate/machine.py`, which imports torch).
+DEVICES = ("cuda", "mps", "xpu")
 TABLE_FORMATS = ("rich", "json", "markdown")
 FORM = "Format of the output."
 RULE_LISTS = {"text": "as_table", "markdown": "as_markdown_table", "json": "as_json"}
@@ -323,7 +325,14 @@ def server(stdio: bool) -> int:
 
 
 @commands.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--gpus", type=click.IntRange(min=0), help="How many GPUs to simulate.  [default: 2]")
+@click.option("--gpus", type=click.IntRange(min=0), help="How many GPUs to simulate.  [default: 2, or 1 of mps]")
+@click.option(
+    "--device",
+    type=click.Choice(DEVICES),
+    default=DEVICES[0],
+    show_default=True,
+    help="The kind of GPU to simulate. MPS has one.",
+)
 @click.option("--memory", metavar="SIZE", help="Memory of each GPU, such as 24GiB.  [default: 80GiB]")
 @click.option("--ranks", type=click.IntRange(min=1), help="Start one process per rank, as torchrun does.")
 @click.option("-m", "--module", is_flag=True, help="TARGET is a module's name, as for `python -m`.")
@@ -334,6 +343,7 @@ def server(stdio: bool) -> int:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     gpus: int | None,
+    device: str,
     memory: str | None,
     ranks: int | None,
     module: bool,
@@ -350,19 +360,24 @@ def run(
     from placement_lint.config.files import load_settings
     from placement_lint.simulate.runner import run_script
 
-    count = load_settings(Path.cwd()).gpus if gpus is None else gpus
+    if device == "mps" and gpus not in (None, 1):
+        raise UsageError(f"--device mps: there is one MPS device, not {gpus}")
+    count = 1 if device == "mps" else load_settings(Path.cwd()).gpus if gpus is None else gpus
     size = _size(memory)
     if ranks is not None:
         if timeline is not None or trace_file is not None:
             raise UsageError("--ranks cannot be combined with --timeline or --trace-file")
-        return _run_ranks(ranks, max(count, ranks), size, [*["--trace"] * trace, *["-m"] * module, target, *arguments])
+        machine = ["--device", device, "--gpus", str(count if device == "mps" else max(count, ranks))]
+        return _run_ranks(ranks, machine, size, [*["--trace"] * trace, *["-m"] * module, target, *arguments])
     if timeline is None and trace_file is None:
-        return run_script(target, list(arguments), count, module=module, trace=trace, memory=size)
+        return run_script(target, list(arguments), count, module=module, trace=trace, memory=size, device=device)
     from placement_lint.cli.timelines import timeline_files, write_timeline_files
     from placement_lint.simulate.timeline import Timeline
 
-    files, record = timeline_files(timeline, trace_file), Timeline(count)
-    status = run_script(target, list(arguments), count, module=module, trace=trace, journal=record, memory=size)
+    files, record = timeline_files(timeline, trace_file), Timeline(count, kind=device)
+    status = run_script(
+        target, list(arguments), count, module=module, trace=trace, journal=record, memory=size, device=device
+    )
     write_timeline_files(files, record, target)
     return status
 
@@ -376,7 +391,7 @@ def _size(text: str | None) -> int | None:
         raise UsageError(f"--memory: {error}") from None
 
 
-def _run_ranks(ranks: int, gpus: int, memory: int | None, command: list[str]) -> int:
+def _run_ranks(ranks: int, machine: list[str], memory: int | None, command: list[str]) -> int:
     from placement_lint.simulate.ranks import run_ranks
 
-    return run_ranks(ranks, ["--gpus", str(gpus), *([] if memory is None else ["--memory", str(memory)]), *command])
+    return run_ranks(ranks, [*machine, *([] if memory is None else ["--memory", str(memory)]), *command])

@@ -1,4 +1,4 @@
-"""pytest plugin: the fixture ``simulated_gpus`` and the marker ``@pytest.mark.gpus(n)``.
+"""pytest plugin: the fixture ``simulated_gpus`` and the marker ``@pytest.mark.gpus(n, device="cuda")``.
 
 PyTorch is imported when a test asks for GPUs, not before. The traceback of such a test ends in the user's line, and the
 report has the account of the operands that were on different devices; ``--full-trace`` shows all frames.
@@ -15,21 +15,24 @@ if TYPE_CHECKING:
 
     from .machine import Machine
 
-DEFAULT_COUNT = 2
+# By kind of GPU; MPS has one.
+DEFAULT_COUNT = {"mps": 1}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "gpus(n): run the test on n simulated GPUs")
+    config.addinivalue_line("markers", "gpus(n, device='cuda'): run the test on n simulated GPUs")
 
 
 @pytest.fixture
 def simulated_gpus(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """The simulated machine the test runs on: two GPUs, or as many as ``@pytest.mark.gpus(n)`` says."""
+    """The simulated machine the test runs on: two GPUs of CUDA, or what ``@pytest.mark.gpus(1, device="mps")`` says."""
     from . import gpus
     from .journal import Journal
 
     marker = request.node.get_closest_marker("gpus")
-    with gpus(marker.args[0] if marker and marker.args else DEFAULT_COUNT, observer=Journal()) as machine:
+    device = marker.kwargs.get("device", "cuda") if marker else "cuda"
+    count = marker.args[0] if marker and marker.args else DEFAULT_COUNT.get(device, 2)
+    with gpus(count, device=device, observer=Journal()) as machine:
         yield machine
 
 

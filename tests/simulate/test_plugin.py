@@ -40,6 +40,16 @@ class TestClass:
         import torch
         assert torch.cuda.device_count() == 4
 
+@pytest.mark.gpus(1, device="mps")
+def test_another_kind():
+    import torch
+    assert torch.ones(1, device="mps").is_mps
+    assert not torch.cuda.is_available()
+
+@pytest.mark.gpus(device="mps")
+def test_mps_has_one(simulated_gpus):
+    assert simulated_gpus.count == 1
+
 def test_afterwards():
     import torch
     assert "device" not in vars(torch.Tensor)
@@ -86,7 +96,7 @@ def run_pytest(folder, source, *options):
 
 def test_plugin(tmp_path):
     output = run_pytest(tmp_path, TESTS)
-    assert "7 passed" in output, output
+    assert "9 passed" in output, output
 
 
 def test_a_failure_ends_in_the_user_s_line_and_has_the_account(tmp_path):

@@ -53,6 +53,26 @@ def test_a_worker_may_use_cuda_when_its_parent_did_not():
         assert len(list(DataLoader(Touches(), num_workers=1, multiprocessing_context="fork"))) == 2
 
 
+class Accelerated(Touches):
+    def __getitem__(self, index):
+        return torch.ones(2, device=torch.accelerator.current_accelerator()).cpu()
+
+
+@pytest.mark.parametrize("kind", ["mps", "xpu"])
+def test_spawned_workers_have_the_same_kind_of_gpu(kind):
+    with gpus(1, device=kind):
+        batches = list(DataLoader(Accelerated(), num_workers=1, multiprocessing_context="spawn"))
+        assert [batch.tolist() for batch in batches] == [[[1, 1]], [[1, 1]]]
+
+
+def test_a_forked_worker_cannot_use_xpu():
+    """`torch/xpu/__init__.py`, `_lazy_init`"""
+    with gpus(1, device="xpu"):
+        torch.ones(1, device="xpu")
+        with pytest.raises(RuntimeError, match="Cannot re-initialize XPU in forked subprocess"):
+            list(DataLoader(Accelerated(), num_workers=1, multiprocessing_context="fork"))
+
+
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_that_leave_cuda_alone(context):
     with gpus(1):

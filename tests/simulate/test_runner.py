@@ -183,6 +183,51 @@ def test_trace_and_summary(run):
     assert "simulated GPUs: 2" in ended.stderr
 
 
+def test_another_kind_of_gpu(run):
+    """Programs that it starts run on the same."""
+    source = """
+        import subprocess, sys, torch
+        print(torch.backends.mps.is_available(), torch.cuda.is_available(), sys.argv[1:], flush=True)
+        if len(sys.argv) == 1:
+            subprocess.run([sys.executable, __file__, "child"], check=True)
+            torch.ones(256).to("mps")
+    """
+    ended = run(source, gpus=1, options=["--device", "mps", "--trace"])
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["True False []", "True False ['child']"]
+    assert "simulated GPUs: 1 (mps)" in ended.stderr
+    assert "cpu -> mps:0  1 times  1.0 KiB" in ended.stderr
+
+
+def test_a_mixture_with_another_kind_is_accounted_for(run):
+    ended = run(MISTAKE.replace("cuda:0", "mps").replace("cuda", "mps"), gpus=1, options=["--device", "mps"])
+    assert (
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, mps:0"
+        in (ended.stderr.splitlines()[1])
+    )
+    assert "on mps:0,  computed by aten.addmm.default at train.py:12" in ended.stderr
+    assert "on cpu,    made by ones at train.py:9" in ended.stderr
+
+
+def test_what_a_mac_lacks_is_not_called_missing(run):
+    """`torch/cuda/__init__.py`, `set_device`"""
+    ended = run("import torch\ntorch.cuda.set_device(0)", gpus=1, options=["--device", "mps"])
+    assert "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'" in ended.stderr
+    assert "not simulated" not in ended.stderr
+
+
+def test_a_full_gpu_of_another_kind_shows_what_is_on_it(run):
+    source = """
+        import torch
+        batch = torch.zeros(300, 1024, device="mps")
+        more = torch.zeros(300, 1024, device="mps")
+    """
+    ended = run(source, gpus=1, options=["--device", "mps", "--memory", "2MiB"])
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[1].startswith("RuntimeError: MPS backend out of memory")
+    assert ended.stderr.splitlines()[2].split() == ["batch", "[300,", "1024]", "float32", "on", "mps:0,", "1.2", "MiB"]
+
+
 def test_sparse_tensors_count_what_they_hold(run):
     source = """
         import torch
@@ -268,7 +313,10 @@ def test_ranks_start_without_torchrun(tmp_path, arguments, status):
         assert sorted(ended.stdout.splitlines()) == [f"{rank} {rank} 2 2 3.0 ['--lr', '1']" for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("options", [["--memory", "much"], ["--ranks", "2", "--timeline", "page.html"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--memory", "much"], ["--ranks", "2", "--timeline", "page.html"], ["--device", "mps", "--gpus", "2"]],
+)
 def test_options_that_make_no_sense(tmp_path, options):
     (tmp_path / "train.py").write_text("")
     ended = subprocess.run(
