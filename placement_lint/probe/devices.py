@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from placement_lint.probe.experiment import Experiment, Facts
+from placement_lint.probe.experiment import CUDA, Experiment, Facts
 from placement_lint.probe.sandbox import Inventory
 
 AUTO, SIMULATED, GPU = "auto", "simulated", "gpu"
@@ -16,11 +16,12 @@ MOST_SIMULATED = 16
 
 @dataclass(frozen=True)
 class Ground:
-    """``simulate`` is how many GPUs are simulated, None for the machine as it is; ``facts`` are fitted to it."""
+    """``simulate`` is how many GPUs of this ``kind`` are simulated, None for the machine as it is; ``facts`` fit it."""
 
     name: str
     simulate: int | None
     facts: Facts = field(default_factory=dict, hash=False)
+    kind: str = CUDA
 
 
 class TooFew(Exception):
@@ -29,6 +30,9 @@ class TooFew(Exception):
 
 def choose(mode: str, experiment: Experiment, facts: Facts, found: Inventory) -> Ground:
     """The ground for an experiment; ``found`` says what this machine has."""
+    kind = experiment.kind_for(facts)
+    if kind != CUDA:
+        return of_kind(mode, kind, facts)
     needed, real = experiment.gpus_for(facts), len(found.gpus)
     if mode != SIMULATED:
         if needed <= real:
@@ -42,6 +46,13 @@ def choose(mode: str, experiment: Experiment, facts: Facts, found: Inventory) ->
         raise TooFew(f"needs {counted(needed)}, and at most {MOST_SIMULATED} are simulated")
     count = max(needed, 2)
     return Ground(simulated_name(count), count, facts)
+
+
+def of_kind(mode: str, kind: str, facts: Facts | None = None) -> Ground:
+    """One GPU of another kind than CUDA's."""
+    if mode == GPU:
+        raise TooFew(f"needs an {kind.upper()} device")
+    return Ground(f"1 simulated {kind.upper()} device", 1, facts or {}, kind)
 
 
 def grounds(mode: str, counts: Sequence[int], found: Inventory) -> list[Ground]:

@@ -22,6 +22,10 @@ It is a function at the top of a module, found there by name in the process that
 within its body.
 """
 
+CUDA = "cuda"
+OTHER_KINDS = ("mps", "xpu")
+"""Kinds of GPU that are always simulated."""
+
 CARD = re.compile(r"cuda:(\d{1,2})")
 
 
@@ -83,6 +87,11 @@ class Experiment:
         """How many GPUs it takes with these facts: as many as the highest index they name asks for."""
         return max([self.gpus, *(index + 1 for index in _cards(facts))])
 
+    def kind_for(self, facts: Facts) -> str:
+        """The kind of GPU it takes: CUDA's, unless a fact names another one."""
+        named = {value.partition(":")[0] for value in facts.values() if isinstance(value, str)}
+        return next((kind for kind in OTHER_KINDS if kind in named), CUDA)
+
     def on_one_gpu(self, facts: Facts) -> Facts | None:
         """The facts changed so that a single GPU is enough; None where that cannot be."""
         if self.one_gpu is None:
@@ -106,3 +115,11 @@ MIXED_DEVICES: tuple[Symptom, ...] = (
     Raises("RuntimeError", "indices should be either on"),
 )
 """How PyTorch refuses operands of different devices: most operations, convolutions, and indexing."""
+
+MIXED_ON_MPS: tuple[Symptom, ...] = (
+    Raises("RuntimeError", "expected on mps"),
+    Raises("RuntimeError", "expected it to be on GPU"),
+    Raises("RuntimeError", "has not been allocated on MPS device"),
+    Raises("RuntimeError", "must be on the same device"),
+)
+"""How kernels for MPS refuse them: linear layers, products of matrices, other kernels, and small convolutions."""

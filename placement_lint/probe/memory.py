@@ -72,7 +72,8 @@ def _read(file: Path) -> dict[str, list[str]]:
 
 def _key(experiment: Experiment, ground: Ground, torch: str) -> str:
     arms = [f"{arm.__module__}:{arm.__qualname__}" for arm in (experiment.flagged, experiment.control)]
-    told = json.dumps([arms, ground.facts, ground.simulate, ground.name, torch], sort_keys=True, default=str)
+    machine = (ground.simulate, ground.kind, ground.name, torch)
+    told = json.dumps([arms, ground.facts, *machine], sort_keys=True, default=str)
     digest = hashlib.sha256(told.encode())
     digest.update(_apparatus().encode())
     digest.update(_source(experiment.flagged).encode())

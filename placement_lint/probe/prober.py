@@ -62,6 +62,6 @@ class Prober:
 
     def _sight(self, arm: Arm, ground: Ground) -> Sight:
         try:
-            return Sight.of(self.sandbox.run(arm, ground.facts, ground.simulate))
+            return Sight.of(self.sandbox.run(arm, ground.facts, ground.simulate, ground.kind))
         except ArmLost as reason:
             return Sight(unable=str(reason))

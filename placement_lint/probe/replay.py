@@ -20,8 +20,8 @@ import libcst as cst
 from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.flow.domain.path_condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Answer, Cube
 from placement_lint.probe import preludes, synthesis
-from placement_lint.probe.devices import Ground, TooFew, counted, grounds
-from placement_lint.probe.experiment import Experiment, Raises
+from placement_lint.probe.devices import Ground, TooFew, counted, grounds, of_kind
+from placement_lint.probe.experiment import CUDA, Experiment, Raises
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.rendering import MARK, Additions, Rendered, filled, observing, rendered, shadowed
 from placement_lint.probe.sandbox import PLAY_LIMIT, ArmLost, Script
@@ -234,8 +234,16 @@ class Case:
         return min(scene.when.cubes, key=lambda cube: (len(cube.answers), -cube.machines))
 
     @property
+    def kind(self) -> str:
+        """The kind of GPU on which it shows."""
+        alone = self.replay.crew == ALONE
+        return self.experiment.kind_for(self.experiment.completed(self.problem.facts)) if alone else CUDA
+
+    @property
     def gpu_counts(self) -> list[int]:
         """Numbers of GPUs with which it shows, the likeliest first."""
+        if self.kind != CUDA:
+            return [1]
         needed = max(self.replay.gpus, self.experiment.gpus_for(self.experiment.completed(self.problem.facts)))
         if self.replay.crew != ALONE:
             return [max(needed, self.replay.crew.ranks // self.replay.crew.nodes)]
@@ -607,7 +615,7 @@ class Replayer:
         """What the replay says, and the script that shows it; where none does, why."""
         expected = " or ".join(map(str, case.symptoms))
         try:
-            places = grounds(self.prober.mode, case.gpu_counts, self.prober.found)
+            places = self._places(case)
         except TooFew as reason:
             return Verdict(Level.REPLAY, Outcome.INCONCLUSIVE, self.prober.mode, str(reason), expected), None
         if not case.is_visible:
@@ -642,7 +650,7 @@ class Replayer:
         """A play of a script that shows the symptom; None if none does, and why."""
         reason = ""
         try:
-            for ground in grounds(self.prober.mode, case.gpu_counts, self.prober.found):
+            for ground in self._places(case):
                 played = self._played(script, ground)
                 if _shows(case, played):
                     return played, ""
@@ -650,6 +658,10 @@ class Replayer:
         except TooFew as error:
             reason = str(error)
         return None, reason
+
+    def _places(self, case: Case) -> list[Ground]:
+        mode = self.prober.mode
+        return grounds(mode, case.gpu_counts, self.prober.found) if case.kind == CUDA else [of_kind(mode, case.kind)]
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
         """One script after another, all on one ground before the next; identical scripts are played once."""
@@ -714,7 +726,7 @@ class Replayer:
         if flagged.script.crew != ALONE:
             yield "in a single process", self._played(replace(flagged.script, crew=ALONE), flagged.ground)
         fewer = case.experiment.harmless_on
-        if fewer is not None and flagged.ground.simulate is not None:
+        if fewer is not None and flagged.ground.simulate is not None and flagged.ground.kind == CUDA:
             script = case.scripted(piece, case.on_first_id)
             yield f"on {counted(fewer)}", self._played(script, replace(flagged.ground, simulate=fewer))
 
@@ -760,7 +772,7 @@ class Replayer:
             played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
         try:
             return preludes.played(
-                lambda one: self.prober.sandbox.play(one, ground.simulate),
+                lambda one: self.prober.sandbox.play(one, ground.simulate, ground.kind),
                 played,
                 script.suffices,
                 lack,

@@ -22,7 +22,7 @@ from typing import Any
 
 from placement_lint.errors import UsageError
 from placement_lint.probe import confinement
-from placement_lint.probe.experiment import Arm, Facts
+from placement_lint.probe.experiment import CUDA, Arm, Facts
 
 LIMIT = 60.0  # seconds an arm
 PLAY_LIMIT = 20.0  # seconds a part of the user's program
@@ -128,19 +128,20 @@ class Sandbox:
             self._inventory = Inventory(hello["torch"], tuple(hello["gpus"]))
         return self._inventory
 
-    def run(self, arm: Arm, facts: Facts, simulate: int | None) -> Mapping[str, Any]:
+    def run(self, arm: Arm, facts: Facts, simulate: int | None, kind: str = CUDA) -> Mapping[str, Any]:
         """The worker's answer; ``simulate`` is the number of simulated GPUs, None for the machine as it is."""
         name = f"{arm.__module__}:{arm.__qualname__}"
-        request = {"arm": name, "facts": dict(facts), "simulate": simulate, "limit": self.limit}
+        request = {"arm": name, "facts": dict(facts), "simulate": simulate, "kind": kind, "limit": self.limit}
         return self._asked(_Lane(self._blind(simulate)), request, self.limit)
 
-    def play(self, script: Script, simulate: int | None) -> Mapping[str, Any]:
+    def play(self, script: Script, simulate: int | None, kind: str = CUDA) -> Mapping[str, Any]:
         """The same for a part of the user's program, which is executed: see stage.py and confinement.py."""
         if self.confining:
             require_confinement()
         request = {
             "script": asdict(script),
             "simulate": simulate,
+            "kind": kind,
             "limit": script.limit,
             "confined": self.confining,
             "here": os.getcwd(),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placement_lint.errors import UsageError
 from placement_lint.finding import Finding, Saved
 from placement_lint.probe import preludes
+from placement_lint.probe.experiment import CUDA
 from placement_lint.probe.inlining import Inlined, NotInlined, inlined
 from placement_lint.probe.replay import Case, Played, Replayer, Scripted
 from placement_lint.project.finder import Surroundings
@@ -163,7 +164,7 @@ def _header(finding: Finding, case: Case, starts_ranks: bool, run: Played | None
     lines = [
         f"{finding.code} {finding.name}, found by placement-lint in {finding.path}{cell}{finding.range.line}:",
         *_wrapped(finding.message),
-        *_wrapped(f"Expected {_machines(case.gpu_counts)}: {' or '.join(map(str, case.symptoms))}"),
+        *_wrapped(f"Expected {_machines(case)}: {' or '.join(map(str, case.symptoms))}"),
         *_commands(case, starts_ranks, case.gpu_counts[0] if simulated is None else simulated),
         *_wrapped(ran),
     ]
@@ -174,8 +175,11 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
 
 
-def _machines(counts: Sequence[int]) -> str:
-    """The machines on which a symptom is expected that shows with any of these numbers of GPUs."""
+def _machines(case: Case) -> str:
+    """The machines on which its symptom is expected."""
+    if case.kind != CUDA:
+        return f"with an {case.kind.upper()} device"
+    counts = case.gpu_counts
     if 0 in counts:
         return "without a GPU" if len(counts) == 1 else "on any machine"
     if 1 in counts:
@@ -186,6 +190,8 @@ def _machines(counts: Sequence[int]) -> str:
 def _commands(case: Case, starts_ranks: bool, count: int) -> list[str]:
     """How to run the file. A program that does not start its own ranks is launched."""
     crew = case.replay.crew
+    if case.kind != CUDA:
+        return ["On a real machine: python FILE", f"On a simulated one: placement-lint run --device {case.kind} FILE"]
     simulated = f"placement-lint run --gpus {count}"
     if crew.ranks == 1 or starts_ranks:
         visible = {0: "CUDA_VISIBLE_DEVICES= ", 1: "CUDA_VISIBLE_DEVICES=0 "} if len(case.gpu_counts) == 1 else {}

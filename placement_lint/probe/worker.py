@@ -82,7 +82,7 @@ def _say(answers: TextIO, message: dict[str, Any]) -> None:
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         arm = _find(request["arm"])
-        with _own_folder(), _on(request["simulate"]), warnings.catch_warnings():
+        with _own_folder(), _on(request), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.manual_seed(0)
             return {"saw": arm(request["facts"])}
@@ -107,7 +107,7 @@ def _play(request: dict[str, Any]) -> dict[str, Any]:
     def play(script_played: stage.Play, part: stage.Part) -> dict[str, Any]:
         if script_played.confined:
             confinement.join()
-        with _on(request["simulate"]):
+        with _on(request):
             # Ranks that drew the same numbers would agree on gradients that were never averaged.
             torch.manual_seed(part.rank)
             return stage.played(script_played, part)
@@ -149,8 +149,9 @@ def _own_folder() -> Iterator[str]:
             os.chdir(before)
 
 
-def _on(simulated: int | None) -> contextlib.AbstractContextManager[object]:
-    return contextlib.nullcontext() if simulated is None else gpus(simulated)
+def _on(request: dict[str, Any]) -> contextlib.AbstractContextManager[object]:
+    count = request["simulate"]
+    return contextlib.nullcontext() if count is None else gpus(count, device=request["kind"])
 
 
 def _real_gpus() -> list[str]:

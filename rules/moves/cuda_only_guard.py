@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
-from placement_lint.flow.domain.values import describe, guard_of
+from placement_lint.flow.domain.values import Device, Place, describe, guard_of
 from placement_lint.flow.events.mismatch_cause import Cause, cause_of
 from placement_lint.flow.events.schema import DevicesMixed, HostRead
-from placement_lint.probe.experiment import MIXED_DEVICES, Experiment, Facts, Raises
+from placement_lint.probe.experiment import MIXED_DEVICES, MIXED_ON_MPS, OTHER_KINDS, Experiment, Facts, Raises
 from placement_lint.replaying import beside
 from placement_lint.rewriting import appended, safe
 from placement_lint.rule import Note, Page, Problem, Replay, Rule
@@ -91,7 +91,7 @@ def check_operands(event: DevicesMixed) -> Iterator[Problem]:
         f"{describe(other.tensor.place)}, and {event.operation} raises",
         (*other.tensor.history, *kept.tensor.history, Note(event.node, f"{event.operation} takes both here")),
         advice="bring both to one device without this test",
-        facts={"read": False},
+        facts={"read": False, **_accelerator(kept.tensor.place, other.tensor.place)},
         replay=Replay(repairs=(beside(event),)),
     )
 
@@ -107,9 +107,16 @@ def check_read(event: HostRead) -> Iterator[Problem]:
         (*event.tensor.history, Note(event.node, f"`{event.how}` reads the memory of {place} here")),
         advice="call `.cpu()` without a test",
         rewrite=None if event.inside else safe("copy it to the host with `.cpu()`", appended(event.source, "cpu()")),
-        facts={"read": True},
+        facts={"read": True, **_accelerator(event.tensor.place)},
         replay=Replay(),
     )
+
+
+def _accelerator(*places: Place) -> dict[str, str]:
+    """The kind of the accelerator that the program may choose, if the experiment knows it."""
+    kinds = {place.kind for place in places if isinstance(place, Device)}
+    known = kinds.intersection(OTHER_KINDS)
+    return {"device": known.pop()} if known else {}
 
 
 def flagged(facts: Facts) -> None:
@@ -134,13 +141,12 @@ def _guarded(facts: Facts, known: list[str]) -> None:
         torch.add(x, y)
 
 
-# The machine of an experiment has CUDA, so another accelerator has its part in the test.
 EXPERIMENT = Experiment(
     claim="a test for one kind of accelerator leaves tensors unmoved on another kind",
     flagged=flagged,
     control=control,
-    symptoms=(*MIXED_DEVICES, Raises("TypeError", "device type tensor to numpy")),
-    facts={"device": "cuda", "known": ["mps"], "read": True},
+    symptoms=(*MIXED_DEVICES, *MIXED_ON_MPS, Raises("TypeError", "device type tensor to numpy")),
+    facts={"device": "mps", "known": ["cuda"], "read": True},
     gpus=1,
 )
 

@@ -21,6 +21,7 @@ REPLICAS = experiment(facts={"device_ids": [0, 1]}, one_gpu={"device_ids": [0, 0
 PAIR = experiment(facts={"place": "cuda:1"})
 ONE = experiment(gpus=1)
 NONE = experiment()
+MAC = experiment(facts={"place": "mps:0"})
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,8 @@ NONE = experiment()
         ("gpu", PAIR, CARDS, "2 × NVIDIA H200", None),
         ("gpu", REPLICAS, CARD, "NVIDIA H200", None),
         ("gpu", NONE, NO_CARD, "CPU", None),
+        ("auto", MAC, CARDS, "1 simulated MPS device", 1),
+        ("simulated", MAC, NO_CARD, "1 simulated MPS device", 1),
     ],
 )
 def test_the_choice(mode: str, of: Experiment, found: Inventory, name: str, simulate: int | None) -> None:
@@ -46,6 +49,12 @@ def test_the_choice(mode: str, of: Experiment, found: Inventory, name: str, simu
 
 def test_one_card_makes_two_replicas() -> None:
     assert choose("gpu", REPLICAS, REPLICAS.completed({}), CARD).facts == {"device_ids": [0, 0]}
+
+
+def test_a_fact_names_the_kind_of_gpu() -> None:
+    assert choose("auto", PAIR, PAIR.completed({}), NO_CARD).kind == "cuda"
+    assert choose("auto", MAC, MAC.completed({}), NO_CARD).kind == "mps"
+    assert choose("auto", MAC, MAC.completed({"place": "xpu"}), NO_CARD).kind == "xpu"
 
 
 def test_as_many_are_simulated_as_the_facts_name() -> None:
@@ -60,6 +69,7 @@ def test_as_many_are_simulated_as_the_facts_name() -> None:
         ("gpu", REPLICAS, {}, NO_CARD, "needs 2 GPUs, found 0"),
         ("gpu", REPLICAS, {"place": "cuda:1"}, CARD, "needs 2 GPUs, found 1"),
         ("gpu", ONE, {}, NO_CARD, "needs 1 GPU, found 0"),
+        ("gpu", MAC, {}, CARDS, "needs an MPS device"),
         ("auto", PAIR, {"place": "cuda:99"}, CARD, "at most 16 are simulated"),
     ],
 )

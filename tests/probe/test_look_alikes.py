@@ -41,8 +41,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "cuda-only-guard": {
         "all_accelerators": {"known": ["cuda", "mps"]},
-        "beside_another": {"known": ["cuda"], "read": False},
-        "cuda_or_cpu": {"known": ["cuda"]},
+        "beside_another": {"known": ["mps"], "read": False},
+        "cuda_or_cpu": {"device": "cuda"},
         "else_moves": REPAIRED,
         "option": {"device": "cpu"},
         "two_choices": {"device": "cpu", "read": False},

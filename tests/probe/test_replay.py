@@ -22,7 +22,7 @@ from placement_lint.report.results import Job
 RULES = [
     "DPL101", "DPL104", "DPL122", "DPL301", "DPL302", "DPL303", "DPL401", "DPL501", "DPL503", "DPL504", "DPL507",
     "DPL116", "DPL117", "DPL206", "DPL207", "DPL402", "DPL404", "DPL405", "DPL406", "DPL502", "DPL505", "DPL601",
-    "DPL602", "DPL603", "DPL604",
+    "DPL602", "DPL603", "DPL604", "DPL509",
 ]  # fmt: skip
 
 
@@ -77,6 +77,17 @@ def test_a_verdict_says_what_ran_where_and_what_was_seen(replayer: Replayer) -> 
     )
     assert verdict.observed.endswith("; repaired: no error")
     assert "same device" in verdict.expected
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [("numpy_of_scores", "1 simulated MPS device"), ("back_to_the_host", "1 simulated XPU device")],
+)
+def test_a_finding_on_another_accelerator_is_replayed_there(name: str, device: str, replayer: Replayer) -> None:
+    path = FIXTURES / "cuda-only-guard" / f"{name}.py"
+    verdict, _ = replayer.replayed(case_of(path.read_text(encoding="utf-8"), "DPL509"))
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    assert verdict.device.startswith(device)
 
 
 def test_other_problems_of_the_program_are_out_of_the_way(replayer: Replayer) -> None:

@@ -39,7 +39,8 @@ def test_the_documentation_records_what_the_experiment_shows(rule: Rule, probe) 
 def test_a_verdict_says_where_and_what(rule: Rule, probe) -> None:
     verdict = probe(rule.code).verdict
     assert verdict.level is Level.PATTERN
-    assert verdict.device.startswith("2 simulated GPUs, torch ")
+    where = "1 simulated MPS device" if rule.code == "DPL509" else "2 simulated GPUs"
+    assert verdict.device.startswith(f"{where}, torch ")
     assert "; repaired: " in verdict.observed
     assert verdict.expected
 

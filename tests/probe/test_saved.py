@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from placement_lint.cli import main
+from placement_lint.registry import find_rule
 
 pytestmark = pytest.mark.usefixtures("own_cache", "one_sandbox")
 
@@ -125,6 +126,14 @@ def test_a_file_says_what_it_is_and_how_to_run_it(save: Save, tmp_path: Path) ->
     code = Path("slices/train_7_DPL503.py").read_text(encoding="utf-8").partition("\n\n")[2]
     assert code.endswith("print(model(x))  # <-- DPL503 operand-not-moved\n")
     assert MIXED in output("slices/train_7_DPL503.py", tmp_path / "empty")
+
+
+def test_a_file_says_which_kind_of_gpu_it_needs(save: Save) -> None:
+    (finding,) = save({"train.py": find_rule("DPL509").page.example}, *RUN)
+    assert finding["saved"]["shown"] == "1 simulated MPS device"
+    lines = header(finding["saved"]["file"])
+    assert any(line.startswith("Expected with an MPS device: ") for line in lines)
+    assert "On a simulated one: placement-lint run --device mps FILE" in lines
 
 
 def test_no_file_is_overwritten(save: Save, tmp_path: Path) -> None:
