@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement_lint.finding import Severity
+from placement_lint.flow.api.torch_names import COMPILED_PREFIX, WRAPPER_PREFIX
 from placement_lint.flow.events.schema import StateLoaded
 from placement_lint.probe.experiment import Experiment, Facts, Raises, Sees
 from placement_lint.replaying import Replacements, claimed, first_argument
@@ -15,14 +16,16 @@ from placement_lint.source.wording import source_text
 PAGE = Page(
     what="""\
 Reports a `load_state_dict` of a wrapper's state dict into an unwrapped module, or the reverse, directly or through
-a file that the same program saves and loads. Also reports keys that the program renames although they have no prefix,
+a file that the same program saves and loads. `torch.compile(model)` and `AveragedModel(model)` return such wrappers,
+too. Also reports keys that the program renames although they have no prefix,
 such as `key[7:]` for those of `model.module.state_dict()`.
 """,
     why="""\
 The wrapper holds the model as its child `module` (torch/nn/parallel/data_parallel.py, `DataParallel.__init__`), so
 every key of its `state_dict()` starts with `module.`. No key fits an unwrapped model, with any number of GPUs:
 `RuntimeError: Error(s) in loading state_dict for Linear:` with `Missing key(s) in state_dict: "weight", "bias".`.
-With `strict=False` nothing is loaded, nothing raises, and the model keeps its initial weights.
+`torch.compile` holds the model as `_orig_mod` (torch/_dynamo/eval_frame.py, `OptimizedModule`), and `AveragedModel` as
+`module`. With `strict=False` nothing is loaded, nothing raises, and the model keeps its initial weights.
 The same happens if `key[7:]` or `key.split(".", 1)[1]` shortens a key without the prefix.
 """,
     example="""\
@@ -46,6 +49,7 @@ net = nn.Linear(8, 4)
 net.load_state_dict(torch.load("net.pt", map_location="cpu"))
 """,
     silent="""\
+- `model.compile()` compiles in place: the names stay the same.
 - Both sides are wrapped, or neither is; wrapping again after loading is correct.
 - The keys are renamed correctly between the two, by a loop or by
   `torch.nn.modules.utils.consume_prefix_in_state_dict_if_present`.
@@ -61,7 +65,10 @@ writes them.
 
 
 def check(event: StateLoaded) -> Iterator[Problem]:
-    had, lacks = ("with", "without") if event.state.prefixed else ("without", "with")
+    compiled = (COMPILED_PREFIX in event.state.prefix) != (COMPILED_PREFIX in event.into)
+    prefix, whose = (COMPILED_PREFIX, "`torch.compile`") if compiled else (WRAPPER_PREFIX, "a wrapper")
+    prefixed = prefix in event.state.prefix
+    had, lacks = ("with", "without") if prefixed else ("without", "with")
     mismatch = (
         f"is loaded into a module {lacks} it"
         if event.shortened is None
@@ -74,14 +81,15 @@ def check(event: StateLoaded) -> Iterator[Problem]:
     )
     yield Problem(
         event.node,
-        f"the state dict was saved {had} the `module.` prefix of a wrapper and {mismatch}: {effect}",
+        f"the state dict was saved {had} the `{prefix}` prefix of {whose} and {mismatch}: {effect}",
         event.trace,
-        advice="save and load `.module.state_dict()`"
+        advice=f"save and load `.{prefix}state_dict()`"
         if event.shortened is None
         else "rename only keys with the prefix",
         facts={
-            "prefixed": event.state.prefixed,
-            "into_wrapper": event.into_wrapper,
+            "prefixed": bool(event.state.prefix),
+            "into_wrapper": bool(event.into),
+            "name": prefix[:-1],
             "strict": event.strict,
             "shortened": event.shortened or 0,
         },
@@ -102,7 +110,9 @@ def _renamed(event: StateLoaded) -> Replacements:
     if event.shortened is not None:
         # Several keys may have become the same.
         return ((state, f"{source_text(receiver(event.node))}.state_dict()"),)
-    name = 'name.removeprefix("module.")' if event.state.prefixed else 'f"module.{name}"'
+    bare = f'name.removeprefix("{event.state.prefix}")' if event.state.prefix else "name"
+    name = f'f"{event.into}{{{bare}}}"' if event.into and bare == "name" else bare
+    name = f'"{event.into}" + {bare}' if event.into and bare != "name" else name
     return ((state, f"{{{name}: value for name, value in {source_text(state)}.items()}}"),)
 
 
@@ -118,12 +128,19 @@ def _loaded(facts: Facts, prefixed: bool, into_wrapper: bool, shortened: int) ->
     import torch
     from torch import nn
 
+    class Compiled(nn.Module):
+        """It holds the model as what ``torch.compile`` returns does, which takes long to import."""
+
+        def __init__(self, layer: nn.Module) -> None:
+            super().__init__()
+            self._orig_mod = layer
+
     def model(wrapped: bool) -> nn.Module:
         layer = nn.Linear(2, 2)
-        return nn.DataParallel(layer) if wrapped else layer
+        return (Compiled if facts["name"] == "_orig_mod" else nn.DataParallel)(layer) if wrapped else layer
 
     saved, target = model(prefixed), model(into_wrapper)
-    added = "module." if shortened < 0 else ""
+    added = f"{facts['name']}." if shortened < 0 else ""
     state = {added + key[max(0, shortened) :]: value for key, value in saved.state_dict().items()}
     target.load_state_dict(state, strict=facts["strict"])
     pairs = zip(saved.parameters(), target.parameters(), strict=True)
@@ -135,7 +152,7 @@ EXPERIMENT = Experiment(
     flagged=flagged,
     control=control,
     symptoms=(Raises("RuntimeError", "Missing key(s) in state_dict"), Sees("nothing is loaded")),
-    facts={"prefixed": True, "into_wrapper": False, "strict": True, "shortened": 0},
+    facts={"prefixed": True, "into_wrapper": False, "name": "module", "strict": True, "shortened": 0},
 )
 
 

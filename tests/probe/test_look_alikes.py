@@ -368,6 +368,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "other_signature": REPAIRED,
         "transformed_image": REPAIRED,
         "average_of_state_dict": REPAIRED,
+        "averaged_model": {"stray": "cuda"},
         "rank_is_a_number": REPAIRED,
         "asks_recurrent_weight": {"stray": "cuda"},
         "property_setter": {"stray": "cuda"},
@@ -777,6 +778,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "read_back": "the program reads what the wrapper has",
     },
     "wrapper-state-dict-prefix": {
+        "compiled": {"name": "_orig_mod", "prefixed": False, "into_wrapper": False},
         "into_an_argument": "the module that loads it may be a wrapper too",
         "keys_looked_at": {"prefixed": False, "into_wrapper": False},
         "tried": "the exception is dealt with",

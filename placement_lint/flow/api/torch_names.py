@@ -22,7 +22,7 @@ _ALIASES = (
     (re.compile(r"torch\.nn\.parallel\.distributed\.(\w+)"), r"torch.nn.parallel.\1"),
     (re.compile(r"torch\.nn\.parameter\.(\w+)"), r"torch.nn.\1"),
     (re.compile(r"torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)"), r"torch.nn.\1"),
-    (re.compile(r"torch\.optim\.[a-z_]\w*\.([A-Z]\w*)"), r"torch.optim.\1"),
+    (re.compile(r"torch\.optim\.(?!swa_utils\.)[a-z_]\w*\.([A-Z]\w*)"), r"torch.optim.\1"),
     (
         re.compile(r"torch\.utils\.data\.(?:dataloader|dataset|distributed|sampler)\.(\w+)"),
         r"torch.utils.data.\1",
@@ -301,7 +301,7 @@ LIGHTNING_MODULES = frozenset(
 # Modules whose ``device`` is the device they are on (also transformers/modeling_utils.py, `ModuleUtilsMixin`).
 DEVICE_OF_MODULE = LIGHTNING_MODULES | {"transformers.PreTrainedModel", "transformers.modeling_utils.PreTrainedModel"}
 
-MODULE_BASES = {"torch.nn.Module", "torch.jit.ScriptModule", *DEVICE_OF_MODULE}
+MODULE_BASES = {"torch.nn.Module", "torch.jit.ScriptModule", "torch.optim.swa_utils.AveragedModel", *DEVICE_OF_MODULE}
 
 # Fields of the outputs of such models that are tensors (transformers/modeling_outputs.py).
 MODEL_OUTPUTS = {"logits", "last_hidden_state", "pooler_output", "loss", "start_logits", "end_logits"}
@@ -398,6 +398,11 @@ WRAPPERS = {
     "torch.nn.DataParallel": "DataParallel",
     "torch.nn.parallel.DistributedDataParallel": "DistributedDataParallel",
 }
+
+# The prefixes of the keys in the state dict of a wrapper, and of what torch.compile returns
+# (torch/_dynamo/eval_frame.py, `OptimizedModule`).
+WRAPPER_PREFIX = "module."
+COMPILED_PREFIX = "_orig_mod."
 
 # Attributes of a wrapper other than the module that it wraps (torch/nn/parallel/data_parallel.py, distributed.py).
 WRAPPER_FIELDS = {

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import ALWAYS, Condition, any_of
+from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, Condition, any_of
 from placement_lint.flow.domain.record import record, replace
 from placement_lint.rule import Note
 from placement_lint.source.wording import source_text
@@ -369,6 +369,8 @@ class Object:
     text: str = field(default="", compare=False)
     # while a replica runs, the attribute that led to this original instead of the replica's own
     alias: Alias | None = field(default=None, compare=False)
+    # when it is the module that torch.compile made around the one with this identity
+    compiled: Condition = field(default=NEVER, compare=False)
 
 
 @record(frozen=True)
@@ -512,10 +514,10 @@ class Parameters:
 
 @record(frozen=True)
 class StateDict:
-    """The result of ``state_dict()``; ``prefixed`` if its keys have the ``module.`` prefix of a wrapper."""
+    """The result of ``state_dict()``; its keys have the ``prefix`` of wrappers, such as ``module.``."""
 
     owner: Object | Symbol
-    prefixed: bool
+    prefix: str
     node: cst.CSTNode = field(compare=False)
     # the path condition of the call
     path: Condition = field(default=ALWAYS, compare=False)
@@ -561,11 +563,11 @@ class Loaded:
 class StateKey:
     """A key of a state dict, or a value that the program computes from one.
 
-    ``samples`` are the values for some sample keys: each without and with the prefix of a wrapper.
+    ``samples`` are the values for some sample keys: each with the prefix of every kind of wrapper.
     """
 
     state: Loaded | StateDict
-    samples: tuple[tuple[object, object], ...]
+    samples: tuple[tuple[object, ...], ...]
 
 
 @record(frozen=True)
@@ -602,19 +604,33 @@ def alternatives(value: Value) -> tuple[tuple[Condition, Value], ...]:
 def choose(options: Iterable[tuple[Condition, Value]]) -> Value | None:
     """The join of guarded values: flat, with equal values merged; None if there are none or too many."""
     options = [(condition, value) for condition, value in options if condition.possible]
-    if len(options) == 2 and not isinstance(options[0][1], Choice) and not isinstance(options[1][1], Choice):
+    if len(options) == 2 and not any(isinstance(value, Choice) or is_compiled(value) for _, value in options):
         return Choice(tuple(options)) if options[0][1] != options[1][1] else options[0][1]
     merged: dict[Value, list[Condition]] = {}
+    compiled: dict[Value, list[Condition]] = {}
     for condition, value in options:
         for inner, alternative in alternatives(value):
             guard = condition & inner
             if guard.possible:
                 merged.setdefault(alternative, []).append(guard)
+                if isinstance(alternative, Object) and alternative.compiled is not NEVER:
+                    compiled.setdefault(alternative, []).append(guard & alternative.compiled)
+    if compiled:
+        merged = {_compiled(value, compiled.get(value, ())): guards for value, guards in merged.items()}
     if not merged or (len(merged) > MAX_ALTERNATIVES and not (len(merged) <= MAX_CALLABLES and _are_callables(merged))):
         return None
     if len(merged) == 1:
         return next(iter(merged))
     return Choice(tuple((any_of(guards), value) for value, guards in merged.items()))
+
+
+def is_compiled(value: Value | None) -> bool:
+    """Whether a value may be what torch.compile made of a module."""
+    return isinstance(value, Object) and value.compiled is not NEVER
+
+
+def _compiled(value: Value, conditions: Iterable[Condition]) -> Value:
+    return replace(value, compiled=any_of(conditions)) if isinstance(value, Object) else value
 
 
 def _are_callables(values: Iterable[Value]) -> bool:

@@ -277,7 +277,8 @@ class StateLoaded(Event):
 
     label: str
     state: StateDict
-    into_wrapper: bool
+    # the prefix of the module's own keys
+    into: str
     strict: bool
     trace: tuple[Note, ...]
     # the number of characters by which the program shortened the keys before; None if it did not rename them

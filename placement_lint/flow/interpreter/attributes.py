@@ -22,7 +22,7 @@ from placement_lint.flow.api.torch_names import (
 )
 from placement_lint.flow.domain.aliasing import inside, within
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import ALWAYS, answered
+from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, answered
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ACCELERATORS,
@@ -51,6 +51,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_compiled,
 )
 from placement_lint.flow.events.schema import (
     AttributeRebound,
@@ -61,6 +62,7 @@ from placement_lint.flow.events.schema import (
 )
 from placement_lint.flow.interpreter import builtins, calls, cuda_guards, iteration, library, methods
 from placement_lint.flow.models import (
+    averaged,
     checkpoints,
     environment,
     frameworks,
@@ -198,6 +200,8 @@ _TENSOR_ATTRIBUTES = {"device", "is_cuda", "shape", "dtype", "data", "grad", "T"
 def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attribute) -> Value:
     if name == "__class__":
         return owner.cls
+    if is_compiled(owner) and name == "_orig_mod":
+        return replace(owner, compiled=NEVER)
     if owner.kind is Kind.WRAPPER:
         return _read_of_wrapper(machine, owner, name, node)
     if name in ("weight", "bias"):
@@ -279,6 +283,8 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         return TRUE if _is_as_built(machine, module) else _mode(machine, node)
     if name in MODULE_METHODS or name in CONTAINER_METHODS:
         return Bound(module, name, node=node)
+    if name in averaged.METHODS and averaged.is_averaged(module):
+        return Bound(module, name, node=node)
     if name in transformers.MODEL_METHODS and transformers.is_model(module):
         return Bound(module, name, node=node)
     if isinstance(module.cls, External) and name in PARAMETERS_OF_LAYERS:
@@ -327,6 +333,7 @@ def _is_layer(module: Object) -> bool:
 
 def bound(machine: Machine, owner: Object, found: Value, node: cst.CSTNode) -> Value:
     """The value of a class attribute on an instance: a bound method, a property's value, or ``__get__``'s result."""
+    owner = replace(owner, compiled=NEVER) if is_compiled(owner) else owner
     if isinstance(found, Function):
         return _method(machine, owner, found, node)
     getter = find(machine, found.cls, "__get__") if isinstance(found, Object) and isinstance(found.cls, Class) else None
@@ -756,6 +763,8 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
         if name == "__init__":
             calls.foreign_constructor(machine, cls, arguments, node)
             machine.write(receiver.id, modules.INITIALISED, TRUE)
+            if averaged.is_averaged(receiver):
+                averaged.fill(machine, receiver, arguments, node)
             if any(module_base(base) in CONTAINERS for base in foreign_bases(cls)):
                 machine.write(receiver.id, ITEMS, methods.items_of_container(machine, arguments))
             return NONE

@@ -46,6 +46,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_compiled,
 )
 from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration
@@ -197,6 +198,8 @@ def _hasattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     owner, name = arguments.get(0) or NONE, arguments.get(1) or NONE
 
     def test(option: Value, attribute: Value) -> Value:
+        if attribute == Const("_orig_mod") and isinstance(option, Object) and is_compiled(option):
+            return machine.either([(option.compiled, TRUE), (option.compiled.negation, FALSE)])
         if isinstance(attribute, Const) and isinstance(attribute.value, str):
             known = _has_attribute(machine, option, attribute.value)
             if known is not None:
@@ -244,6 +247,8 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
         return True
     if not isinstance(owner, Object):
         return None
+    if name == "_orig_mod" and is_compiled(owner):
+        return True if machine.path.implies(owner.compiled) else None
     if owner.kind in (Kind.LIST, Kind.DICT):
         return hasattr([] if owner.kind is Kind.LIST else {}, name)
     stored = machine.store.read(owner.id, name)

@@ -52,6 +52,7 @@ from placement_lint.flow.domain.values import (
     Tensor,
     Value,
     alternatives,
+    is_compiled,
 )
 from placement_lint.flow.events.schema import Operand
 from placement_lint.flow.interpreter import (
@@ -68,6 +69,7 @@ from placement_lint.flow.interpreter import (
 from placement_lint.flow.models import (
     async_copy,
     autocast,
+    averaged,
     checkpoints,
     ddp,
     hooks,
@@ -498,6 +500,7 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
     """``net(x)``, or an instance with ``__call__``; recursive calls are analysed twice."""
     running = machine.now[Calls]
+    target = replace(target, compiled=NEVER) if is_compiled(target) else target
     if running.objects.count(target) > 1:
         return machine.fresh(node)
     running.objects.append(target)
@@ -670,6 +673,8 @@ def base_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 def library_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
     """The forward of a library class, or one that the module's class inherits from it."""
     _check_registered(machine, module, node)
+    if isinstance(module, Object) and averaged.is_averaged(module):
+        return call(machine, averaged.model_of(machine, module), arguments, node)
     library_class = _library_class(module)
     if library_class == "torch.nn.Sequential" and isinstance(module, Object):
         return _sequential_forward(machine, module, arguments, node)

@@ -44,6 +44,7 @@ from placement_lint.flow.api.torch_names import (
     reads_on_host,
 )
 from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ARRAY,
@@ -79,6 +80,7 @@ from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import (
     async_copy,
     autocast,
+    averaged,
     backward,
     checkpoints,
     cuda,
@@ -103,6 +105,7 @@ from placement_lint.flow.models import (
     scatter,
     schedulers,
     shapes,
+    state_keys,
     tensors,
     torchvision,
     trainable,
@@ -367,6 +370,8 @@ def call_module_method(
         _apply(machine, module, arguments, node)
     elif name == "add_adapter":
         return parameter_replacement.adapted(machine, module, node)
+    elif name in averaged.METHODS:
+        return NONE
     elif name in transformers.MODEL_METHODS:
         return transformers.resized(machine, module, arguments, node)
     elif name in ("parameters", "named_parameters"):
@@ -374,7 +379,12 @@ def call_module_method(
     elif name in ("train", "eval"):
         modules.set_mode(machine, module, name == "train", arguments)
     elif name == "state_dict":
-        return StateDict(module, isinstance(module, Object) and module.kind is Kind.WRAPPER, node, machine.path)
+        return machine.either(
+            [
+                (guard, StateDict(module, prefix, node, machine.path))
+                for guard, prefix in state_keys.prefixes(machine, module)
+            ]
+        )
     elif name == "load_state_dict":
         if arguments.get(2, "assign") == Const(True):
             ddp.renewed(machine, module, "assigned", node)
@@ -766,6 +776,17 @@ def _identity(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
     return next(iter(arguments.values()), None) or machine.fresh(node)
 
 
+def _compile(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch.compile(model)`` returns a module around the model, with its attributes, but other names in its state."""
+    disabled = arguments.keyword("disable") not in (None, FALSE)
+
+    def one(option: Value) -> Value:
+        compiles = isinstance(option, Object) and modules.is_module(machine, option) and not disabled
+        return replace(option, compiled=ALWAYS) if compiles else option
+
+    return machine.lift(one, _identity(machine, name, arguments, node))
+
+
 def _parallel_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``torch.nn.parallel.data_parallel(module, x, ids)`` wraps and calls in one step, and moves nothing."""
     module, ids = arguments.get(0, "module") or NONE, arguments.get(2, "device_ids") or NONE
@@ -824,8 +845,9 @@ def _handlers() -> dict[str, Handler]:
         "builtins.quit": _exit,
         "torch.cuda.amp.GradScaler": _scaler,
         "torch.amp.GradScaler": _scaler,
-        "torch.compile": _identity,
+        "torch.compile": _compile,
         "torch.jit.script": _identity,
+        averaged.NAME: averaged.build,
         "torch.jit.trace": _identity,
         "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
         "torch.nn.utils.spectral_norm": _identity,

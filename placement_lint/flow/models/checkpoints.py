@@ -48,8 +48,8 @@ from placement_lint.rule import Note
 from placement_lint.source.abstract import meaning
 from placement_lint.source.querying import saves_to_attribute
 
-# The call, its label, the state dict, whether the module is a wrapper, ``strict``, and the keys that the program made.
-_StateRestored: TypeAlias = "tuple[cst.Call, Scene, str, Loaded, bool, bool, StateKey | None]"
+# The call, its label, the state dict, the prefix of the module's keys, ``strict``, and the keys that the program made.
+_StateRestored: TypeAlias = "tuple[cst.Call, Scene, str, Loaded, str, bool, StateKey | None]"
 
 
 @dataclass

@@ -10,7 +10,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import DEVICE_OF_MODULE, MODEL_TRAINERS
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU, machines
+from placement_lint.flow.domain.path_condition import MANY_GPUS, NEVER, NO_GPU, ONE_GPU, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
@@ -26,6 +26,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Tensor,
     Value,
+    is_compiled,
 )
 from placement_lint.flow.models import backward, ddp, gradients, loaders, modules, wrappers
 from placement_lint.flow.models.device_choice import DeviceChoices
@@ -163,7 +164,9 @@ def _wrapped(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value
 def _unwrapped(machine: Machine, value: Value) -> Value:
     wraps = isinstance(value, Object) and value.kind is Kind.WRAPPER
     inner = machine.read(value.id, modules.INNER) if wraps and isinstance(value, Object) else None
-    return inner if inner is not None else value
+    inner = inner if inner is not None else value
+    # By version and arguments, it may take off what torch.compile put around the model.
+    return replace(inner, compiled=NEVER) if is_compiled(inner) and isinstance(inner, Object) else inner
 
 
 # --- the Trainer of Hugging Face -------------------------------------------------------------------------------

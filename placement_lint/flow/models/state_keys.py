@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from placement_lint.flow.api.torch_names import COMPILED_PREFIX, WRAPPER_PREFIX
 from placement_lint.flow.domain import folding
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
+    NONE,
     Const,
     Kind,
     Loaded,
@@ -19,33 +22,57 @@ from placement_lint.flow.domain.values import (
     StateKey,
     Symbol,
     Value,
+    alternatives,
+    is_compiled,
 )
-from placement_lint.flow.models import modules
+from placement_lint.flow.models import averaged, modules
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 
-PREFIX = "module."
+_PREFIXES = ("", WRAPPER_PREFIX, COMPILED_PREFIX, WRAPPER_PREFIX + COMPILED_PREFIX, COMPILED_PREFIX + WRAPPER_PREFIX)
 _BARE = ("weight", "features.0.weight")
 # Only of these is it sure what replacing or splitting by them does to all other keys.
-_PARTS_OF_PREFIX = ("", ".", "module", PREFIX)
+_PARTS_OF_PREFIX = ("", ".", "module", WRAPPER_PREFIX, "_orig_mod", COMPILED_PREFIX)
 
 
 def key_of(machine: Machine, state: Loaded | StateDict) -> StateKey:
     """One of the keys of a state dict."""
-    return StateKey(state, tuple((key, PREFIX + key) for key in _BARE))
+    return StateKey(state, tuple(tuple(prefix + key for prefix in _PREFIXES) for key in _BARE))
+
+
+def prefixes(machine: Machine, module: Value | None) -> list[tuple[Condition, str]]:
+    """The prefixes of the keys in the state dict of a module, each with its condition."""
+    if not isinstance(module, Object):
+        return [(ALWAYS, "")]
+    found = [(ALWAYS, "")]
+    if module.kind is Kind.WRAPPER or averaged.is_averaged(module):
+        inner = machine.read(module.id, modules.INNER if module.kind is Kind.WRAPPER else averaged.COPY)
+        options = alternatives(inner) if inner is not None else ((ALWAYS, NONE),)
+        found = [
+            (guard & inside, WRAPPER_PREFIX + prefix)
+            for guard, option in options
+            for inside, prefix in prefixes(machine, option)
+        ]
+    if is_compiled(module):
+        bare = module.compiled.negation
+        found = [
+            *((guard & module.compiled, COMPILED_PREFIX + prefix) for guard, prefix in found),
+            *((guard & bare, prefix) for guard, prefix in found),
+        ]
+    return [(guard, prefix) for guard, prefix in found if guard.possible]
 
 
 def _computed(machine: Machine, key: StateKey, compute: Callable[[object], Const | None]) -> Value:
     """What the program computes from a key: the same for each, or another text."""
-    results = [tuple(compute(sample) for sample in pair) for pair in key.samples]
-    values = {result.value for pair in results for result in pair if result is not None}
-    if any(result is None for pair in results for result in pair):
+    results = [tuple(compute(sample) for sample in row) for row in key.samples]
+    values = {result.value for row in results for result in row if result is not None}
+    if any(result is None for row in results for result in row):
         return machine.fresh("key")
     if len(values) == 1:
         return Const(values.pop())
     if not all(isinstance(value, (str, tuple)) for value in values):
         return machine.fresh("key")
-    return replace(key, samples=tuple((bare.value, prefixed.value) for bare, prefixed in results if bare and prefixed))
+    return replace(key, samples=tuple(tuple(one.value for one in row if one is not None) for row in results))
 
 
 def call_method(machine: Machine, key: StateKey, name: str, given: tuple[Value, ...]) -> Value:
@@ -108,22 +135,24 @@ def renamed(machine: Machine, state: Value) -> StateKey | None:
     return state.renamed if isinstance(state, Mapping) else None
 
 
-def fits(machine: Machine, state: StateDict, key: StateKey | None, into_wrapper: bool) -> bool:
-    """Whether some key may be one of a wrapper's, or of a bare module's, as it is loaded."""
+def fits(machine: Machine, state: StateDict, key: StateKey | None, into: str) -> bool:
+    """Whether some key may be one of a module whose keys have the prefix ``into``, as it is loaded."""
     if key is None:
-        return state.prefixed == into_wrapper
-    if not _is_known(machine, state.owner):
+        return state.prefix == into
+    if not _is_known(machine, state.owner) or state.prefix not in _PREFIXES:
         return True
-    samples = [pair[state.prefixed] for pair in key.samples]
-    return any(sample == (PREFIX + bare if into_wrapper else bare) for sample, bare in zip(samples, _BARE, strict=True))
+    samples = [row[_PREFIXES.index(state.prefix)] for row in key.samples]
+    return any(sample == into + bare for sample, bare in zip(samples, _BARE, strict=True))
 
 
 def shortened(state: StateDict, key: StateKey | None) -> int | None:
     """By how many characters the keys of a state dict are shorter than they were; None where they are the same."""
     if key is None:
         return None
-    before = len(_BARE[-1]) + len(PREFIX) * state.prefixed
-    return before - len(str(key.samples[-1][state.prefixed]))
+    if state.prefix not in _PREFIXES:
+        return None
+    before = len(_BARE[-1]) + len(state.prefix)
+    return before - len(str(key.samples[-1][_PREFIXES.index(state.prefix)]))
 
 
 def _is_known(machine: Machine, owner: Object | Symbol) -> bool:

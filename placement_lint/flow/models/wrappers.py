@@ -40,7 +40,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
-from placement_lint.flow.events.schema import FirstDeviceMissed, StateLoaded, WrappedTwice, WrapperAttributeRead
+from placement_lint.flow.events.schema import FirstDeviceMissed, Scene, StateLoaded, WrappedTwice, WrapperAttributeRead
 from placement_lint.flow.models import (
     checkpoints,
     ddp,
@@ -531,9 +531,17 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
     if isinstance(module, Symbol):
         return
     strict = arguments.get(1, "strict") != Const(False)
-    into_wrapper = module.kind is Kind.WRAPPER
-    scene = machine.scene
-    for guard, option in alternatives(state) if state is not None else ():
+    for guard, prefix in state_keys.prefixes(machine, module):
+        scene = replace(machine.scene, when=machine.scene.when & guard)
+        if state is not None and scene.when.possible:
+            _load_state(machine, scene, state, prefix, strict, node, label)
+
+
+def _load_state(
+    machine: Machine, scene: Scene, state: Value, into: str, strict: bool, node: cst.Call, label: str
+) -> None:
+    """The same for a module whose keys have the prefix ``into``."""
+    for guard, option in alternatives(state):
         here = replace(scene, when=scene.when & guard)
         key = state_keys.renamed(machine, option)
         if key is not None and not (strict and machine.expects("RuntimeError")):
@@ -541,12 +549,10 @@ def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, 
         elif isinstance(option, (Loaded, StateDict)) and _adapted(machine, option, strict):
             continue
         if isinstance(option, Loaded):
-            machine.notes[checkpoints.Checkpoints].loads.append((node, here, label, option, into_wrapper, strict, key))
-        elif isinstance(option, StateDict) and not state_keys.fits(machine, option, key, into_wrapper):
+            machine.notes[checkpoints.Checkpoints].loads.append((node, here, label, option, into, strict, key))
+        elif isinstance(option, StateDict) and here.when.possible and not state_keys.fits(machine, option, key, into):
             trace = (Note(option.node, "the state dict is taken here"),)
-            machine.emit(
-                StateLoaded(node, here, label, option, into_wrapper, strict, trace, state_keys.shortened(option, key))
-            )
+            machine.emit(StateLoaded(node, here, label, option, into, strict, trace, state_keys.shortened(option, key)))
 
 
 def _adapted(machine: Machine, state: Loaded | StateDict, strict: bool) -> bool:
@@ -573,30 +579,33 @@ def may_change(machine: Machine, value: Value) -> None:
 
 def finish(machine: Machine) -> None:
     """Once all that the program saves is known: does what it loads from the same file fit?"""
-    for node, scene, label, loaded, into_wrapper, strict, key in machine.notes[checkpoints.Checkpoints].loads:
+    for node, scene, label, loaded, into, strict, key in machine.notes[checkpoints.Checkpoints].loads:
         if loaded.file in machine.notes[checkpoints.Checkpoints].handled:
             continue
-        saves = [(guard, _entry(value, loaded.entries), note) for guard, value, note in _saved_there(machine, loaded)]
+        saves = [
+            (guard & inner, state, note)
+            for guard, value, note in _saved_there(machine, loaded)
+            for inner, state in alternatives(_entry(value, loaded.entries) or NONE)
+            if (guard & inner).possible
+        ]
         fitting = any_of(
             guard
             for guard, state, _ in saves
-            if not isinstance(state, StateDict) or not _misfits(machine, state, key, into_wrapper)
+            if not isinstance(state, StateDict) or not _misfits(machine, state, key, into)
         )
         for guard, state, note in saves:
-            if isinstance(state, StateDict) and _misfits(machine, state, key, into_wrapper) and fitting.excludes(guard):
+            if isinstance(state, StateDict) and _misfits(machine, state, key, into) and fitting.excludes(guard):
                 trace = (Note(state.node, "the state dict is taken here"), note)
                 here = replace(scene, when=scene.when & guard)
                 if here.when.possible:
                     machine.emit(
-                        StateLoaded(
-                            node, here, label, state, into_wrapper, strict, trace, state_keys.shortened(state, key)
-                        )
+                        StateLoaded(node, here, label, state, into, strict, trace, state_keys.shortened(state, key))
                     )
 
 
-def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into_wrapper: bool) -> bool:
+def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into: str) -> bool:
     handled = _keys_of(state) in machine.notes[checkpoints.Checkpoints].handled
-    return not handled and not state_keys.fits(machine, state, key, into_wrapper)
+    return not handled and not state_keys.fits(machine, state, key, into)
 
 
 def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:

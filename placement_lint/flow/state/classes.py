@@ -77,7 +77,7 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
             return False
         if other.name == "torch.nn.Module":
             none = cls.name.startswith(("torch.utils.data.", "torch.optim."))
-            return True if cls.name.startswith("torch.nn.") else False if none else None
+            return True if cls.name.startswith("torch.nn.") or cls.name in MODULE_BASES else False if none else None
         others = ("torch.", "builtins.")
         return False if cls.name.startswith("torch.") and other.name.startswith(others) else None
     if any(current == other for current in resolution_order(cls)):

@@ -55,6 +55,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
     choose,
+    is_compiled,
     tells,
 )
 from placement_lint.flow.events.schema import Event, Scene
@@ -659,7 +660,7 @@ class Machine:
         """One of these values, if it makes no difference which."""
         first = values[0]
         for value in values:
-            if value is not first and value != first:
+            if value is not first and (value != first or is_compiled(first) or is_compiled(value)):
                 break
         else:
             return first
