@@ -67,6 +67,7 @@ from placement_lint.flow.models import (
     environment,
     frameworks,
     gradients,
+    hydra,
     loaders,
     modules,
     non_movable,
@@ -397,6 +398,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
             return machine.fresh(name)
         if name in MODULE_METHODS:
             return Bound(owner, name, node=node)
+    hydra.used(machine, owner, name)
     if name in _MODULE_EVIDENCE:
         modules.treat_as_module(machine, owner)
         return Bound(owner, name, node=node)
@@ -407,7 +409,7 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
     if name == "type":
         devices.used_as_device(machine, owner)
     part = machine.part(owner.id, name, node, owner, "torch.dtype" if name == "dtype" else "")
-    if modules.is_module(machine, owner):
+    if modules.is_module(machine, owner) and not hydra.is_object(owner):
         modules.treat_as_module(machine, part)
     return part
 

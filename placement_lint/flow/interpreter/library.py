@@ -90,6 +90,7 @@ from placement_lint.flow.models import (
     frameworks,
     gradients,
     hooks,
+    hydra,
     lengths,
     lightning,
     loaders,
@@ -685,6 +686,14 @@ def _import_module(machine: Machine, name: str, arguments: Arguments, node: cst.
     return imports.bound(machine, Import(0, wanted.value)) if wanted.value[:1] not in ("", ".") else machine.fresh(node)
 
 
+def _instantiate(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``hydra.utils.instantiate(cfg.model)``"""
+    if hydra.is_optimizer(machine, arguments, node):
+        return hydra.optimizer(machine, arguments, node)
+    calling.foreign(machine, arguments, node)
+    return hydra.instantiate(machine, arguments, node)
+
+
 def _chain(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``itertools.chain(a.parameters(), b.parameters())``"""
     items: list[Value] = []
@@ -857,4 +866,5 @@ def _handlers() -> dict[str, Handler]:
         **dict.fromkeys(FACTORIES, _factory),
         **dict.fromkeys(LIKE_FACTORIES, _like_factory),
         **dict.fromkeys(CUDA_CONSTRUCTORS, _cuda_constructor),
+        **dict.fromkeys(hydra.INSTANTIATORS, _instantiate),
     }

@@ -98,13 +98,15 @@ class _Stranded:
     trace: tuple[Note, ...]
 
 
-def build(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``torch.optim.Adam(model.parameters(), lr=…)``"""
+def build(
+    machine: Machine, name: str, arguments: Arguments, node: cst.Call, written: cst.CSTNode | None = None
+) -> Value:
+    """``torch.optim.Adam(model.parameters(), lr=…)``; ``written`` is the argument, if not the first."""
     optimizer = machine.new_object(Kind.OPTIMIZER, External(name), node)
     params = arguments.get(0, "params")
     machine.signals.training.optimizer_built(machine, params, node)
     if params is not None and node.args:
-        gradients.take(machine, params, _short(name), node.args[0].value, node)
+        gradients.take(machine, params, _short(name), written or node.args[0].value, node)
         _report_non_leaves(machine, params, node)
     machine.lift(lambda *_: _take(machine, optimizer, params), *trainable.flags(machine, params))
     machine.write(optimizer.id, _KEEPS_STATE, Const(_keeps_state(name, arguments)))
