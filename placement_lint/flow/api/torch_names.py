@@ -618,6 +618,7 @@ PROCESS_STARTERS = {
 # Frameworks that assign a GPU to each process.
 PLACING_FRAMEWORKS = re.compile(
     r"accelerate\.PartialState|lightning(?:\.fabric)?\.Fabric|transformers\.(?:Seq2Seq)?Trainer|deepspeed\.(?:initialize|init_distributed)|horovod\.torch\.init|ray\.\w+(?:\.\w+)*"
+    r"|ignite\.distributed\.(?:Parallel|initialize|spawn)"
 )
 
 # With NCCL these run on the current device (torch/distributed/distributed_c10d.py: `_get_object_coll_device`).

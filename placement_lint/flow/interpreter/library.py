@@ -91,6 +91,7 @@ from placement_lint.flow.models import (
     gradients,
     hooks,
     hydra,
+    ignite,
     lengths,
     lightning,
     loaders,
@@ -211,6 +212,7 @@ MethodHandler = Callable[[Machine, Object, str, Arguments, cst.Call], Value]
 
 # The modelled methods of library classes, with the function that models their calls.
 _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
+    ignite.ENGINE: (ignite.METHODS, ignite.call_engine),
     frameworks.ACCELERATOR: (frameworks.METHODS, frameworks.call_accelerator),
     transformers.PREPROCESSOR: (transformers.METHODS, transformers.preprocess),
     transformers.ENCODING: (non_movable.MOVES, transformers.move),
@@ -867,4 +869,8 @@ def _handlers() -> dict[str, Handler]:
         **dict.fromkeys(LIKE_FACTORIES, _like_factory),
         **dict.fromkeys(CUDA_CONSTRUCTORS, _cuda_constructor),
         **dict.fromkeys(hydra.INSTANTIATORS, _instantiate),
+        **dict.fromkeys((*ignite.TRAINERS, *ignite.EVALUATORS), ignite.supervised),
+        **dict.fromkeys(ignite.DEVICES, ignite.device),
+        **dict.fromkeys(ignite.AUTO_MODEL, ignite.auto_model),
+        **dict.fromkeys(ignite.AUTO_OPTIM, _identity),
     }

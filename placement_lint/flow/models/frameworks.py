@@ -130,7 +130,7 @@ def _prepared(machine: Machine, target: Object, value: Value, node: cst.Call) ->
         device = machine.fresh()
     if isinstance(value, (Object, Symbol)) and modules.is_module(machine, value):
         modules.settle(machine, value, device, node)
-        return _wrapped(machine, value, node) if _wraps(machine, target, value) else value
+        return distributed(machine, value, node) if _wraps(machine, target, value) else value
     if isinstance(value, Object) and value.kind is Kind.LOADER:
         return loaders.moving(machine, value, device, node)
     return value if isinstance(value, Object) else machine.fresh(node)
@@ -152,7 +152,9 @@ def _is_for_deepspeed(machine: Machine) -> bool:
     return any(isinstance(value, External) and value.name.startswith(_DEEPSPEED) for value in values)
 
 
-def _wrapped(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value:
+def distributed(machine: Machine, module: Object | Symbol, node: cst.Call) -> Value:
+    """A module that a framework wraps in DistributedDataParallel where there are several processes."""
+
     def wrap() -> Value:
         wrapper = wrappers.around(machine, module, NONE, NONE, node, "torch.nn.parallel.DistributedDataParallel")
         ddp.wrapped(machine, wrapper, module, Arguments())
