@@ -370,6 +370,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "average_of_state_dict": REPAIRED,
         "averaged_model": {"stray": "cuda"},
         "described_by_hydra": {"stray": "cuda"},
+        "diffusion": {"stray": "cuda"},
         "ignite_engines": {"stray": "cuda"},
         "rank_is_a_number": REPAIRED,
         "asks_recurrent_weight": {"stray": "cuda"},

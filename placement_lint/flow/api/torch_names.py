@@ -467,6 +467,11 @@ MODULE_FACTORIES = (
     re.compile(r"segmentation_models_pytorch\.(?:[A-Z]\w*|create_model)"),
     re.compile(r"pretrainedmodels\.(?:models\.)?[a-z]\w*"),
     re.compile(r"transformers\.\w+\.(?:from_pretrained|from_config)"),
+    re.compile(
+        r"diffusers\.(?:\w+\.)*(?:UNet\w*Model|AutoencoderKL\w*|Autoencoder(?:DC|Oobleck|Tiny)|AsymmetricAutoencoderKL"
+        r"|VQModel|\w*ControlNetModel|\w*Transformer[123]DModel|PriorTransformer|T2IAdapter|MotionAdapter)"
+        r"(?:\.(?:from_pretrained|from_config|from_unet|from_single_file))?"
+    ),
 )
 # Names that match these patterns but do not build a module.
 NOT_MODULE_FACTORIES = re.compile(

@@ -64,6 +64,7 @@ from placement_lint.flow.interpreter import builtins, calls, cuda_guards, iterat
 from placement_lint.flow.models import (
     averaged,
     checkpoints,
+    diffusers,
     environment,
     frameworks,
     gradients,
@@ -187,6 +188,8 @@ _TYPES = {"cpu": "cpu", "replica": "cuda", **{kind: kind for kind in ACCELERATOR
 
 
 def _read_of_tensor(machine: Machine, tensor: Tensor, name: str, node: cst.Attribute) -> Value:
+    if tensor.role is Role.BATCH and name in diffusers.OUTPUTS:
+        return tensor
     if tensor.role is Role.BATCH and name in MODEL_OUTPUTS:
         return replace(tensor, role=Role.PLAIN, scalar=name == "loss", uid=0)
     if tensor.role is Role.BATCH and name not in _TENSOR_ATTRIBUTES:
@@ -292,8 +295,10 @@ def _read_of_module(machine: Machine, module: Object, name: str, node: cst.Attri
         return _weight(machine, module, name)
     if name == "device" and frameworks.knows_its_device(module):
         return modules.place_of(machine, module)
-    part = machine.part(module.id, name, node, module)
-    if isinstance(module.cls, External):
+    if diffusers.is_pipeline(module):
+        return diffusers.part(machine, module, name, node)
+    part = machine.part(module.id, name, node, module, "torch.dtype" if name == "dtype" else "")
+    if isinstance(module.cls, External) and name != "dtype":
         modules.treat_as_module(machine, part, surely=name in PARTS_OF_MODELS)
     return part
 

@@ -72,6 +72,7 @@ from placement_lint.flow.models import (
     averaged,
     checkpoints,
     ddp,
+    diffusers,
     hooks,
     lengths,
     loaders,
@@ -165,6 +166,8 @@ def _call(machine: Machine, callee: Value, arguments: Arguments, node: cst.Call)
         return call_object(machine, callee, arguments, node)
     if isinstance(callee, Symbol):
         return _call_unknown(machine, callee, arguments, node)
+    if isinstance(callee, Tensor) and callee.role is Role.BATCH:
+        return callee
     return machine.fresh()
 
 
@@ -673,6 +676,8 @@ def base_call(machine: Machine, name: str, arguments: Arguments, node: cst.Call)
 def library_forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
     """The forward of a library class, or one that the module's class inherits from it."""
     _check_registered(machine, module, node)
+    if diffusers.is_pipeline(module):
+        return machine.fresh(node)
     if isinstance(module, Object) and averaged.is_averaged(module):
         return call(machine, averaged.model_of(machine, module), arguments, node)
     library_class = _library_class(module)

@@ -86,6 +86,7 @@ from placement_lint.flow.models import (
     cuda,
     ddp,
     device_choice,
+    diffusers,
     environment,
     frameworks,
     gradients,
@@ -205,6 +206,10 @@ _HARMLESS = {
 
 
 def _handler(name: str) -> Handler | None:
+    if diffusers.makes_pipeline(name):
+        return diffusers.pipeline
+    if diffusers.makes_scheduler(name):
+        return diffusers.scheduler
     return transformers.preprocessor if transformers.makes_preprocessor(name) else _handlers().get(name)
 
 
@@ -212,6 +217,7 @@ MethodHandler = Callable[[Machine, Object, str, Arguments, cst.Call], Value]
 
 # The modelled methods of library classes, with the function that models their calls.
 _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
+    diffusers.SCHEDULER: (diffusers.METHODS, diffusers.call_scheduler),
     ignite.ENGINE: (ignite.METHODS, ignite.call_engine),
     frameworks.ACCELERATOR: (frameworks.METHODS, frameworks.call_accelerator),
     transformers.PREPROCESSOR: (transformers.METHODS, transformers.preprocess),

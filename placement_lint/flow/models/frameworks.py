@@ -45,10 +45,14 @@ _PLACES = Slot("places")
 _LOCAL_PROCESS = Slot("local process")
 
 
+# Its device is that of the first part which is on a GPU.
+_PIPELINE = "diffusers.DiffusionPipeline"
+
+
 def knows_its_device(module: Object) -> bool:
     """Whether ``module.device`` is where the module is."""
     if isinstance(module.cls, External):
-        return module.cls.name.startswith("transformers.")
+        return module.cls.name.startswith(("transformers.", "diffusers.")) and module.cls.name != _PIPELINE
     return has_base(module.cls, DEVICE_OF_MODULE)
 
 
