@@ -221,6 +221,20 @@ class Surroundings:
                     waiting.extend((unit.path, found) for _, found in unit.imports)
         return False
 
+    def reached(self, most: int) -> Iterator[Unit]:
+        """The files that the file itself imports, directly or through others, up to a number of files."""
+        waiting = [*self.imported_by(self.path, self.program)][::-1]
+        seen: set[str] = set()
+        while waiting and len(seen) < most:
+            unit = waiting.pop()
+            if unit.path not in seen:
+                seen.add(unit.path)
+                # its imports depend on all of it
+                self.asked[unit.path].add(WHOLE)
+                yield unit
+                inner = [each for _, found in unit.imports for each in self._imported(found, unit.path)]
+                waiting.extend(reversed(inner))
+
     def imported_by(self, path: str, text: str) -> Iterator[Unit]:
         """The files that another file imports directly."""
         for _, wanted in read_imports(code_of(text)):

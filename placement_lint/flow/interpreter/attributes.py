@@ -74,6 +74,7 @@ from placement_lint.flow.models import (
     non_movable,
     optimizers,
     ranks,
+    registries,
     schedulers,
     state_keys,
     tensors,
@@ -208,6 +209,7 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         return replace(owner, compiled=NEVER)
     if owner.kind is Kind.WRAPPER:
         return _read_of_wrapper(machine, owner, name, node)
+    registries.used(machine, owner, name)
     if name in ("weight", "bias"):
         machine.signals.modules.weights_handled(machine, owner.id)
     value = machine.read(owner.id, name)
@@ -849,6 +851,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
         machine.emit(WrapperAttributeRead(node, machine.scene, text, owner.cls.name.rpartition(".")[2], "[]", wrapped))
         return machine.fresh()
     if isinstance(owner.cls, Class):
+        registries.used(machine, owner, "__getitem__")
         method = find(machine, owner.cls, "__getitem__")
         if isinstance(method, Function):
             return calls.call_function(machine, method, Arguments((key,)), node, owner)

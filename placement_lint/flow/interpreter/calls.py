@@ -81,6 +81,7 @@ from placement_lint.flow.models import (
     non_movable,
     optimizers,
     ranks,
+    registries,
     scatter,
     schedulers,
     tensors,
@@ -473,6 +474,8 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
     if bound.function is None and name == SETS_ATTRIBUTE and isinstance(node.func, cst.Attribute):
         written = [node.func.value, *(argument.value for argument in node.args)]
         return builtins.set_attribute(machine, arguments.with_receiver(receiver), written, node)
+    if bound.function is not None and isinstance(receiver, Object) and registries.is_asked(machine, receiver, name):
+        return _ask_registry(machine, receiver, bound.function, arguments, node)
     if bound.function is not None:
         if isinstance(receiver, Object) and _enters(machine, receiver):
             arguments = _entering_method(machine, arguments, node)
@@ -498,6 +501,21 @@ def _call_bound(machine: Machine, bound: Bound, arguments: Arguments, node: cst.
     if isinstance(receiver, Object) and receiver.kind is Kind.OPTIMIZER:
         return optimizers.call_method(machine, receiver, name, arguments, node)
     return methods.call_method(machine, receiver, name, arguments, node)
+
+
+def _ask_registry(
+    machine: Machine, registry: Object, function: Function, arguments: Arguments, node: cst.Call
+) -> Value:
+    """``MODELS.build(cfg)``: unknown if several ways lead through the method, as all later code would have them."""
+    path, reach, tested = machine.path, machine.reach, machine.tested
+    machine.store.begin()
+    result = call_function(machine, function, arguments, node, registry)
+    if len(machine.path.given(path).cubes) <= 1:
+        machine.store.commit()
+        return result
+    machine.store.roll_back()
+    machine.path, machine.reach, machine.tested, machine.dead = path, reach, tested, False
+    return foreign(machine, arguments, node)
 
 
 def call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:

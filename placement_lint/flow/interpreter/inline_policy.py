@@ -25,7 +25,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Value,
 )
-from placement_lint.flow.models import modules
+from placement_lint.flow.models import modules, registries
 from placement_lint.flow.state import imports
 from placement_lint.flow.state.extent import CONTENT_CELLS
 from placement_lint.flow.state.machine import Machine
@@ -39,6 +39,8 @@ _DEEPEST = 8
 def is_plain(machine: Machine, function: Function, arguments: Arguments) -> bool:
     """Whether a function of another file is irrelevant to placement, and so are its arguments."""
     if machine.root(function.frame) == machine.module_frame:
+        return False
+    if function.owner is not None and registries.is_registry_class(machine, function.owner):
         return False
     return not any(decides(machine, value) for value in arguments.values()) and not imports.matters(machine, function)
 

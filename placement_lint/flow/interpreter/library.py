@@ -104,6 +104,7 @@ from placement_lint.flow.models import (
     parameter_replacement,
     processes,
     ranks,
+    registries,
     replica_losses,
     scatter,
     schedulers,
@@ -218,6 +219,7 @@ MethodHandler = Callable[[Machine, Object, str, Arguments, cst.Call], Value]
 # The modelled methods of library classes, with the function that models their calls.
 _METHODS: dict[External, tuple[AbstractSet[str], MethodHandler]] = {
     diffusers.SCHEDULER: (diffusers.METHODS, diffusers.call_scheduler),
+    registries.REGISTRY: (registries.METHODS, registries.call_method),
     ignite.ENGINE: (ignite.METHODS, ignite.call_engine),
     frameworks.ACCELERATOR: (frameworks.METHODS, frameworks.call_accelerator),
     transformers.PREPROCESSOR: (transformers.METHODS, transformers.preprocess),
@@ -875,6 +877,9 @@ def _handlers() -> dict[str, Handler]:
         **dict.fromkeys(LIKE_FACTORIES, _like_factory),
         **dict.fromkeys(CUDA_CONSTRUCTORS, _cuda_constructor),
         **dict.fromkeys(hydra.INSTANTIATORS, _instantiate),
+        **dict.fromkeys(registries.REGISTRIES, registries.build),
+        **dict.fromkeys(registries.BUILDERS, registries.build_from_cfg),
+        registries.ADD.name: registries.add,
         **dict.fromkeys((*ignite.TRAINERS, *ignite.EVALUATORS), ignite.supervised),
         **dict.fromkeys(ignite.DEVICES, ignite.device),
         **dict.fromkeys(ignite.AUTO_MODEL, ignite.auto_model),

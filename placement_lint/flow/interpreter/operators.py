@@ -45,6 +45,7 @@ from placement_lint.flow.interpreter import cuda_guards, expressions, methods, n
 from placement_lint.flow.models import (
     environment,
     gradient_paths,
+    registries,
     replica_losses,
     shapes,
     state_keys,
@@ -352,6 +353,8 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
     if operator is cst.In and isinstance(right, (Loaded, StateDict)) and _may_name_the_wrapped(left):
         wrappers.keys_used(machine, right)
     if operator is cst.In and isinstance(left, Const):
+        if (classes := registries.classes_in(machine, right)) is not None:
+            return left.value in classes
         items = content(machine, right)
         if items is not None and all(isinstance(item, Const) for item in items.items):
             return True if left in items.items else False if items.exact else None

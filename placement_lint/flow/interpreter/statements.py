@@ -40,7 +40,7 @@ from placement_lint.flow.interpreter import (
     narrowing,
     operators,
 )
-from placement_lint.flow.models import autocast, gather, gradients, scatter
+from placement_lint.flow.models import autocast, gather, gradients, registries, scatter
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.state import devices
 from placement_lint.flow.state.classes import SETTER, find, is_module_class
@@ -610,6 +610,8 @@ def _is_transparent(machine: Machine, decorator: Value) -> bool:
     """Whether a decorator preserves the behaviour of its function or class, as far as it is relevant."""
     if isinstance(decorator, Class):
         return all(find(machine, decorator, name) is None for name in ("__call__", "__get__"))
+    if registries.registers(machine, decorator):
+        return False
     function = decorator.function if isinstance(decorator, Bound) else decorator
     return not isinstance(function, Function) or inline_policy.hands_back(machine, function)
 

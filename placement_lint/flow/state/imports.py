@@ -23,6 +23,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     FALSE,
     MAX_CALLABLES,
+    NONE,
     Bound,
     Choice,
     Class,
@@ -36,14 +37,16 @@ from placement_lint.flow.domain.values import (
     Pending,
     Symbol,
     Value,
+    alternatives,
 )
 from placement_lint.flow.domain.values import Sequence as Items
-from placement_lint.flow.state.heap import ITEMS, MAPPING
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Key
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted, with_entries
 from placement_lint.flow.state.program import Program
 from placement_lint.project.finder import Place, Surroundings
 from placement_lint.project.index import Import, Lines
+from placement_lint.project.registered import registered_in
 from placement_lint.project.relevance import Relevance, Wanted
 from placement_lint.project.unit import Unit
 from placement_lint.source.wording import source_text
@@ -365,6 +368,36 @@ def _offered(machine: Machine, module: Imported, seen: set[int]) -> dict[str, No
             inner = _find(machine, line, module.frame)
             names |= _offered(machine, inner, seen) if inner is not None else {}
     return names
+
+
+# The number of imported files in which registered classes are searched, and of classes that may be found.
+_REACHED, _MOST_REGISTERED = 400, 64
+
+
+def registered_with(machine: Machine, registry: Object) -> list[tuple[int, str]]:
+    """The classes of other files that a decorator registers with a registry: the frames of their modules, and names.
+
+    A file runs if the program, or a file that runs, imports it. The registry is known by its names at the top level of
+    the files that were read.
+    """
+    project = machine.project
+    if project is None:
+        return []
+    frames = [module.frame for module in project.modules.values()]
+    names = {name for frame in frames for name in machine.store.names(frame) if _holds(machine, frame, name, registry)}
+    found = []
+    for unit in project.surroundings.reached(_REACHED):
+        classes = [cls for name, cls in registered_in(unit) if name in names]
+        if classes:
+            place = Place(unit.path)
+            module = _module(machine, project, place, os.path.basename(unit.path).partition(".")[0])
+            found += [(module.frame, name) for name in classes]
+    return found if len(found) <= _MOST_REGISTERED else []
+
+
+def _holds(machine: Machine, frame: int, name: Key, registry: Object) -> bool:
+    value = machine.store.read(frame, name)
+    return isinstance(name, str) and any(option == registry for _, option in alternatives(value or NONE))
 
 
 # --- running statements of other files -------------------------------------------------------------------------
