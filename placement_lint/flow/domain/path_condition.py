@@ -412,7 +412,8 @@ class Memory:
 class Questions:
     """The questions, answers and conditions of one program, while it is analysed.
 
-    Questions are known by their numbers; ``last`` is the highest. Those ``asked_before`` are of the document's last text, and the ``blurred`` ones stand for many, by the number of branches around. ``said`` is what was said of
+    Questions are known by their numbers; ``last`` is the highest. Those ``asked_before`` are of the document's last
+    text, and the ``blurred`` ones stand for many, by the number of branches around. ``said`` is what was said of
     questions after they had been asked, in order: it can be said again. Conditions are known by their content, as long
     as they are referenced.
     """
