@@ -131,9 +131,9 @@ def test_findings_of_a_program_share_its_run(prober: Prober, monkeypatch: pytest
     texts = []
     play = prober.sandbox.play
 
-    def noting(script: Script, simulate: int | None) -> object:
+    def noting(script: Script, simulate: int | None, kind: str) -> object:
         texts.append(tuple(line.partition(MARK)[0].strip() for line in script.text.splitlines()))
-        return play(script, simulate)
+        return play(script, simulate, kind)
 
     monkeypatch.setattr(prober.sandbox, "play", noting)
     replayer = Replayer(prober)
