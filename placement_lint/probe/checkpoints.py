@@ -31,6 +31,8 @@ class Checkpoints:
         for _, load in program.callers.get("load", ()):
             if load.args and program.full_name(load.func) == "torch.load":
                 path, content = source_text(load.args[0].value), self._content(load)
+                if not content:
+                    continue
                 self.lines.append(Line(load, f'stored({path}, {content}, "{device}")', before=True))
                 self.tests.extend(_tests(program, path))
 
@@ -41,10 +43,11 @@ class Checkpoints:
                 return self._state(unit, outer)
         small = unit.small
         target = small.targets[0].target if isinstance(small, cst.Assign) and small.value is load else None
-        return (self._taken_from(target.value, unit) if isinstance(target, cst.Name) else "") or ANYTHING
+        taken = self._taken_from(target.value, unit) if isinstance(target, cst.Name) else ""
+        return ANYTHING if taken == "" else taken or ""
 
-    def _taken_from(self, name: str, loading: Unit) -> str:
-        """What the same function takes out of a file under this name."""
+    def _taken_from(self, name: str, loading: Unit) -> str | None:
+        """What the same function takes out of a file under this name; None where that is a whole object."""
         item = re.compile(rf"\b{name}\[(['\"])(\w+)\1\]")
         around = loading.function.below if loading.function else self.program.units
         later = [unit for unit in around if unit.function is loading.function and unit.place > loading.place]
@@ -58,6 +61,8 @@ class Checkpoints:
                 items[key[2]] = self._state(unit, call)
             else:
                 others.append((unit, call))
+        if any(_is_object(found, later) for found in map(_taken, later) if item.fullmatch(found[1])):
+            return None
         for name in (found[2] for unit in later for found in item.finditer(source_text(unit.node))):
             if name not in items:
                 # What is not loaded as it is may be so under other names.
@@ -68,6 +73,23 @@ class Checkpoints:
         self.needed.add(unit)
         assert isinstance(loaded.func, cst.Attribute)
         return f"{source_text(loaded.func.value)}.state_dict()"
+
+
+def _taken(unit: Unit) -> tuple[str, str]:
+    """The name that an assignment binds, and what to, as texts."""
+    small = unit.small
+    if not isinstance(small, cst.Assign) or not isinstance(small.targets[0].target, cst.Name):
+        return "", ""
+    return small.targets[0].target.value, source_text(small.value)
+
+
+def _is_object(taken: tuple[str, str], later: list[Unit]) -> bool:
+    """Whether something is called, or a method of it is, so that it is neither a number nor the state of a module."""
+    for call in (call for unit in later for call in unit.calls):
+        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        if isinstance(owner, cst.Name) and owner.value == taken[0] and not hasattr(dict, called(call)):
+            return True
+    return False
 
 
 def _states_loaded(units: list[Unit]) -> Iterator[tuple[Unit, cst.Call]]:

@@ -179,3 +179,28 @@ def test_an_option_stays_unset_where_the_finding_says_so(prober: Prober) -> None
     verdict, _ = Replayer(prober).replayed(case)
     assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
     assert "--gpu" not in verdict.observed
+
+
+def test_a_model_that_was_saved_whole_is_no_number(prober: Prober) -> None:
+    text = """
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    checkpoint = torch.load("best.tar")
+    print(checkpoint["epoch"] + 1)
+    model = checkpoint["model"]
+    model = model.to(device)
+    model.eval()
+    out = nn.Linear(8, 2).to(device)(torch.randn(4, 8).to(device))
+    F.cross_entropy(out, torch.zeros(4).long())
+    """
+    case = case_of(dedent(text), "DPL503")
+    assert "stored(" not in case.smallest.text
+    verdict, _ = Replayer(prober).replayed(case)
+    assert verdict.outcome is Outcome.CONFIRMED, verdict.observed
+    state = dedent(text).replace(
+        "model = model.to(device)\nmodel.eval()", "net = nn.Linear(8, 2)\nnet.load_state_dict(model)"
+    )
+    assert "'model': net.state_dict()" in case_of(state, "DPL603").smallest.text
