@@ -62,6 +62,7 @@ MOST_OPEN = 1024
 MOST_SAID = 2**24  # bytes of an answer
 START_LIMIT = 20.0  # seconds to try out whether a program can be confined
 SUPERVISED = 5  # niceness of what is supervised, beside that of the supervisor
+STRETCH = 4  # times its limit that a play may take where it has to wait for a processor
 GRACE = 2.0  # seconds after which a play is ended whose supervisor does not end it
 OLDEST_KERNEL = (5, 12)  # the first with mount_setattr(2); with overlays in user namespaces since 5.11
 
@@ -504,6 +505,11 @@ def _limit(seconds: float) -> None:
         resource.setrlimit(what, (most, most))
 
 
+def extended(limit: float, lost: float) -> float:
+    """A limit on a machine that is busy with other things."""
+    return min(limit + lost, limit * STRETCH)
+
+
 @dataclass
 class Watch:
     """What a play uses up, as its supervisor sees it."""
@@ -575,7 +581,7 @@ def confined(view: View, limit: float, act: Callable[[Watch], Answer]) -> Answer
     try:
         with ours:
             supervisor = _admit(ours, outer, identity)
-        answer = _heard(reading, limit + GRACE)
+        answer = _heard(reading, limit * STRETCH + GRACE)
     finally:
         os.close(reading)
         if supervisor is not None:

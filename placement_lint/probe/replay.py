@@ -20,6 +20,7 @@ import libcst as cst
 from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.flow.domain.path_condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Answer, Cube
 from placement_lint.probe import preludes, synthesis
+from placement_lint.probe.confinement import extended
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds, of_kind
 from placement_lint.probe.experiment import CUDA, Experiment, Raises
 from placement_lint.probe.prober import Prober
@@ -609,6 +610,7 @@ class Replayer:
         self.prober = prober
         self.roots = tuple(roots)
         self.missing: set[str] = set()  # packages that turned out to be
+        self.waited = 0.0  # seconds in which others had the processor
         self._known: dict[tuple[object, ...], tuple[tuple[Mapping[str, Any], preludes.Lack | None], float]] = {}
 
     def replayed(self, case: Case) -> tuple[Verdict, Scripted | None]:
@@ -665,12 +667,12 @@ class Replayer:
 
     def _tried(self, case: Case, places: Sequence[Ground]) -> Iterator[tuple[Piece, Played]]:
         """One script after another, all on one ground before the next; identical scripts are played once."""
-        began, tried, enough = time.monotonic(), 0, False
+        began, waited, tried, enough = time.monotonic(), self.waited, 0, False
         went_on: set[Ground] = set()  # with the whole program, by the finding, without a symptom
         scripts: set[tuple[Scripted, Ground]] = set()
         latest: dict[Ground, Played] = {}  # of the whole program
         for ground, piece in ((ground, piece) for ground in places for piece in chain(case.wholes(), case.parts())):
-            if time.monotonic() - began > MOST_SECONDS:
+            if time.monotonic() - began > extended(MOST_SECONDS, self.waited - waited):
                 return
             if piece.is_whole:
                 if ground in latest and not _asks_for(case, piece, latest[ground]):
@@ -741,8 +743,9 @@ class Replayer:
         passing = (script.kept, script.symptoms) if script.lenient else ()
         key = (script.bare, script.lent, script.seen, script.crew, entry, script.limit, passing, lack, ground)
         if key not in self._known:
-            began = time.monotonic()
-            self._known[key] = (self._answer(script, lack, ground), time.monotonic() - began)
+            began, waited = time.monotonic(), self.waited
+            answered = self._answer(script, lack, ground)
+            self._known[key] = (answered, time.monotonic() - began - (self.waited - waited))
         (answer, found), seconds = self._known[key]
         return Played(
             script,
@@ -756,6 +759,11 @@ class Replayer:
             found,
             tuple(answer.get("stood_in", ())),
         )
+
+    def _play(self, script: Script, ground: Ground) -> Mapping[str, Any]:
+        answer = self.prober.sandbox.play(script, ground.simulate, ground.kind)
+        self.waited += answer.get("waited", 0.0)
+        return answer
 
     def _answer(
         self, script: Scripted, lack: preludes.Lack, ground: Ground
@@ -772,7 +780,7 @@ class Replayer:
             played = replace(played, roots=roots, entry=entry.uncut if script.verbatim else entry.text, home=entry.home)
         try:
             return preludes.played(
-                lambda one: self.prober.sandbox.play(one, ground.simulate, ground.kind),
+                lambda one: self._play(one, ground),
                 played,
                 script.suffices,
                 lack,

@@ -148,7 +148,7 @@ class Sandbox:
         }
         # Each script is played in a copy of a process in which nothing has run: no CUDA, no process group.
         lane = _Lane(self._blind(simulate), playing=True, confined=self.confining)
-        answer = self._asked(lane, request, script.limit + PATIENCE)
+        answer = self._asked(lane, request, script.limit * confinement.STRETCH + PATIENCE)
         if not hasattr(os, "fork"):  # where processes cannot be copied, each script uses one up
             self._end(lane)
         return answer

@@ -39,6 +39,7 @@ from typing import Any
 
 import torch
 
+from placement_lint.probe.confinement import STRETCH, extended
 from placement_lint.probe.leniency import Leniency
 
 LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
@@ -124,6 +125,10 @@ class _Copy:
                     self.heard = b""
             self.is_open = False
 
+    @property
+    def waited(self) -> float:
+        return waited(str(self.process))
+
     def end(self) -> None:
         os.close(self.reading)
         if self.process:
@@ -132,9 +137,17 @@ class _Copy:
             os.waitpid(self.process, 0)
 
 
+def waited(process: str = "self") -> float:
+    """Seconds that a process was ready to run while others had the processor, where the system says so: proc(5)."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def _first_failure(copies: list[_Copy], limit: float, strain: Callable[[], str | None]) -> Answer | None:
     """Other ranks wait for one that failed, or fail because it is gone."""
-    end = time.monotonic() + limit
+    began = time.monotonic()
     waiting = copies
     while waiting:
         with selectors.DefaultSelector() as selector:
@@ -148,7 +161,7 @@ def _first_failure(copies: list[_Copy], limit: float, strain: Callable[[], str |
             return min(failures, key=lambda answer: answer["ended"])
         if reason := strain():
             return {"unable": reason}
-        if waiting and time.monotonic() >= end:
+        if waiting and time.monotonic() >= began + extended(limit, max(copy.waited for copy in waiting)):
             return {"unable": f"did not end within {limit:g} s"}
     return None
 
@@ -156,7 +169,7 @@ def _first_failure(copies: list[_Copy], limit: float, strain: Callable[[], str |
 def _act(limit: float, play: Callable[[], Answer], writing: int, word: bytes) -> None:
     """The copy's whole life."""
     # In case no other process ends this one. This is a thread of C, which no exception or lock of Python's can stop.
-    faulthandler.dump_traceback_later(limit + TICK, exit=True)
+    faulthandler.dump_traceback_later(limit * STRETCH + TICK, exit=True)
     own = os.getpid()
     _interrupt_at(limit)
     try:
@@ -165,7 +178,7 @@ def _act(limit: float, play: Callable[[], Answer], writing: int, word: bytes) ->
         answer = {"unable": f"{type(error).__name__}: {error}"}
     if os.getpid() != own:  # a copy that the program has made of itself, and that went on
         os._exit(0)
-    said = json.dumps({**answer, "ended": time.monotonic()}).encode()
+    said = json.dumps({**answer, "ended": time.monotonic(), "waited": waited()}).encode()
     with os.fdopen(writing, "wb") as stream:
         stream.write(b"\n" + word + said + b"\n")
     os._exit(0)
@@ -174,12 +187,18 @@ def _act(limit: float, play: Callable[[], Answer], writing: int, word: bytes) ->
 def _interrupt_at(limit: float) -> None:
     """Interrupt this process shortly before its limit, unless the program has other plans with the signal."""
 
+    began, before = time.monotonic(), waited()
+
     def interrupt(*_: object) -> None:
-        raise Late(f"did not end within {limit:g} s")
+        left = began + extended(limit, waited() - before) - spare - time.monotonic()
+        if left <= TICK:
+            raise Late(f"did not end within {limit:g} s")
+        signal.setitimer(signal.ITIMER_REAL, left)
 
     if hasattr(signal, "setitimer"):
+        spare = min(SPARE, limit / 2)
         signal.signal(signal.SIGALRM, interrupt)
-        signal.setitimer(signal.ITIMER_REAL, max(limit - SPARE, limit / 2))
+        signal.setitimer(signal.ITIMER_REAL, limit - spare)
 
 
 def _cause(status: int) -> str:

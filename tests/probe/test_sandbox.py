@@ -15,6 +15,7 @@ import pytest
 
 from placement_lint.errors import UsageError
 from placement_lint.finding import Outcome
+from placement_lint.probe import stage
 from placement_lint.probe.experiment import Arm, Experiment, Raises, Sees
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.sandbox import ArmLost, Sandbox, _Lane
@@ -168,3 +169,16 @@ def eventually(condition: Callable[[], bool], limit: float = 120.0) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="plays are limited in copies of the process")
+def test_time_that_others_have_the_processor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play() -> stage.Answer:
+        time.sleep(1.5)
+        return {"saw": None}
+
+    assert stage.apart(0.6, play)["unable"].endswith("did not end within 0.6 s")
+    began = time.monotonic()
+    monkeypatch.setattr(stage, "waited", lambda process="self": time.monotonic() - began)
+    assert "saw" in stage.apart(0.6, play)
+    assert "unable" in stage.apart(0.3, play)  # four times that is the most
