@@ -6,6 +6,7 @@ show otherwise; where it cannot be run, slices of it are tried, which can show t
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ import libcst as cst
 from placement_lint.finding import Level, Outcome, Verdict
 from placement_lint.flow.domain.path_condition import ANY_MACHINE, MANY_GPUS, NO_GPU, ONE_GPU, Answer, Cube
 from placement_lint.probe import preludes, synthesis
+from placement_lint.probe.commands import Command, commands_for, demands
 from placement_lint.probe.confinement import extended
 from placement_lint.probe.devices import Ground, TooFew, counted, grounds, of_kind
 from placement_lint.probe.experiment import CUDA, Experiment, Raises
@@ -39,6 +41,7 @@ MOST_SECONDS = 60.0  # after which nothing more is tried for a finding
 WHOLE_LIMIT = 10.0  # seconds that a whole program may take
 NO_EDITS: Mapping[cst.CSTNode, str] = MappingProxyType({})
 MOST_NAMES = 6  # of stand-ins in a verdict
+LONGEST_COMMAND = 80  # characters of a command line in a verdict
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Scripted:
     replay adds that mean something else in this program; ``names`` says what tensors stand in for.
     ``packages`` have stand-ins whether they are installed or not. A ``lenient`` one passes over statements that fail on
     the way for an unrelated reason. ``lent`` are other texts for files that it imports, by their paths.
-    ``unset`` options get no value.
+    ``unset`` options get no value. ``command`` is what it is called with.
     """
 
     text: str
@@ -89,6 +92,7 @@ class Scripted:
     lenient: bool = False
     lent: tuple[tuple[str, str], ...] = ()
     unset: frozenset[str] = frozenset()
+    command: Command | None = None
 
     @property
     def bare(self) -> str:
@@ -125,7 +129,8 @@ class Piece:
     """A slice and the stand-ins for the world around it.
 
     ``decisive``: the program runs under the conditions of the finding, and nothing in it can change the values that
-    reach the finding. ``lenient``: it passes over statements that fail for an unrelated reason.
+    reach the finding. ``lenient``: it passes over statements that fail for an unrelated reason. ``command`` is what the
+    program is called with, None for nothing.
     """
 
     name: str
@@ -137,6 +142,7 @@ class Piece:
     decisive: bool = False
     names: Mapping[cst.CSTNode, str] = field(default_factory=dict)
     lenient: bool = False
+    command: Command | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -170,6 +176,10 @@ class Entry:
     @property
     def shadowed(self) -> set[str]:
         return shadowed(self.program, *self._supply(mended=True))
+
+    @cached_property
+    def ways(self) -> tuple[Command | None, ...]:
+        return _ways(self.path, self.home, self.answers)
 
     def _supply(self, mended: bool = False) -> tuple[Mapping[cst.CSTNode, str], Additions]:
         supply = next(iter(synthesis.supplies(self.program, self.answers, Replay())))
@@ -269,9 +279,9 @@ class Case:
         supply = self._supply(self.circumstances.answers)
         for entry in (replace(entry, answers=self.circumstances.answers) for entry in self.entries):
             name = f"program, imported by {Path(entry.path).name},"
-            for verbatim in (True, False):
+            for verbatim, command in (*((True, way) for way in entry.ways), *((False, way) for way in entry.ways[:2])):
                 units = Slice.whole(self.program, self._criteria, verbatim)
-                yield Piece(name, units, supply.edits, supply.lines, entry, mended=not verbatim)
+                yield Piece(name, units, supply.edits, supply.lines, entry, mended=not verbatim, command=command)
 
     def wholes(self) -> Iterator[Piece]:
         """The program as it is, then adapted to the finding's conditions and to missing files, then also repaired."""
@@ -280,18 +290,26 @@ class Case:
         whole = Slice.whole(self.program, self._criteria, verbatim=True)
         answers = self.circumstances.answers
         if self.replay.crew == ALONE:  # which rank a process is, its launcher may tell it by an option
-            yield Piece("program", whole, {}, mended=False, decisive=not answers)
+            for command in self.ways:
+                yield Piece("program", whole, {}, mended=False, decisive=not answers, command=command)
         supply = self._supply(answers)
         decisive = all(map(self._is_given, answers)) and not self._stands_in(supply)
-        yield Piece("program", whole, supply.edits, supply.lines, mended=False, decisive=decisive)
-        yield Piece("program", whole, supply.edits, supply.lines, decisive=decisive)
+        for mended in (False, True):
+            for command in self.ways[:2]:  # whose options are not to be others than those of the conditions
+                sure = decisive and (command is None or not answers)
+                yield Piece("program", whole, supply.edits, supply.lines, mended=mended, decisive=sure, command=command)
 
     def slices(self) -> Iterator[Piece]:
         """From the smallest to the whole program."""
         for supply in synthesis.supplies(self.program, self.circumstances.answers, self.replay, self.problem.node):
             whole = Slice.whole(self.program, self._criteria)
-            for name, units in (("slice", self._slice(supply)), ("program", whole)):
-                yield Piece(name, units, supply.edits, supply.lines, names=supply.names)
+            yield Piece("slice", self._slice(supply), supply.edits, supply.lines, names=supply.names)
+            for command in self.ways[:2]:
+                yield Piece("program", whole, supply.edits, supply.lines, names=supply.names, command=command)
+
+    @cached_property
+    def ways(self) -> tuple[Command | None, ...]:
+        return _ways(self.path, self.path, self.circumstances.answers)
 
     def _supply(self, answers: frozenset[Answer]) -> synthesis.Supply:
         return next(iter(synthesis.supplies(self.program, answers, self.replay, self.problem.node)))
@@ -401,6 +419,7 @@ class Case:
             lenient=piece.lenient,
             lent=self.lent if piece.mended else (),
             unset=synthesis.unset(self.circumstances.answers),
+            command=piece.command,
         )
 
     def _repairs_of_others(self) -> Iterator[Repair]:
@@ -443,6 +462,16 @@ class Case:
         units = self.program.unit_of
         marks = {units[note.node]: note.message for note in self.problem.trace if note.node in units}
         return {**marks, units[self.problem.node]: self.label}
+
+
+def _ways(path: str, home: str, answers: Iterable[Answer]) -> tuple[Command | None, ...]:
+    """The ways in which a program is called, the likeliest first: with nothing, and as its project tells.
+
+    ``home`` is the file of the finding, ``answers`` are its conditions.
+    """
+    meant = " ".join([*Path(home).parts[-2:], *(answer.question.text for answer in answers if answer.given)])
+    commands = commands_for(path, words=set(re.findall(r"[a-z0-9]+", meant.lower())))
+    return (*commands, None) if demands(path) else (None, *commands)
 
 
 def mended(program: Program, problems: Iterable[Problem]) -> str:
@@ -626,7 +655,8 @@ class Replayer:
         failures: list[tuple[Played, str]] = []
         for piece, played in self._tried(case, places):
             with_what = f" with {played.stand_ins}" if played.stand_ins else ""
-            what = f"{piece.name} of {played.script.length} lines{with_what}"
+            called = f", called with `{_short(piece.command)}`" if piece.command else ""
+            what = f"{piece.name} of {played.script.length} lines{called}{with_what}"
             device = self._device(played.ground)
             if _shows(case, played):
                 outcome, observed = self._compared(case, piece, played)
@@ -741,7 +771,8 @@ class Replayer:
         entry = script.entry and script.entry.path
         lack = preludes.Lack(script.packages, script.lenient, script.workers, script.saved_on, script.unset)
         passing = (script.kept, script.symptoms) if script.lenient else ()
-        key = (script.bare, script.lent, script.seen, script.crew, entry, script.limit, passing, lack, ground)
+        own = (script.bare, script.lent, script.seen, script.crew, entry, script.limit, script.command)
+        key = (*own, passing, lack, ground)
         if key not in self._known:
             began, waited = time.monotonic(), self.waited
             answered = self._answer(script, lack, ground)
@@ -772,6 +803,8 @@ class Replayer:
         lines = tuple(sorted(script.seen))
         played = Script(script.text, lines, self.roots, script.limit, ranks=crew.ranks, nodes=crew.nodes)
         played = replace(played, lent=script.lent)
+        if script.command is not None:
+            played = replace(played, argv=script.command.arguments, here=script.command.folder)
         if script.lenient:
             symptoms = tuple((one.kind, one.words) for one in script.symptoms)
             played = replace(played, lenient=True, kept=tuple(sorted(script.kept)), symptoms=symptoms)
@@ -788,6 +821,11 @@ class Replayer:
             )
         except (ArmLost, SyntaxError) as reason:
             return {"unable": str(reason)}, None
+
+
+def _short(command: Command) -> str:
+    text = str(command)
+    return text if len(text) <= LONGEST_COMMAND else f"{text[: LONGEST_COMMAND - 1]}…"
 
 
 def _asks_for(case: Case, piece: Piece, last: Played) -> bool:

@@ -60,7 +60,8 @@ class Script:
     ``roots`` are the folders from which it imports, ``ranks`` the processes that play it together, on ``nodes``.
     With ``entry``, that is the program, and the text is what it gets when it imports the file ``home``. If it is
     ``lenient``, statements that fail are passed over, but for the ``kept`` lines and for ``symptoms`` (leniency.py).
-    ``lent`` are texts that it gets when it imports other files.
+    ``lent`` are texts that it gets when it imports other files. ``argv`` is its command line, given in the folder
+    ``here``; without one, in the present folder.
     """
 
     text: str
@@ -75,6 +76,8 @@ class Script:
     kept: tuple[int, ...] = ()
     symptoms: tuple[tuple[str, str], ...] = ()
     lent: tuple[tuple[str, str], ...] = ()
+    argv: tuple[str, ...] = ()
+    here: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class Sandbox:
             "kind": kind,
             "limit": script.limit,
             "confined": self.confining,
-            "here": os.getcwd(),
+            "here": script.here or os.getcwd(),
         }
         # Each script is played in a copy of a process in which nothing has run: no CUDA, no process group.
         lane = _Lane(self._blind(simulate), playing=True, confined=self.confining)

@@ -216,7 +216,8 @@ class Play:
 
     ``lines`` are the lines of the script whose execution the answer reports. ``roots`` are the folders from which they
     may import, ``folder`` one of its own. A ``lenient`` play passes over statements that fail for an unrelated reason,
-    but not at the lines that are ``kept``, and never over a symptom. ``lent`` are texts of other files.
+    but not at the lines that are ``kept``, and never over a symptom. ``lent`` are texts of other files. The
+    program is called with ``argv``.
     """
 
     text: str
@@ -230,6 +231,7 @@ class Play:
     kept: list[int] = field(default_factory=list)
     symptoms: list[tuple[str, str]] = field(default_factory=list)
     lent: list[tuple[str, str]] = field(default_factory=list)
+    argv: list[str] = field(default_factory=list)
 
 
 def played(play: Play, part: Part) -> Answer:
@@ -243,7 +245,7 @@ def played(play: Play, part: Part) -> Answer:
     builtins.__dict__["__reached__"] = lambda line: reached.update((line,))
     builtins.__dict__["__left__"] = lambda line: left.update((line,))
     sys.modules["__main__"] = script
-    sys.argv = [SCRIPT]
+    sys.argv = [SCRIPT, *play.argv]
     sys.path[:] = [*roots, *sys.path]
     _join_package(script, play.entry or play.text, roots)
     linecache.cache[SCRIPT] = (len(play.text), None, play.text.splitlines(keepends=True), SCRIPT)  # for TorchScript

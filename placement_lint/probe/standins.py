@@ -1073,17 +1073,19 @@ def parsing(plain: Any, everything: bool, unset: tuple[str, ...]) -> Any:
 
     @functools.wraps(plain)
     def parsed(parser: Any, *given: Any, **named: Any) -> Any:
-        words = {}
+        words, made_up = {}, {}
         for action in parser._actions:
             is_open = action.default is None and action.nargs != 0 and action.dest not in unset
             if action.required or (everything and is_open):
                 action.required = False
                 action.default = some_value(action) if action.default is None else action.default
-                used.add(f"the option {(action.option_strings or [action.dest])[-1]}")
+                made_up[f"the option {(action.option_strings or [action.dest])[-1]}"] = action
                 words.update({action.dest: action.default} if isinstance(action.default, Word) else {})
         for group in parser._mutually_exclusive_groups:
             group.required = False
         options, rest = plain(parser, *given, **named)
+        values = vars(options)
+        used.update(name for name, one in made_up.items() if str(values.get(one.dest, "")) == str(one.default))
         for name, word in words.items():  # argparse has made plain text of them
             if str(getattr(options, name)) == str(word):
                 setattr(options, name, word)
