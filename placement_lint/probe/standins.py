@@ -63,6 +63,7 @@ FORMER = {  # what libraries have under another name by now, or only Python has
     "inspect.getargspec": "inspect.getfullargspec", "time.clock": "time.perf_counter", "fractions.gcd": "math.gcd",
 }  # fmt: skip
 FACTORIES = {"empty", "zeros", "ones", "rand", "randn", "full", "arange", "randint", "randperm", "linspace", "eye"}
+HOLDERS = re.compile("munch|dict|conf|namespace", re.IGNORECASE)  # in the name of what holds what it is given
 NAME = "data/0"  # a path, where there is nothing to choose
 TEXT = "data 0\n" * COUNT
 LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)), "<frozen")
@@ -105,6 +106,8 @@ class StandIn(torch.nn.Module):
         for known in (self._named, *self._given):
             if isinstance(known, dict) and name in known:
                 return known[name]
+            if known and isinstance(known, dict) and hasattr(dict, name) and HOLDERS.search(self._path):
+                return getattr(known, name)
         if self._rows and name not in self._parts:
             self._parts[name] = self._tensor(COUNT)
         if name not in self._parts:
@@ -224,6 +227,10 @@ class StandIn(torch.nn.Module):
 
     def __iter__(self) -> Iterator[Any]:
         count = unpacked(sys._getframe(1))
+        whole, _, kind = self._path.rpartition(".")
+        if not count and kind in ("items()", "keys()"):
+            names = [f"data/{i}" for i in range(COUNT)]
+            return iter(names if kind == "keys()" else [(name, StandIn(f"{whole}[{name!r}]")) for name in names])
         if self._is_shape:
             return iter([COUNT] * (count or len(self._shape_of())))
         if not count and self._holds:
@@ -245,7 +252,8 @@ class StandIn(torch.nn.Module):
             return [COUNT] * len(range(len(self._shape_of()))[key]) if isinstance(key, slice) else COUNT
         if isinstance(key, (slice, tuple)):
             return self.__array__()[key]
-        if isinstance(key, str) and (self._rows or any(isinstance(one, dict) and key in one for one in self._given)):
+        held = (self._named, *self._given) if isinstance(key, str) else ()
+        if held and (self._rows or any(isinstance(one, dict) and key in one for one in held)):
             return getattr(self, key)
         if key not in self._parts:
             self._parts[key] = StandIn(f"{self._path}[{key!r}]")

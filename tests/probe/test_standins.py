@@ -313,6 +313,25 @@ def test_a_configuration_has_what_it_was_given(tmp_path: Path) -> None:
     assert ran(program, tmp_path) == "3 net here 0.5 0.5 True"
 
 
+def test_the_names_of_items_are_texts(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import nets
+
+    weights = nets.load("best.params")
+    renamed = {}
+    for key, value in weights.items():
+        if "gamma" in key:
+            key = key.replace("gamma", "weight")
+        renamed[key] = torch.from_numpy(value.asnumpy())
+    print(len(renamed), {type(one) for one in renamed.values()}, all(key.startswith("data") for key in weights.keys()))
+    print(dict(**nets.Munch(one=1, two=2)), nets.Munch(one=1)["one"], dict(**weights).keys() == {*weights.keys()})
+    """
+    first, second = ran(program, tmp_path).splitlines()
+    assert first == "8 {<class 'torch.Tensor'>} True"
+    assert second == "{'one': 1, 'two': 2} 1 True"
+
+
 def test_a_name_is_looked_up_in_a_package(tmp_path: Path) -> None:
     program = """
     import torch
