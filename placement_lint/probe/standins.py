@@ -664,7 +664,10 @@ def for_linear(x: Any, weight: Any, *rest: Any) -> Any:
 
 def for_convolution(x: Any, weight: Any, *rest: Any, groups: int = 1, **named: Any) -> Any:
     groups = rest[4] if len(rest) > 4 else groups
-    if x.dim() not in (weight.dim(), weight.dim() - 1):
+    is_sample = (
+        x.dim() == weight.dim() - 1 and x.shape[0] == weight.shape[1] * groups
+    )  # and not a batch of another shape
+    if x.dim() != weight.dim() and not is_sample:
         x = dimensional(x, weight.dim())
     x = covering(sized(x, 1 if x.dim() == weight.dim() else 0, weight.shape[1] * groups), weight.shape[2:])
     return (x if x.is_floating_point() else x.to(weight.dtype), weight, *rest)

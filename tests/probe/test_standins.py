@@ -313,6 +313,18 @@ def test_a_configuration_has_what_it_was_given(tmp_path: Path) -> None:
     assert ran(program, tmp_path) == "3 net here 0.5 0.5 True"
 
 
+def test_a_batch_without_a_dimension_is_no_sample(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from absent import scans
+    from torch import nn
+
+    net = nn.Sequential(nn.Conv3d(1, 4, 3, padding=1), nn.BatchNorm3d(4))
+    print(net(torch.randn(8, 1, 6, 6)).shape[:2], nn.Conv2d(3, 4, 3)(torch.randn(3, 6, 6)).shape)
+    """
+    assert ran(program, tmp_path) == "torch.Size([8, 4]) torch.Size([4, 4, 4])"
+
+
 def test_the_names_of_items_are_texts(tmp_path: Path) -> None:
     program = """
     import torch
