@@ -93,7 +93,7 @@ from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base, resolution_order
 from placement_lint.flow.state.containers import FACTORY, content, perhaps_filled, perhaps_replaced
 from placement_lint.flow.state.devices import Context
-from placement_lint.flow.state.heap import ITEMS, MAPPING
+from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
@@ -494,7 +494,18 @@ def _write(
         machine.write(owner.id, name, value)
     elif isinstance(owner, Imported):
         imports.assign(machine, owner, name, value)
+    elif isinstance(owner, External):
+        machine.write(machine.module_frame, _WRITTEN.of(f"{owner.name}.{name}"), TRUE)
     return NONE
+
+
+# Cells of the module frame: names of libraries that the program assigns to.
+_WRITTEN = Slot("written")
+
+
+def is_written(machine: Machine, name: External) -> bool:
+    """Whether the program assigned to a name of a library before."""
+    return machine.read(machine.module_frame, _WRITTEN.of(name.name)) is not None
 
 
 def _set_property(machine: Machine, owner: Object, name: str, value: Value, node: cst.CSTNode) -> bool:

@@ -41,7 +41,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.domain.values import Comparison as Placed
 from placement_lint.flow.events.schema import DeviceNeverEqual, Operand
-from placement_lint.flow.interpreter import cuda_guards, expressions, methods, narrowing
+from placement_lint.flow.interpreter import attributes, cuda_guards, expressions, methods, narrowing
 from placement_lint.flow.models import (
     environment,
     gradient_paths,
@@ -109,7 +109,7 @@ def truth(
         question = machine.question(value)
         question.word(value.source or node)
         return answered(question, True)
-    if isinstance(value, Bound):
+    if isinstance(value, Bound) or (isinstance(value, External) and not attributes.is_written(machine, value)):
         # An unknown value's ``cuda`` may be a method, but here it is a flag.
         return answered(machine.question(value, text=node), True)
     return unknown()
