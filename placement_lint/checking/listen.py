@@ -27,6 +27,7 @@ from placement_lint.flow.domain.path_condition import (
     Condition,
     Cube,
     any_of,
+    is_precondition,
     machines,
     of,
 )
@@ -215,7 +216,7 @@ def _sayable(charge: _Charge) -> dict[str, int]:
 
 def _relaxed(cube: Cube) -> Cube:
     """The case without the answers that the program requires to continue."""
-    return Cube(cube.machines, frozenset(answer for answer in cube.answers if not _is_required(answer, cube)))
+    return Cube(cube.machines, frozenset(answer for answer in cube.answers if not is_precondition(cube, answer)))
 
 
 def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | None:
@@ -228,7 +229,7 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | N
     settled = {answer.question.rivals for answer in silent if answer.given} - {None}
     unsaid = {*given, *silent, *(answer for answer in cube.answers if answer.question.rivals in settled)}
     open_ = [answer for answer in cube.answers if answer not in unsaid]
-    free = [answer for answer in open_ if not _is_required(answer, cube)]
+    free = [answer for answer in open_ if not is_precondition(cube, answer)]
     if not free:
         return ""
     ways = [_without_rivals(each) for each in (open_, free, _decisive(free, cube, charge), _not_default(free))]
@@ -268,12 +269,6 @@ def _decisive(answers: list[Answer], cube: Cube, charge: _Charge) -> list[Answer
             if assumed.possible and assumed.implies(charge.wrong):
                 return list(some)
     return answers
-
-
-def _is_required(answer: Answer, cube: Cube) -> bool:
-    """Whether the program raises or ends if only this answer differs."""
-    rest = of([Cube(cube.machines, cube.answers - {answer})])
-    return any(given is answer.given and rest.implies(under) for given, under in answer.question.required)
 
 
 def _not_default(answers: list[Answer]) -> list[Answer]:

@@ -582,7 +582,17 @@ def survived(condition: Condition) -> Condition:
 
 def _has_ended(cube: Cube, answer: Answer) -> bool:
     """Whether the program needs another answer where everything else in the case is so."""
-    needed = [under for given, under in answer.question.required if given is not answer.given]
+    return _is_needed(not answer.given, cube, answer)
+
+
+def is_precondition(cube: Cube, answer: Answer) -> bool:
+    """Whether the program raises or ends with another answer, where everything else in the case is so."""
+    return _is_needed(answer.given, cube, answer)
+
+
+def _is_needed(given: bool, cube: Cube, answer: Answer) -> bool:
+    """Whether the program needs this answer to the question of another, where everything else in the case is so."""
+    needed = [under for one, under in answer.question.required if one is given]
     return bool(needed) and any(map(of([Cube(cube.machines, cube.answers - {answer})]).implies, needed))
 
 

@@ -25,6 +25,7 @@ from placement_lint.flow.domain.path_condition import (
     Cube,
     Question,
     answered,
+    is_precondition,
     machines,
     of,
 )
@@ -50,7 +51,7 @@ from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.names import value_of, visible
 from placement_lint.flow.state.notes import Notes, Use, noted
-from placement_lint.flow.state.options import is_option
+from placement_lint.flow.state.options import is_option, looks_into_command_line
 from placement_lint.flow.state.records import Chosen, Request
 from placement_lint.rule import Note
 from placement_lint.source.querying import as_expression, is_literal, last_comparison, last_name, words_in
@@ -66,6 +67,8 @@ class DeviceChoices(Notes):
     requests: list[Request] = noted(list, Use.AT_END | Use.WEIGHED)
     # how tensors are reached that are taken from a GPU to the host
     fetched: list[Condition] = noted(list, Use.AT_END)
+    # where tensors were moved to a GPU from which they, or what was computed from them without a module, came back
+    returned: set[cst.CSTNode] = noted(set, Use.AT_END)
     # tests of a tensor's device under which it is moved to that very device, and nothing else
     moving_tests: set[cst.BaseExpression] = noted(set, Use.AT_END)
 
@@ -83,7 +86,11 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
             answer.question.say(chooses_cpu=answer.given)
     if machine.now[Calls].standalone:
         return
-    options = [option for _, place in places if (option := _option(place)) is not None and not _is_item(option)]
+    options = [
+        (option, isinstance(place, Device))
+        for _, place in places
+        if (option := _option(place)) is not None and not _is_item(option)
+    ]
     if not options and not (on_cpu and len(places) > 1):
         return
     text = machine.text(node.args[0].value) if node.args else "the device"
@@ -92,11 +99,11 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
         machine.notes[DeviceChoices].chosen.append(
             Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0]))
         )
-    for option in options:
+    for option, by_index in options:
         elsewhere = machine.question(("elsewhere", option), text=option.text or text)
         elsewhere.say(predicate=ELSEWHERE)
         machine.notes[DeviceChoices].chosen.append(
-            Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option)
+            Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option, by_index=by_index)
         )
 
 
@@ -247,6 +254,7 @@ def fetched(machine: Machine, tensor: Tensor) -> None:
     """``t.cpu()`` of what is on a GPU."""
     if isinstance(tensor.place, Device) and tensor.place.kind == "cuda" and not machine.now[Calls].standalone:
         machine.notes[DeviceChoices].fetched.append(machine.tested & machine.decided)
+        machine.notes[DeviceChoices].returned.update(note.node for note in tensor.history)
 
 
 def argument(node: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
@@ -274,7 +282,9 @@ def _device_flags(reach: Condition) -> Condition | None:
     if len(reach.cubes) != 1:
         return None
     (cube,) = reach.cubes
-    answers = frozenset(answer for answer in cube.answers if _chooses(answer.question))
+    answers = frozenset(
+        answer for answer in cube.answers if _chooses(answer.question) and not is_precondition(cube, answer)
+    )
     # That there are several GPUs says that something is spread over them, and not where it goes otherwise.
     excludes_cpu = cube.machines == ONE_GPU | MANY_GPUS
     if not answers and not excludes_cpu:
@@ -371,6 +381,9 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
     noted.chosen = [chosen for chosen in _distinct(noted.chosen) if not _is_about_else(machine, chosen)]
     ignoring: set[cst.CSTNode] = set()
     for node, visits in by_node.items():
+        if node in noted.returned and all(asked.scene.reach.excludes(machines(NO_GPU)) for asked in visits):
+            # A computation of its own, on the GPU where there is one.
+            continue
         ignored = next((chosen for chosen in noted.chosen if _ignores(node, visits, chosen)), None)
         if ignored is not None:
             asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
@@ -391,7 +404,8 @@ def _distinct(choices: Iterable[Chosen]) -> Iterator[Chosen]:
     """Of choices that differ only in the place of their notes the first two: no request is at the place of both."""
     places: dict[tuple[object, ...], set[cst.CSTNode]] = {}
     for chosen in choices:
-        flags = (chosen.on_cpu, chosen.surely_not, chosen.text, chosen.option, chosen.helpful, chosen.of_module)
+        facts = (chosen.on_cpu, chosen.surely_not, chosen.text, chosen.option)
+        flags = (*facts, chosen.helpful, chosen.of_module, chosen.by_index)
         kept = places.setdefault(flags, set())
         if len(kept) < 2 and chosen.note.node not in kept:
             kept.add(chosen.note.node)
@@ -427,23 +441,33 @@ def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chos
 
 
 def _may_fall_elsewhere(scenes: list[Scene], chosen: Chosen) -> bool:
-    if all(_finds_cuda(scene.reach) or _is_asked_for(scene.reach, chosen) for scene in scenes):
-        return False
     # One execution with several values is reached wherever one of them is there. The later rounds of a loop begin where
     # the first one ended: what a test in them says was known before, or what could have been tested raised already.
     first: dict[tuple[cst.CSTNode, ...], int] = {}
     reached: dict[tuple[cst.CSTNode, ...], Condition] = {}
+    regardless = False
     for scene in scenes:
-        if first.setdefault(scene.calls, scene.visit) == scene.visit:
-            reached[scene.calls] = reached.get(scene.calls, NEVER) | scene.reach
-    if any(reach.excludes(chosen.surely_not) for reach in reached.values()):
+        left = _unexplained(scene.reach, chosen)
+        regardless = regardless or left.possible
+        if first.setdefault(scene.calls, scene.visit) == scene.visit and left.possible:
+            reached[scene.calls] = reached.get(scene.calls, NEVER) | left
+    if not regardless or any(reach.excludes(chosen.surely_not) for reach in reached.values()):
         return False
-    return chosen.option is None or not any(_asks_about(scene, chosen.option) for scene in scenes)
+    return not any(_asks_about(scene, chosen) for scene in scenes)
 
 
-def _finds_cuda(reach: Condition) -> bool:
+def _unexplained(reach: Condition, chosen: Chosen) -> Condition:
+    """The ways to a statement on which no test of a tensor's device, and no other flag than the choice's, led there."""
+    # That something is on a GPU does not say that it is on the one of this number.
+    left = [
+        cube for cube in reach.cubes if not (_is_asked_for(cube, chosen) or (_finds_cuda(cube) and not chosen.by_index))
+    ]
+    return reach if len(left) == len(reach.cubes) else of(left)
+
+
+def _finds_cuda(cube: Cube) -> bool:
     """Whether a statement is reached only where something, whatever it is, turned out to be on a GPU."""
-    return all(any(answer.given and _sees_cuda(answer.question) for answer in cube.answers) for cube in reach.cubes)
+    return any(answer.given and _sees_cuda(answer.question) for answer in cube.answers)
 
 
 def finds_tensor_on_gpu(reach: Condition) -> bool:
@@ -464,23 +488,38 @@ def _chooses_cpu(answer: Answer) -> bool:
     return answer.question.chooses_cpu is answer.given
 
 
-def _is_asked_for(reach: Condition, chosen: Chosen) -> bool:
+def _is_asked_for(cube: Cube, chosen: Chosen) -> bool:
     """Whether a flag other than the choice's own leads there: the relation between the two is unknown.
 
     It is also unknown if a GPU was seen and the choice is a flag that nothing is known to set.
     """
     own = {answer.question for cube in chosen.on_cpu.cubes for answer in cube.answers}
     unknown = bool(own) and not any(_is_set_by_user(question) for question in own)
-    return all(
-        (unknown and not cube.machines & NO_GPU)
-        or any(_is_flag(answer.question) and answer.question not in own for answer in cube.answers)
-        for cube in reach.cubes
+    return (unknown and not cube.machines & NO_GPU) or any(
+        _is_flag(answer.question)
+        and answer.question not in own
+        and not is_precondition(cube, answer)
+        and not (chosen.by_index and _leaves_index_open(answer, chosen.option))
+        for answer in cube.answers
     )
+
+
+# Tests of a number that do not say which one it is.
+_OF_SIZE = frozenset({cst.GreaterThan.__name__, cst.GreaterThanEqual.__name__, cst.LessThan.__name__})
+
+
+def _leaves_index_open(answer: Answer, option: Symbol | None) -> bool:
+    """Whether a test of an option says that it names a GPU, as ``gpu >= 0`` and ``gpu is not None``, and not which."""
+    subject = answer.question.subject
+    if not isinstance(subject, tuple):
+        return subject == option
+    return subject[:2] in [(test, option) for test in _OF_SIZE] or (option in subject and not answer.given)
 
 
 def _is_set_by_user(question: Question) -> bool:
     asked_about = question.subject if isinstance(question.subject, tuple) else (question.subject,)
-    return any(isinstance(one, Symbol) and is_option(one) for one in asked_about)
+    options = any(isinstance(one, Symbol) and is_option(one) for one in asked_about)
+    return options or looks_into_command_line(question)
 
 
 def _sees_cuda(question: Question) -> bool:
@@ -529,8 +568,15 @@ def _says_several_processes(answer: Answer) -> bool:
     return answer.given is not asks_for_one and any(map(_SEVERAL_PROCESSES.fullmatch, words_in(test)))
 
 
-def _asks_about(scene: Scene, option: Symbol) -> bool:
-    """Whether the program looks at an option before it gets here."""
+def _asks_about(scene: Scene, chosen: Chosen) -> bool:
+    """Whether the program looks at the option of a choice before it gets here."""
     answers = {answer for cube in scene.reach.cubes for answer in cube.answers}
-    subjects = [answer.question.subject for answer in answers]
-    return any(option == subject or (isinstance(subject, tuple) and option in subject) for subject in subjects)
+    return chosen.option is not None and any(
+        _is_about(answer.question, chosen.option)
+        and not (chosen.by_index and _leaves_index_open(answer, chosen.option))
+        for answer in answers
+    )
+
+
+def _is_about(question: Question, option: Symbol) -> bool:
+    return option in question.subject if isinstance(question.subject, tuple) else option == question.subject

@@ -180,7 +180,18 @@ def asks_for_kind_of_data(question: Question) -> bool:
 
 def is_flag(question: Question) -> bool:
     """Whether it is a flag of the command line, on or off."""
-    return isinstance(question.subject, Symbol) and question.subject.preferred in (TRUE, FALSE)
+    if isinstance(question.subject, Symbol):
+        return question.subject.preferred in (TRUE, FALSE)
+    return looks_into_command_line(question)
+
+
+def looks_into_command_line(question: Question) -> bool:
+    """Whether it is ``"--gpu" in sys.argv``."""
+    subject = question.subject
+    return isinstance(subject, tuple) and subject[0] == cst.In.__name__ and subject[-1] == _COMMAND_LINE
+
+
+_COMMAND_LINE = External("sys.argv")
 
 
 def preferred_answer(question: Question) -> bool | None:

@@ -44,6 +44,8 @@ class Chosen:
     helpful: bool = False
     # it is made for a module, and so applies to all that the module computes
     of_module: bool = False
+    # the option is the number of a GPU
+    by_index: bool = False
 
 
 @dataclass(frozen=True)
