@@ -235,6 +235,24 @@ class Surroundings:
                 inner = [each for _, found in unit.imports for each in self._imported(found, unit.path)]
                 waiting.extend(reversed(inner))
 
+    def runs(self, wanted: Import, matters: Callable[[Unit], bool]) -> bool:
+        """Whether an import of the file itself runs a file that matters, possibly by imports of the files that it runs.
+
+        Imports inside functions are not followed.
+        """
+        waiting = [(self.path, wanted)]
+        seen: set[str] = set()
+        while waiting:
+            importer, found = waiting.pop()
+            for unit in self._imported(found, importer):
+                if unit.path not in seen:
+                    seen.add(unit.path)
+                    self.asked[unit.path].add(WHOLE)
+                    if matters(unit):
+                        return True
+                    waiting.extend((unit.path, each) for each in unit.index.imports)
+        return False
+
     def imported_by(self, path: str, text: str) -> Iterator[Unit]:
         """The files that another file imports directly."""
         for _, wanted in read_imports(code_of(text)):

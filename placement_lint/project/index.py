@@ -48,7 +48,8 @@ class Index:
 
     ``bindings`` are, for each name, the statements that bind it or change its value; ``taken`` are the imports of those
     statements that only import it, in a branch. ``exports`` is a literal ``__all__``. ``rebound`` and ``changed`` are
-    the names that functions of the file assign to, or change in place.
+    the names that functions of the file assign to, or change in place. ``imports`` are all those of the top level, and
+    it may be that the top level ``asks_for_gpus``, which initialises CUDA.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
@@ -57,6 +58,8 @@ class Index:
     exports: tuple[str, ...] | None = None
     rebound: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    imports: tuple[Import, ...] = ()
+    asks_for_gpus: bool = False
 
     @property
     def offers(self) -> tuple[str, ...]:
@@ -115,7 +118,20 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
         exports=_exports(outer),
         rebound=frozenset(name for _, each in inner for name in each.rebound),
         changed=frozenset(name for _, each in inner for name in each.changed),
+        imports=tuple(
+            found for statement, own in running.items() if not is_for_scripts(statement) for _, found in own.imports
+        ),
+        asks_for_gpus=any(_asks_for_gpus(statement) for statement in tree.body),
     )
+
+
+def _asks_for_gpus(statement: ast.stmt) -> bool:
+    """Whether a statement of the top level always calls ``torch.cuda.is_available()``."""
+    always = statement.test if isinstance(statement, ast.If) else statement
+    if isinstance(always, (ast.Try, ast.While, ast.For)):
+        return False
+    calls = (node.func for node in _at_top_level(always) if isinstance(node, ast.Call))
+    return any(ast.unparse(func) == "torch.cuda.is_available" for func in calls if isinstance(func, ast.Attribute))
 
 
 def _statements(tree: ast.Module, definitions: Mapping[int, Definition]) -> Iterator[tuple[ast.stmt, Lines]]:

@@ -22,6 +22,7 @@ The driver reads the variable once, when CUDA is initialised, and numbers the vi
 
 - Set late, it silently has no effect. `torch.cuda.is_available()` is enough to be late (`torch/cuda/__init__.py`),
   `import torch` is not. The program runs on the first GPU of the machine, whatever the program asked for.
+  An import of a file that calls it at its top level is enough as well.
 - With `"2,3"` the GPUs are `cuda:0` and `cuda:1`: `cuda:2` raises `CUDA error: invalid device ordinal`,
   `DataParallel(device_ids=[2, 3])` raises `AssertionError: Invalid device id`.
 """,

@@ -170,6 +170,7 @@ def analyse(
         bind(machine, "__name__", Const("__main__"))
         machine.scope("module", lambda: statements.execute_all(machine, module.body))
         look_at_the_uncalled(machine, outcomes, thorough)
+    visible_devices.look_at_imports(machine, module)
     for each in FINISHING:
         each.finish(machine)
     program = machine.notes[Program]

@@ -12,14 +12,17 @@ import libcst as cst
 
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
 from placement_lint.flow.domain.values import ABSENT, NONE, Const, Device, Fact, Symbol, Value, alternatives
-from placement_lint.flow.events.schema import InvisibleDevice, VisibleDevicesLate
+from placement_lint.flow.events.schema import InvisibleDevice, Scene, VisibleDevicesLate
 from placement_lint.flow.models.ranks import Ranks
+from placement_lint.flow.state import imports
 from placement_lint.flow.state.devices import Context, current_is_chosen
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import wanted
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
 from placement_lint.rule import Note
+from placement_lint.source.walking import children
 from placement_lint.source.wording import source_text
 
 
@@ -29,6 +32,8 @@ class VisibleDevices(Notes):
 
     # assignments of CUDA_VISIBLE_DEVICES that nothing reads any more, unless another process does
     late: list[VisibleDevicesLate] = noted(list, Use.WEIGHED)
+    # those before which the program's own file did nothing with CUDA, and the calls or statements that led there
+    in_time: list[tuple[cst.CSTNode, Scene, cst.CSTNode | None]] = noted(list, Use.WEIGHED)
     # GPUs named by numbers that are not visible, and where that was first
     invisible: dict[int, cst.CSTNode] = noted(dict, Use.WEIGHED)
     # it uses CUDA outside of the workers of its loaders
@@ -61,6 +66,15 @@ def restrict(machine: Machine, value: Value, node: cst.CSTNode) -> None:
     """
     in_vain = not current_is_chosen(machine) and not _is_set_again(machine, node)
     touched = machine.read(machine.module_frame, _TOUCHED) if in_vain else None
+    if (
+        in_vain
+        and touched is None
+        and not machine.is_abroad
+        and not machine.path.excludes(machines(ONE_GPU | MANY_GPUS))
+    ):
+        calls = machine.scene.calls
+        begin = calls[0] if calls else node if machine.frame.function is None else None
+        machine.notes[VisibleDevices].in_time.append((node, machine.scene, begin))
     for guard, fact in alternatives(touched) if touched is not None else ():
         if isinstance(fact, Fact) and isinstance(fact.details, Note):
             with machine.assuming(guard):
@@ -85,6 +99,7 @@ def _is_set_again(machine: Machine, node: cst.CSTNode) -> bool:
 def hand_down(machine: Machine) -> None:
     """The program starts another one, which reads the variable again: for that one it was set in time."""
     machine.notes[VisibleDevices].late.clear()
+    machine.notes[VisibleDevices].in_time.clear()
 
 
 def restricted(machine: Machine) -> bool:
@@ -142,6 +157,37 @@ def _name_again(machine: Machine, number: Symbol, how: str | cst.CSTNode, node: 
     if isinstance(note, Note) and machine.read(machine.module_frame, _VISIBLE) == number:
         text = number.text or "the number"
         machine.emit(InvisibleDevice(node, machine.scene, source_text(how), (1,), ("1",), note, text))
+
+
+def look_at_imports(machine: Machine, module: cst.Module) -> None:
+    """Find the assignments before which a file that the program imports asked for GPUs."""
+    noted = machine.notes[VisibleDevices]
+    for node, scene, begin in noted.in_time:
+        cause = _asking_import(machine, module, begin)
+        if cause is not None:
+            noted.late.append(VisibleDevicesLate(node, scene, Note(cause, f"`{source_text(cause)}` initialises CUDA")))
+
+
+def _asking_import(machine: Machine, module: cst.Module, begin: cst.CSTNode | None) -> cst.CSTNode | None:
+    """The first import that runs ``torch.cuda.is_available()`` in another file, before a node is reached."""
+    for statement in module.body:
+        if begin is not None and _holds(statement, begin):
+            return None
+        for part in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+            if isinstance(part, (cst.Import, cst.ImportFrom)) and imports.asks_for_gpus(machine, wanted(part)):
+                return part
+    return None
+
+
+def _holds(statement: cst.CSTNode, part: cst.CSTNode) -> bool:
+    """Whether a node is a statement or inside it."""
+    waiting = [statement]
+    while waiting:
+        node = waiting.pop()
+        if node is part:
+            return True
+        waiting.extend(children(node))
+    return False
 
 
 def finish(machine: Machine) -> None:

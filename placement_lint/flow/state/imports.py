@@ -182,6 +182,12 @@ def star(machine: Machine, wanted: Import, frame: int) -> None:
         machine.project.gathered.clear()
 
 
+def asks_for_gpus(machine: Machine, several: Iterator[Import]) -> bool:
+    """Whether an import of the program's file runs a file whose top level initialises CUDA."""
+    around = machine.project.surroundings if machine.project is not None else None
+    return around is not None and any(around.runs(each, lambda unit: unit.index.asks_for_gpus) for each in several)
+
+
 def is_missing(machine: Machine, wanted: Import) -> bool | None:
     """Whether an import surely fails: True for a file that should be in the project, None for a possible library."""
     if machine.project is None:
