@@ -213,7 +213,28 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
         return NONE
     if name == "setdefault" and isinstance(key := arguments.get(0), Const) and mapping.get(key.value) is None:
         machine.write(target.id, MAPPING, mapping.with_item(key.value, arguments.get(1) or NONE))
+    if name in ("pop", "popitem"):
+        _remove(machine, target, mapping, arguments.get(0))
+    if name == "clear":
+        machine.write(target.id, MAPPING, Mapping(()))
     return _mapping_method(machine, mapping, name, arguments)
+
+
+def delete_item(machine: Machine, owner: Value, key: Value) -> Value:
+    """``del owner[key]``"""
+    mapping = machine.read(owner.id, MAPPING) if isinstance(owner, Object) else None
+    if isinstance(owner, Object) and isinstance(mapping, Mapping):
+        _remove(machine, owner, mapping, key)
+    return NONE
+
+
+def _remove(machine: Machine, owner: Object, mapping: Mapping, key: Value | None) -> None:
+    """Remove a key from a dict; if it is unknown, so are the keys that are left."""
+    if isinstance(key, Const):
+        left = tuple((name, value) for name, value in mapping.items if name != key.value)
+        machine.write(owner.id, MAPPING, Mapping(left, mapping.rest))
+    else:
+        machine.write(owner.id, MAPPING, Mapping(mapping.items, mapping.rest or machine.fresh()))
 
 
 def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Arguments) -> Value:

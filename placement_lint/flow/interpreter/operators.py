@@ -276,10 +276,24 @@ def _compare(machine: Machine, left: Value, right: Value, node: cst.Comparison, 
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             return _compared_tensors(machine, left, right, node)
         asked = machine.ask(_question(machine, left, right, positive, node))
+        if positive is cst.In and isinstance(right, Object):
+            asked = _has_key(machine, left, right, asked)
         if positive is cst.In and right == environment.ENVIRON and isinstance(left, Const):
             asked = environment.contains(machine, left, asked)
         return asked if positive is operator else _flipped(asked)
     return Const(answer if positive is operator else not answer)
+
+
+def _has_key(machine: Machine, key: Value, owner: Object, unknown: Value) -> Value:
+    """``key in cache``, which holds on the paths on which the program stored something under this key."""
+    content = machine.read(owner.id, MAPPING)
+    mapping = machine.restrict(content) if content is not None else None
+    if not isinstance(key, Const) or not isinstance(mapping, Mapping) or mapping.rest is not None:
+        return unknown
+    # On the paths without an entry, a join of paths leaves an unknown value.
+    return machine.lift(
+        lambda held: unknown if held == NONE or isinstance(held, Symbol) else TRUE, mapping.get(key.value) or NONE
+    )
 
 
 def _may_be_left_out(value: Value) -> TypeGuard[Tensor]:

@@ -169,6 +169,9 @@ def _assert(machine: Machine, node: cst.Assert) -> None:
 def _delete(machine: Machine, node: cst.Del) -> None:
     if isinstance(node.target, cst.Name):
         bind(machine, node.target.value, machine.fresh())
+    if isinstance(node.target, cst.Subscript):
+        owner, key = expressions.evaluate(machine, node.target.value), expressions.key_of(machine, node.target)
+        machine.lift(lambda one, other: methods.delete_item(machine, one, other), owner, key)
 
 
 def _global(machine: Machine, node: cst.Global) -> None:
