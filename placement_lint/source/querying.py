@@ -135,9 +135,14 @@ def method_calls_in(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str
 
 def assigned_to_self(node: cst.CSTNode) -> Iterator[str]:
     """The names of ``self.name = …`` in a node."""
-    for target, _ in assignments_in(node):
+    return (name for name, _ in assignments_to_self(node))
+
+
+def assignments_to_self(node: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
+    """The names of ``self.name = value`` in a node, each with the value."""
+    for target, value in assignments_in(node):
         if isinstance(target, cst.Attribute) and last_name(target.value) == "self":
-            yield target.attr.value
+            yield target.attr.value, value
 
 
 def read_through(node: cst.CSTNode, name: str) -> Iterator[str]:

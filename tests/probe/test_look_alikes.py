@@ -285,6 +285,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "by_number": {"place": "cuda:0"},
     },
     "move-on-non-movable": {
+        "list_becomes_tensor": REPAIRED,
         "type_asked_first": REPAIRED,
         "list_or_tensor": REPAIRED,
         "managed_dict": REPAIRED,
@@ -368,6 +369,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "operand-not-moved": {
         "trainer_by_option": REPAIRED,
+        "own_cuda": REPAIRED,
         "abstract_containers": REPAIRED,
         "stack_of_layers": REPAIRED,
         "given_to_a_library": REPAIRED,

@@ -12,6 +12,7 @@ from functools import partial
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import MODULE_MOVES
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS
 from placement_lint.flow.domain.record import replace
@@ -21,9 +22,11 @@ from placement_lint.flow.domain.values import (
     Class,
     Device,
     Function,
+    Kind,
     Object,
     Placed,
     Role,
+    Symbol,
     Tensor,
     Value,
     alternatives,
@@ -35,13 +38,14 @@ from placement_lint.flow.observers import alloc_in_forward, stale_forward_state
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import ABROAD_FOR_UNCALLED
 from placement_lint.flow.state.classes import find, methods
+from placement_lint.flow.state.containers import content, entries
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Calls
 from placement_lint.flow.state.program import Program
 from placement_lint.flow.triage.entry_filter import Prospects
 from placement_lint.rule import Note
-from placement_lint.source.querying import assigned_to_self
+from placement_lint.source.querying import assignments_to_self, attributes_read
 
 # The budget of calls for each entry point.
 _FUEL_EACH = 2_000
@@ -152,6 +156,7 @@ def _bare_instance(machine: Machine, cls: Class) -> Object:
         for part in modules.reachable(machine, instance).values():
             machine.write(part.id, modules.PLACE, Placed(OWN, note))
         modules.settle_tensors(machine, instance, OWN)
+        _forget_moved_by_overrides(machine, instance)
     else:
         _forget_unmoved(machine, instance)
     return instance
@@ -177,14 +182,73 @@ def _is_on_gpu(machine: Machine, instance: Object, name: str) -> bool:
     return isinstance(held, Tensor) and isinstance(held.place, Device) and held.place.kind in ACCELERATORS
 
 
+def _is_container(machine: Machine, instance: Object, name: str) -> bool:
+    held = machine.read(instance.id, name)
+    return isinstance(held, Object) and held.kind in (Kind.LIST, Kind.DICT)
+
+
 def _forget_replaced(machine: Machine, instance: Object, method: Function) -> None:
-    """Forget the GPU tensors in attributes that other methods assign: those may run before the method."""
+    """Forget attributes that other methods assign, which may run before the method.
+
+    These are GPU tensors, and lists and dicts that another method replaces by something else.
+    """
     if not isinstance(instance.cls, Class):
         return
-    for name in [name for name in machine.store.variables(instance.id) if _is_on_gpu(machine, instance, name)]:
-        others = (other for other in methods(machine, instance.cls) if other.node is not method.node)
-        if any(name in assigned_to_self(other.node) for other in others if other.name != "__init__"):
-            machine.write(instance.id, name, machine.fresh(name))
+    for name in machine.store.variables(instance.id):
+        on_gpu, is_container = _is_on_gpu(machine, instance, name), _is_container(machine, instance, name)
+        if not (on_gpu or is_container):
+            continue
+        for other in methods(machine, instance.cls):
+            if other.node is method.node or other.name == "__init__":
+                continue
+            values = [value for named, value in assignments_to_self(other.node) if named == name]
+            if values and (on_gpu or not all(isinstance(value, _DISPLAYS) for value in values)):
+                machine.write(instance.id, name, machine.fresh(name))
+                break
+
+
+# Expressions for a new list or dict.
+_DISPLAYS = (cst.List, cst.ListComp, cst.Dict, cst.DictComp)
+
+
+def _forget_moved_by_overrides(machine: Machine, instance: Object) -> None:
+    """Forget where unregistered modules are that the class's own ``cuda()`` or ``to()`` may move with itself."""
+    if not isinstance(instance.cls, Class):
+        return
+    overrides = [find(machine, instance.cls, name) for name in sorted(MODULE_MOVES)]
+    registered = modules.reachable(machine, instance)
+    for name in _read_by(machine, instance.cls, [one for one in overrides if isinstance(one, Function)]):
+        held = machine.read(instance.id, name)
+        for _, option in alternatives(held) if held is not None else ():
+            for item in _items(machine, option) or (option,):
+                for part in modules.reachable(machine, item).values():
+                    if part.id not in registered:
+                        _forget_place(machine, part)
+
+
+def _items(machine: Machine, value: Value) -> Many[Value]:
+    if isinstance(value, Object) and value.kind is Kind.DICT:
+        return [item for _, item in entries(machine, value).items]
+    items = content(machine, value)
+    return items.items if items is not None else ()
+
+
+def _read_by(machine: Machine, cls: Class, running: list[Function]) -> set[str]:
+    """The attributes of ``self`` that some methods read, with the methods of the class that they call."""
+    found: set[str] = set()
+    while running:
+        for name in set(attributes_read(running.pop().node, "self")) - found:
+            found.add(name)
+            called = find(machine, cls, name)
+            if isinstance(called, Function):
+                running.append(called)
+    return found
+
+
+def _forget_place(machine: Machine, part: Object | Symbol) -> None:
+    machine.write(part.id, modules.PLACE, machine.fresh())
+    if isinstance(part, Object):
+        modules.settle_tensors(machine, part, machine.fresh())
 
 
 def _look_at_method(machine: Machine, instance: Object, method: Function) -> None:
