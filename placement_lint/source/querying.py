@@ -145,6 +145,25 @@ def assignments_to_self(node: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpres
             yield target.attr.value, value
 
 
+def asks_if_unset(test: cst.BaseExpression, name: str) -> bool:
+    """Whether a test holds if ``self.name`` is None, or if it does not exist: both leave it to be made."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
+        return asks_if_unset(test.left, name) or asks_if_unset(test.right, name)
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        call = test.expression
+        named = isinstance(call, cst.Call) and last_name(call.func) == "hasattr" and len(call.args) == 2
+        return (
+            named
+            and isinstance(call, cst.Call)
+            and last_name(call.args[0].value) == "self"
+            and is_literal(call.args[1].value, name)
+        )
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or not _is_of_self(test.left, name):
+        return False
+    target = test.comparisons[0]
+    return isinstance(target.operator, (cst.Is, cst.Equal)) and last_name(target.comparator) == "None"
+
+
 def read_through(node: cst.CSTNode, name: str) -> Iterator[str]:
     """The attributes of ``self.name`` that are read in a node; an empty string for ``self.name`` itself."""
     if _is_of_self(node, name):

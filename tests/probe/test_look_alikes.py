@@ -656,6 +656,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "taken_along": "the module takes the tensor along itself",
     },
     "state-rebound-in-replica": {
+        "cache_of_shape": "each replica builds the same value again",
         "hook_scales_weight": "what is assigned is used by the forward that follows",
         "another_module": "the module that goes on from its own state is not wrapped",
         "none_stays_none": "each replica assigns what its module holds",

@@ -591,7 +591,8 @@ def _write_of_module(
         ):
             buffer = isinstance(before, Tensor) and before.role is Role.BUFFER
             rebound = AttributeRebound(node, machine.scene, source_text(text), name, (), buffer)
-            noted.rebinds.append((rebound, class_id(owner), _itself(machine, owner)))
+            built = replicas.rebuilt(machine, name, value, node)
+            noted.rebinds.append((rebound, class_id(owner), _itself(machine, owner), built))
         noted.written.add((owner.id, name))
         noted.changed.add((class_id(owner), name))
     machine.signals.modules.child_registered(machine, value)

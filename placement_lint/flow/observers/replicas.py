@@ -40,7 +40,8 @@ from placement_lint.flow.state.moment import Around, Replica
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
-from placement_lint.source.querying import as_expression, attributes_read, words_in
+from placement_lint.source.querying import as_expression, asks_if_unset, attributes_read, last_name, words_in
+from placement_lint.source.walking import nodes_in
 
 
 @dataclass
@@ -135,6 +136,37 @@ def keeps(machine: Machine, owner: Object, name: str, value: Value) -> bool:
     )
 
 
+def rebuilt(machine: Machine, name: str, value: Value, node: cst.CSTNode) -> frozenset[cst.CSTNode]:
+    """The code that finds the same ``self.name`` in each replica, since it builds it if there is none.
+
+    That is ``if self.mask is None: self.mask = torch.ones_like(x)`` and what follows it, if the value depends on
+    neither data nor weights.
+    """
+    function = machine.frame.function
+    if function is None or not isinstance(function.node, cst.FunctionDef) or not _is_determined(value):
+        return frozenset()
+    statements = function.node.body.body
+    for place, statement in enumerate(statements):
+        if isinstance(statement, cst.If) and asks_if_unset(statement.test, name) and node in nodes_in(statement.body):
+            return frozenset(part for each in statements[place:] for part in nodes_in(each))
+    return frozenset()
+
+
+# Functions that make other values in each call.
+_RANDOM = {"rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli"}
+
+
+def _is_determined(value: Value) -> bool:
+    """Whether a value is a tensor that was computed from numbers and the shapes of tensors."""
+    return all(
+        isinstance(option, Tensor)
+        and not (option.scattered or option.modules or option.parameters)
+        and isinstance(option.created, cst.Call)
+        and last_name(option.created.func) not in _RANDOM
+        for _, option in alternatives(value)
+    )
+
+
 def _is_memory_of(value: Value, owner: Object, name: str) -> bool:
     memory = value.memory or value.copied_in_replica if isinstance(value, Tensor) else None
     return memory is not None and memory.owner == owner and memory.name == name
@@ -155,12 +187,12 @@ def finish(machine: Machine) -> None:
     happens only once: it is a data-dependent initialisation.
     """
     accesses = machine.notes[Accesses]
-    for rebound, identity, module in accesses.rebinds:
+    for rebound, identity, module, rebuilt_for in accesses.rebinds:
         readers = accesses.reads.get((identity, rebound.name), {})
         reads = {
             node: Note(node, "only updated here" if updating else "read here")
             for (node, reader), updating in readers.items()
-            if 0 in (module, reader) or reader == module
+            if (0 in (module, reader) or reader == module) and node not in rebuilt_for
         }
         if reads:
             machine.emit(replace(rebound, reads=tuple(reads.values())))

@@ -22,8 +22,8 @@ class Accesses(Notes):
     reads: dict[tuple[int, str], dict[tuple[cst.CSTNode, int], bool]] = noted(dict, Use.AT_END | Use.INCIDENTAL)
     # attributes and items that were read or assigned at least once on an object that is not a wrapper
     read_of_others: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
-    # each with the class (or object) and the module, as above
-    rebinds: list[tuple[AttributeRebound, int, int]] = noted(list, Use.AT_END)
+    # each with the class (or object) and the module, as above, and the code whose reads see the value that was built
+    rebinds: list[tuple[AttributeRebound, int, int, frozenset[cst.CSTNode]]] = noted(list, Use.AT_END)
     # the attributes written since the outermost forward began
     written: set[tuple[int, str]] = noted(set)
     # by class (or object): the attributes that a forward assigns or changes
