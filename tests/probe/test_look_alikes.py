@@ -485,6 +485,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tied_and_stripped": {"how": "tied"},
     },
     "optimizer-state-before-move": {
+        "base_chosen": REPAIRED,
         "overridden_setting": REPAIRED,
         "adagrad_after_move": REPAIRED,
         "adam_before_move": {"optimizer": "Adam"},

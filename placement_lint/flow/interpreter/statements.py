@@ -17,6 +17,7 @@ from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
+    TRUE,
     Bound,
     Class,
     Const,
@@ -630,7 +631,16 @@ def _decorator_name(machine: Machine, node: cst.Decorator) -> str:
 
 
 def _define_class(machine: Machine, node: cst.ClassDef) -> None:
+    """Define a class; if the program chooses a base class, there is one class for each alternative."""
     bases = tuple(expressions.evaluate(machine, base.value) for base in node.bases if base.star == "")
+    defined: Value = NONE
+    if any(isinstance(option, Class) for base in bases for _, option in alternatives(base)):
+        defined = machine.lift(lambda *options: _define_with(machine, node, options), *bases)
+    if defined != TRUE:
+        _define_with(machine, node, bases)
+
+
+def _define_with(machine: Machine, node: cst.ClassDef, bases: tuple[Value, ...]) -> Value:
     name, fields = node.name.value, tuple(_fields(node))
     cls = Class(machine.new_namespace(), name, bases, fields, is_module_class(bases), running_file(machine))
     machine.namespaces.definitions[cls.id] = node
@@ -646,6 +656,7 @@ def _define_class(machine: Machine, node: cst.ClassDef) -> None:
             define(machine, cls, line)
     if node.decorators and (made := _decorated(machine, cls, node)) != cls:
         bind(machine, name, made)
+    return TRUE
 
 
 def _fields(node: cst.ClassDef) -> Iterator[str]:
