@@ -192,6 +192,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "never_read": "nobody misses the rest",
         "on_the_wrapper": {"on_wrapper": True},
         "only_its_size": "nobody misses the rest",
+        "other_unknown_class": "it is never wrapped",
         "removed": {"device_ids": [0]},
         "single_id": {"device_ids": [0]},
         "statistics": "it is a number, and not a part of the rows",

@@ -422,7 +422,10 @@ def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attrib
 
 
 # Attributes that only modules have.
-_MODULE_EVIDENCE = {"named_parameters", "named_modules", "named_children"}
+_MODULE_EVIDENCE = {
+    "named_parameters", "named_modules", "named_children", "register_forward_hook", "register_forward_pre_hook",
+    "register_full_backward_hook",
+}  # fmt: skip
 _METHODS_OF_UNKNOWN = {
     "to", "cuda", "cpu", "parameters", "state_dict", "load_state_dict", "train", "eval", "step", "backward",
     "items", "keys", "values", "append", "get", "numpy", "item", "format", "split", "copy",

@@ -98,9 +98,17 @@ def run(machine: Machine) -> dict[Cell, Value]:
     left: dict[Cell, Value] = {}
     for fact in _known(machine):
         hook = fact.details if isinstance(fact, Fact) else None
-        if isinstance(hook, _Hook) and hook.module.id in machine.now[Replica].modules:
+        if isinstance(hook, _Hook) and _is_in_replica(machine, hook.module):
             left.update(_run(machine, hook))
     return left
+
+
+def _is_in_replica(machine: Machine, module: Object | Symbol) -> bool:
+    """Whether the running replica has a module, or an unknown module that this is a part of."""
+    part: Object | Symbol | None = module
+    while part is not None and part.id not in machine.now[Replica].modules:
+        part = part.parent if isinstance(part, Symbol) else None
+    return part is not None
 
 
 def _run(machine: Machine, hook: _Hook) -> dict[Cell, Value]:
