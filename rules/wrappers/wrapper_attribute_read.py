@@ -66,6 +66,8 @@ def check(event: WrapperAttributeRead) -> Iterator[Problem]:
     else:
         lacks = f"has no attribute `{event.name}` (AttributeError)"
         inner = f"{event.label}.module.{event.name}"
+    if event.scene.standalone:
+        lacks = f"{lacks.removesuffix(')')} if this code is called)"
     fix = safe if event.always else unsafe
     yield Problem(
         event.node,
