@@ -39,6 +39,7 @@ from placement_lint.flow.domain.values import (
     Const,
     Device,
     External,
+    Fact,
     Function,
     Kind,
     Mapping,
@@ -102,7 +103,7 @@ from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.classes import find, foreign_bases
-from placement_lint.flow.state.heap import MAPPING
+from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
@@ -210,6 +211,12 @@ def attempt(
     """The same with the receiver among the arguments; None if the inlining policy or the budget forbids it."""
     if not reaches(machine, function, arguments):
         return None
+    return _interpret(machine, function, arguments, node, receiver)
+
+
+def _interpret(
+    machine: Machine, function: Function, arguments: Arguments, node: cst.CSTNode, receiver: Value | None
+) -> Value:
     machine.notes[Program].called.add(function.node)
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.now[Around].guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
@@ -411,7 +418,64 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
     instance = construct(machine, cls, arguments, node)
     if instance.kind is Kind.INSTANCE and machine.read(instance.id, modules.OUTLINE) is not None:
         # Its methods depend on its contents, which are unknown.
-        return machine.fresh(node)
+        unknown = machine.fresh(node)
+        initialiser = find(machine, cls, "__init__")
+        if isinstance(initialiser, Function) and inline_policy.is_plain(machine, initialiser, arguments):
+            machine.write(unknown.id, _BUILT, Fact(f"built {id(node)}", (cls, arguments, node)))
+        return unknown
+    return instance
+
+
+# Of an unknown value: the call that builds it, whose ``__init__`` has nothing to do with tensors; the calls of its
+# methods, which have not either; and the instance that it is as soon as a method gets a tensor.
+_BUILT = Slot("built by")
+_CALLED = Slot("called so far")
+_INSTANCE = Slot("instance")
+# With more calls, or attributes that are assigned from outside, it stays unknown.
+_MOST_CALLS = 8
+
+
+def _method_of_plain(
+    machine: Machine, owner: Symbol | Object, name: str, arguments: Arguments, node: cst.Call
+) -> Value | None:
+    """A call of a method of a class that has nothing to do with tensors, if it gets one; else None."""
+    fact, earlier = machine.read(owner.id, _BUILT), machine.read(owner.id, _CALLED) or Sequence(())
+    if not isinstance(fact, Fact):
+        return None
+    assert isinstance(fact.details, tuple)
+    cls, given, built = fact.details
+    function = find(machine, cls, name)
+    instance = machine.read(owner.id, _INSTANCE)
+    known = isinstance(function, Function) and isinstance(earlier, Sequence) and not _has_attributes(machine, owner)
+    if instance is None and any(inline_policy.decides(machine, value) for value in arguments.values()):
+        known = known and isinstance(earlier, Sequence) and len(earlier.items) <= _MOST_CALLS
+        instance = _construct_late(machine, cls, given, built, earlier) if known else None
+        machine.write(owner.id, _INSTANCE, instance or NONE)
+    elif instance is None:
+        call_so_far = Fact(f"call {id(node)}", (function, arguments, node))
+        room = earlier.items[:_MOST_CALLS] if isinstance(earlier, Sequence) else ()
+        machine.write(owner.id, _CALLED, Sequence((*room, call_so_far)) if known else NONE)
+    if not isinstance(function, Function) or not isinstance(instance, Object):
+        return None
+    return call(machine, attributes.bound(machine, instance, function, node), arguments, node)
+
+
+def _has_attributes(machine: Machine, owner: Symbol | Object) -> bool:
+    """Whether the program assigned an attribute of an unknown value; a read leaves an unknown part of it."""
+    held = [machine.read(owner.id, name) for name in machine.store.variables(owner.id)]
+    return not all(isinstance(value, Symbol) and value.parent == owner for value in held)
+
+
+def _construct_late(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode, earlier: Value) -> Object:
+    """The instance after its ``__init__`` and the calls of its methods so far."""
+    instance = machine.new_object(_kind_of(cls), cls, node)
+    run = [(find(machine, cls, "__init__"), arguments, node)]
+    calls = earlier.items if isinstance(earlier, Sequence) else ()
+    run += [item.details for item in calls if isinstance(item, Fact) and isinstance(item.details, tuple)]
+    for function, given, site in run:
+        if isinstance(function, Function) and machine.affords(function):
+            _interpret(machine, function, given.with_receiver(instance), site, instance)
+            machine.dead = False
     return instance
 
 
@@ -545,6 +609,10 @@ def _call_object(machine: Machine, target: Object, arguments: Arguments, node: c
 
 def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: cst.Call) -> Value:
     method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    if method and callee.parent is not None:
+        result = _method_of_plain(machine, callee.parent, method, arguments, node)
+        if result is not None:
+            return result
     if method in WAITING_METHODS:
         async_copy.waited(machine)
     if method == "remove":
