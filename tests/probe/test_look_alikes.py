@@ -803,6 +803,8 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "module_state_dict": REPAIRED,
         "renamed": {"prefixed": True, "into_wrapper": False, "shortened": 7},
         "resumed_by_a_helper": {"prefixed": False, "into_wrapper": False},
+        "entry_of_conditional_wrapper": {"prefixed": False, "into_wrapper": False},
+        "saved_in_other_mode": "both modes may wrap the model, or another file is loaded",
         "renamed_under_a_test": "a test decides which keys are renamed",
         "strip_prefix": {"prefixed": False, "into_wrapper": False},
         "symmetric": {"prefixed": True, "into_wrapper": True},

@@ -15,7 +15,17 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import MODULE_ATTRIBUTES, MODULE_ATTRIBUTES_OF_DATA_PARALLEL, WRAPPERS
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU, Condition, any_of, machines
+from placement_lint.flow.domain.path_condition import (
+    ALWAYS,
+    MANY_GPUS,
+    NO_GPU,
+    ONE_GPU,
+    Answer,
+    Condition,
+    answered,
+    any_of,
+    machines,
+)
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
@@ -64,6 +74,8 @@ _IDS = Slot("device ids")
 _OUTPUT = Slot("output device")
 _DIM = Slot("dim")
 DATA_PARALLEL = "torch.nn.DataParallel"
+# Dicts in dicts of a saved value are told apart to this depth.
+_DEPTH = 4
 
 
 def wrap(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -582,12 +594,9 @@ def finish(machine: Machine) -> None:
     for node, scene, label, loaded, into, strict, key in machine.notes[checkpoints.Checkpoints].loads:
         if loaded.file in machine.notes[checkpoints.Checkpoints].handled:
             continue
-        saves = [
-            (guard & inner, state, note)
-            for guard, value, note in _saved_there(machine, loaded)
-            for inner, state in alternatives(_entry(value, loaded.entries) or NONE)
-            if (guard & inner).possible
-        ]
+        saves = _states_saved_there(machine, loaded)
+        if saves and all(scene.when.excludes(guard) for guard, _, _ in saves):
+            saves = _of_another_run(scene.when, loaded, saves)
         fitting = any_of(
             guard
             for guard, state, _ in saves
@@ -608,36 +617,76 @@ def _misfits(machine: Machine, state: StateDict, key: StateKey | None, into: str
     return not handled and not state_keys.fits(machine, state, key, into)
 
 
+def _states_saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value | None, Note]]:
+    """What the program saved where a loaded value is read: in the entries of a file, under each path condition."""
+    return [
+        (guard & inner, state, note)
+        for guard, value, note in _saved_there(machine, loaded)
+        for inner, state in _entry(value, loaded.entries)
+        if (guard & inner).possible
+    ]
+
+
+def _of_another_run(
+    when: Condition, loaded: Loaded, saves: list[tuple[Condition, Value | None, Note]]
+) -> list[tuple[Condition, Value | None, Note]]:
+    """The same as an earlier run saved it, if a single decision keeps the program from saving before it loads.
+
+    That run may have decided everything in another way, so that only the kind of machine is left of its path.
+    """
+    written = loaded.node.args[0].value if loaded.node is not None and loaded.node.args else None
+    if isinstance(written, cst.Name) and written.value == loaded.file:
+        # The same variable in two functions need not hold the same name of a file.
+        return saves
+    shared = frozenset[Answer].intersection(*(cube.answers for guard, _, _ in saves for cube in guard.cubes))
+    modes = [made for answer in shared if when.excludes(made := answered(answer.question, answer.given))]
+    if len(modes) != 1 or any(when.excludes(guard.given(modes[0])) for guard, _, _ in saves):
+        return saves
+    return [
+        (machines(guard.machines), state, Note(note.node, "another run saves it here")) for guard, state, note in saves
+    ]
+
+
 def _saved_there(machine: Machine, loaded: Loaded) -> list[tuple[Condition, Value, Note]]:
     """The values that the program saved in a file; a resumed run loads those of an earlier run, under any file name."""
     saves = machine.notes[checkpoints.Checkpoints].files.get(loaded.file)
     if saves is None and loaded.resumed:
         every = [save for saved in machine.notes[checkpoints.Checkpoints].files.values() for save in saved]
-        saves = [save for save in every if _entry(save[1], loaded.entries) is not None]
+        saves = [save for save in every if any(state is not None for _, state in _entry(save[1], loaded.entries))]
     return saves or []
 
 
-def _entry(value: Value, entries: tuple[object, ...]) -> Value | None:
-    for key in entries:
-        if not isinstance(value, Mapping):
-            return None
-        found = value.get(key)
-        if found is None:
-            return None
-        value = found
-    return value
+def _entry(value: Value, entries: tuple[object, ...]) -> list[tuple[Condition, Value | None]]:
+    """An entry of a saved value, in each of its alternatives; None where it is unknown."""
+    if not entries:
+        return [*alternatives(value)]
+    found: list[tuple[Condition, Value | None]] = []
+    for guard, option in alternatives(value):
+        held = option.get(entries[0]) if isinstance(option, Mapping) else None
+        deeper = _entry(held, entries[1:]) if held is not None else [(ALWAYS, None)]
+        found.extend((guard & inner, state) for inner, state in deeper)
+    return found
 
 
 def save(machine: Machine, value: Value, file: str, node: cst.Call) -> None:
     """``torch.save(value, file)``"""
     note = Note(node, "saved here")
-    for guard, option in alternatives(machine.restrict(value)):
+    for guard, saved in alternatives(_written(machine, value)):
+        machine.notes[checkpoints.Checkpoints].files.setdefault(file, []).append((machine.path & guard, saved, note))
+
+
+def _written(machine: Machine, value: Value, depth: int = 0) -> Value:
+    """A value as a file keeps it: what the program does to its dicts later changes nothing."""
+
+    def write(option: Value) -> Value:
         if isinstance(option, Object) and option.kind is Kind.DICT:
             option = machine.read(option.id, MAPPING) or option
-        for inner, saved in alternatives(option):
-            machine.notes[checkpoints.Checkpoints].files.setdefault(file, []).append(
-                (machine.path & guard & inner, saved, note)
-            )
+        if not isinstance(option, Mapping) or depth == _DEPTH:
+            return option
+        items = ((key, _written(machine, item, depth + 1)) for key, item in option.items)
+        return replace(option, items=tuple(items))
+
+    return machine.lift(write, machine.restrict(value))
 
 
 CALLS: Handlers = dict.fromkeys(WRAPPERS, wrap)
