@@ -371,6 +371,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "operand-not-moved": {
         "trainer_by_option": REPAIRED,
         "own_cuda": REPAIRED,
+        "loader_of_moved_data": REPAIRED,
         "abstract_containers": REPAIRED,
         "stack_of_layers": REPAIRED,
         "given_to_a_library": REPAIRED,

@@ -202,6 +202,8 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
             machine.lift(lambda option: _collated(machine, option, node, rows), item) for item in items_of.items
         )
         return Sequence(parts, items_of.exact)
+    if isinstance(sample, Symbol) and modules.may_be_moved(machine, sample):
+        return machine.fresh("batch")
     note = Note(node, "a batch comes out of the loader on the CPU here")
     uid = machine.new_id()
     nothing = frozenset[int]()

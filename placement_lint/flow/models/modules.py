@@ -24,6 +24,7 @@ from placement_lint.flow.api.torch_names import (
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
+    CPU,
     FALSE,
     NONE,
     REPLICA,
@@ -405,6 +406,19 @@ def placed(machine: Machine, module: Object | Symbol) -> Value:
     if machine.may_lack(module.id, PLACE):
         return machine.filled(module.id, PLACE, _placed_before(machine, module))
     return value
+
+
+def may_be_moved(machine: Machine, value: Symbol) -> bool:
+    """Whether the program moved an unknown value, or one that it is a part of, to another device than the CPU."""
+    root: Symbol | Object | None = value
+    while isinstance(root, Symbol):
+        moved = machine.read(root.id, PLACE)
+        if moved is not None and any(
+            not isinstance(option, Placed) or option.place != CPU for _, option in alternatives(moved)
+        ):
+            return True
+        root = root.parent
+    return False
 
 
 def _placed_before(machine: Machine, module: Object | Symbol) -> Value:
