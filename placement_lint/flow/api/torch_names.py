@@ -479,6 +479,48 @@ NOT_MODULE_FACTORIES = re.compile(
     r"|transformers\.\w*(?:Tokenizer|Config|Processor|FeatureExtractor|TokenizerFast)\w*\..*"
 )
 
+
+def _in_modules(modules: str, names: str) -> set[str]:
+    return {f"{module}.{name}" for module in modules.split() for name in names.split()}
+
+
+# Layers of other libraries that have parameters of their own, whatever their arguments are, and move no inputs. Layers
+# around a module that they are given, such as GINConv, do not belong here (torch_geometric 2.6, dgl 2.1, timm 1.0).
+LIBRARY_LAYERS = (
+    _in_modules(
+        "torch_geometric.nn torch_geometric.nn.conv",
+        """
+        GCNConv ChebConv SAGEConv GraphConv GatedGraphConv ResGatedGraphConv GATConv GATv2Conv TransformerConv TAGConv
+        ARMAConv SGConv SSGConv MFConv RGCNConv FastRGCNConv RGATConv SignedConv DNAConv GMMConv SplineConv CGConv
+        GCN2Conv LEConv FeaStConv HypergraphConv PDNConv PNAConv ClusterGCNConv GENConv FiLMConv SuperGATConv EGConv
+        GeneralConv HGTConv HEATConv HANConv
+        """,
+    )
+    | _in_modules("torch_geometric.nn torch_geometric.nn.pool", "TopKPooling SAGPooling ASAPooling EdgePooling")
+    | _in_modules("torch_geometric.nn torch_geometric.nn.norm", "BatchNorm GraphNorm")
+    | _in_modules("torch_geometric.nn torch_geometric.nn.models", "MLP GCN GraphSAGE GIN GAT PNA EdgeCNN GraphUNet")
+    | _in_modules("torch_geometric.nn torch_geometric.nn.dense", "Linear DenseGCNConv DenseSAGEConv DenseGraphConv")
+    | _in_modules(
+        "dgl.nn dgl.nn.pytorch dgl.nn.pytorch.conv",
+        """
+        GATConv GATv2Conv EGATConv SAGEConv RelGraphConv TAGConv SGConv ChebConv GatedGraphConv GMMConv DenseGraphConv
+        DenseSAGEConv DenseChebConv PNAConv HGTConv
+        """,
+    )
+    | _in_modules(
+        "timm.layers timm.models.layers",
+        """
+        Mlp GluMlp GatedMlp ConvMlp PatchEmbed ConvNormAct ConvBnAct SEModule SqueezeExcite EcaModule CbamModule
+        StdConv2d ScaledStdConv2d SelectiveKernel SplitAttn LayerScale
+        """,
+    )
+    | _in_modules(
+        "torchvision.ops torchvision.ops.misc",
+        "Conv2dNormActivation Conv3dNormActivation ConvNormActivation SqueezeExcitation MLP",
+    )
+    | _in_modules("torchvision.ops", "FeaturePyramidNetwork DeformConv2d")
+)
+
 # Library modules in which programs look up attributes by computed names, and the name that represents any of them.
 HUBS = {
     **dict.fromkeys(

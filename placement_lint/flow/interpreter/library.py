@@ -20,6 +20,7 @@ from placement_lint.flow.api.torch_names import (
     FUNCTIONAL_SAME_DEVICE,
     HUBS,
     JOINS,
+    LIBRARY_LAYERS,
     LIKE_FACTORIES,
     LOSS_MODULES,
     MODULE_CONVERSIONS,
@@ -166,7 +167,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return _on_operands(machine, _functional, name, arguments, node)
     if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper():
         return _layer(machine, name, arguments, node)
-    if _builds_module(name):
+    if name in LIBRARY_LAYERS or _builds_module(name):
         return _foreign_model(machine, name, arguments, node)
     if reads_on_host(name) or name in ARRAY_MAKERS:
         return _on_operands(machine, _host_reader, name, arguments, node)
