@@ -372,6 +372,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "trainer_by_option": REPAIRED,
         "own_cuda": REPAIRED,
         "loader_of_moved_data": REPAIRED,
+        "options_as_attributes": "the device is the CPU in the end",
         "abstract_containers": REPAIRED,
         "stack_of_layers": REPAIRED,
         "given_to_a_library": REPAIRED,
@@ -461,6 +462,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "score_that_is_loaded": "it was trained elsewhere",
     },
     "optimizer-non-leaf-or-empty": {
+        "options_as_keywords": "the device is the CPU in the end",
         "module_or_parameters": REPAIRED,
         "clipped_by_loops": REPAIRED,
         "asked_again": {"how": "clipped", "listed": True},

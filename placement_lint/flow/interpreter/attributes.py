@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -91,7 +92,7 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import devices, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.classes import SETTER, class_id, find, foreign_bases, module_base, resolution_order
-from placement_lint.flow.state.containers import FACTORY, content, perhaps_filled, perhaps_replaced
+from placement_lint.flow.state.containers import FACTORY, content, entries, perhaps_filled, perhaps_replaced
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -387,16 +388,9 @@ def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, nod
 
 
 def _read_of_symbol(machine: Machine, owner: Symbol, name: str, node: cst.Attribute) -> Value:
-    value = machine.read(owner.id, name)
-    if value is not None and machine.may_lack(owner.id, name):
-        # On paths where the program has not assigned it, it has its original value.
-        before = machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
-        return machine.filled(owner.id, name, before)
-    if value is not None:
-        return value
-    if owner.type == options.NAMESPACE:
+    if owner.type == options.NAMESPACE or machine.read(owner.id, name) is not None:
         # An option may have the name of a method: ``args.cuda``.
-        return machine.part(owner.id, name, node, owner, preferred=options.default(machine, owner, name))
+        return options.option(machine, owner, name, node)
     if modules.is_module(machine, owner):
         if name == "module" and machine.wraps_here(owner.id) and not machine.now[Around].expecting_attribute_errors:
             # The program wraps this value elsewhere: the bare module has no attribute ``module``.
@@ -717,9 +711,16 @@ def _fill(machine: Machine, tensor: Tensor, data: Value, node: cst.CSTNode, text
         machine.write(owner.id, held.attr.value, moved)
 
 
-def rebind_some(machine: Machine, owner: Value, name: cst.CSTNode, value: Value, node: cst.Call) -> Value:
-    """Assign an attribute of unknown name: each attribute of the same kind as ``value`` may have been replaced."""
-    forget_settings(machine, owner)
+def rebind_some(
+    machine: Machine,
+    owner: Value,
+    name: cst.CSTNode,
+    value: Value,
+    node: cst.Call,
+    others: Collection[object] = (),
+) -> Value:
+    """Assign an attribute of unknown name, none of ``others``: each of the kind of ``value`` may have been replaced."""
+    forget_settings(machine, owner, others=others)
     if not isinstance(owner, Object):
         return NONE
     options = [option for _, option in alternatives(value)]
@@ -743,24 +744,40 @@ def _replace_some_part(machine: Machine, owner: Object, value: Value) -> None:
             machine.write(owner.id, name, machine.either(((this, value), (this.negation, held))))
 
 
+def update_settings(
+    machine: Machine, settings: Symbol | Object, method: str, arguments: Arguments, node: cst.Call
+) -> None:
+    """``self.__dict__.update(options)`` assigns the known attributes; after other calls, any may have changed."""
+    owner = options.owner_of(machine, settings)
+    plain = owner is not None and not modules.is_module(machine, owner)
+    given = entries(machine, arguments.get(0) or Mapping(())) if plain and method == "update" else None
+    known = {key: value for key, value in given.items if isinstance(key, str)} if given is not None else {}
+    known |= arguments.keywords if given is not None else {}
+    if given is None or given.rest is not None or arguments.spread:
+        forget_settings(machine, settings, others=known)
+    for name, value in known.items():
+        write(machine, owner or settings, name, value, node, name)
+
+
 # Maximum nesting of groups of settings: ``cfg.MODEL.HEAD.NAME``.
 _DEEPEST_SETTINGS = 4
 
 
-def forget_settings(machine: Machine, owner: Value, depth: int = 0, text: str = "") -> None:
-    """An unknown attribute of a configuration is assigned: its settings are no longer certain.
+def forget_settings(
+    machine: Machine, owner: Value, depth: int = 0, text: str = "", others: Collection[object] = ()
+) -> None:
+    """An unknown attribute of a configuration, none of ``others``, is assigned: its settings are no longer certain.
 
     The previous value becomes the default. Assigning an item of ``owner.__dict__`` assigns an attribute, too.
     """
-    if isinstance(owner, Symbol) and isinstance(owner.parent, Object):
-        owner = owner.parent if machine.known_part(owner.parent.id, "__dict__") == owner else owner
+    owner = options.owner_of(machine, owner) or owner
     is_group = isinstance(owner, Symbol) or (isinstance(owner, Object) and owner.kind is Kind.INSTANCE)
     if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
         return
     label = text or machine.label(owner)
     # The label of an unnamed value is the call that created it, which is not a name.
     label = "" if label.endswith(")") else label
-    for name in [name for name in machine.store.variables(owner.id) if name[0] != "["]:
+    for name in [name for name in machine.store.variables(owner.id) if name[0] != "[" and name not in others]:
         value, said = machine.read(owner.id, name), f"{label}.{name}" if label else name
         if isinstance(value, Const):
             machine.override(owner.id, name, said, value)
@@ -831,6 +848,9 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
         return environment.variable(machine, key, node)
     if isinstance(owner, Bound):
         return schedulers.item(machine, owner, key)
+    namespace = options.shown(machine, owner)
+    if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
+        return options.option(machine, namespace, key.value, node)
     if isinstance(owner, Symbol):
         name = key.value if isinstance(key, Const) else key
         if owner.scattered:
@@ -960,6 +980,9 @@ def write_item(
 def _write_item(
     machine: Machine, owner: Value, key: Value, value: Value, node: cst.CSTNode, text: str | cst.CSTNode
 ) -> Value:
+    namespace = options.shown(machine, owner)
+    if namespace is not None and isinstance(key, Const) and isinstance(key.value, str):
+        return _write(machine, namespace, key.value, value, node, text)
     if isinstance(owner, Symbol) and isinstance(key, Const):
         machine.write(owner.id, f"[{key.value!r}]", value)
     elif not isinstance(key, Const):

@@ -51,7 +51,7 @@ from placement_lint.flow.domain.values import (
 from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration
 from placement_lint.flow.models import async_copy, gradients, non_movable, replica_losses, tensors
-from placement_lint.flow.state import devices, extent
+from placement_lint.flow.state import devices, extent, options
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
 from placement_lint.flow.state.containers import content, depends, entries, length
 from placement_lint.flow.state.devices import Context
@@ -303,7 +303,8 @@ def set_attribute(machine: Machine, arguments: Arguments, written: Many[cst.Base
         attributes.write(machine, owner, name.value, value, node, f"{machine.text(written[0])}.{name.value}")
     elif owner is not None:
         named = written[1] if len(written) > 1 else node
-        machine.lift(lambda option: attributes.rebind_some(machine, option, named, value or NONE, node), owner)
+        others = options.excluded(machine, name)
+        machine.lift(lambda option: attributes.rebind_some(machine, option, named, value or NONE, node, others), owner)
     return NONE
 
 
@@ -461,6 +462,14 @@ def _print(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     return NONE
 
 
+def _vars(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    """``vars(args)`` is ``args.__dict__``."""
+    namespace = arguments.get(0)
+    if isinstance(namespace, Symbol) and namespace.type == options.NAMESPACE:
+        return machine.part(namespace.id, "__dict__", node, namespace)
+    return machine.fresh("vars()")
+
+
 _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "isinstance": _isinstance,
     "hasattr": _hasattr,
@@ -489,4 +498,5 @@ _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "map": _map,
     "sum": _sum,
     "print": _print,
+    "vars": _vars,
 }

@@ -621,7 +621,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
     if method == "add_argument":
         ranks.notice_option(machine, arguments)
     if callee.parent is not None and method in options.OVERRIDING:
-        attributes.forget_settings(machine, callee.parent)
+        attributes.update_settings(machine, callee.parent, method, arguments, node)
     if callee.parent is not None and (parsed := options.call(machine, callee.parent, method, arguments, node)):
         return parsed
     if isinstance(callee.parent, Symbol) and isinstance(node.func, cst.Attribute):

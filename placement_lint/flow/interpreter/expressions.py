@@ -45,7 +45,7 @@ from placement_lint.flow.models import (
     state_keys,
 )
 from placement_lint.flow.models.gradients import NoGrad
-from placement_lint.flow.state import extent, imports
+from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.heap import MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
@@ -238,6 +238,9 @@ def _with_pairs(mapping: Mapping, pairs: list[tuple[Value, Value]]) -> Mapping:
 def _merged(machine: Machine, mapping: Mapping, other: Value) -> Mapping:
     if isinstance(other, Object) and other.kind is Kind.DICT:
         other = machine.read(other.id, MAPPING) or other
+    namespace = options.shown(machine, other)
+    if namespace is not None:
+        other = options.content(machine, namespace)
     if not isinstance(other, Mapping):
         return replace(mapping, rest=machine.fresh())
     return replace(mapping.with_items(other.items), rest=mapping.rest or other.rest)

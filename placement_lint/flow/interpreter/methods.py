@@ -42,7 +42,7 @@ from placement_lint.flow.models import (
     visible_devices,
     wrappers,
 )
-from placement_lint.flow.state import extent
+from placement_lint.flow.state import extent, options
 from placement_lint.flow.state.containers import content, entries, perhaps_replaced
 from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
@@ -245,7 +245,7 @@ def _mapping_method(machine: Machine, mapping: Mapping, name: str, arguments: Ar
     if name == "items":
         keys = [key for key, _ in mapping.items]
         pairs = tuple(
-            Sequence((Const(keys[place]) if place < len(keys) else machine.fresh(), value))
+            Sequence((Const(keys[place]) if place < len(keys) else options.other_key(machine, keys), value))
             for place, value in enumerate(values)
         )
         return Sequence(pairs, exact)

@@ -20,6 +20,7 @@ from placement_lint.flow.domain.values import (
     Value,
     alternatives,
 )
+from placement_lint.flow.state import options
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Slot
 from placement_lint.flow.state.machine import Machine
 
@@ -53,6 +54,8 @@ def entries(machine: Machine, value: Value) -> Mapping:
         value = machine.read(value.id, MAPPING) or value
     if isinstance(value, Mapping):
         return value
+    if (namespace := options.shown(machine, value)) is not None:
+        return options.content(machine, namespace)
     pairs = content(machine, value)
     known = [content(machine, pair) for pair in pairs.items] if pairs is not None and pairs.exact else [None]
     mapping = Mapping(())

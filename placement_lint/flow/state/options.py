@@ -7,7 +7,7 @@ of a configuration once a file or the command line may override it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeGuard
 
 import libcst as cst
@@ -29,6 +29,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
+from placement_lint.flow.state.names import names_of
 from placement_lint.source.querying import dotted, last_name
 from placement_lint.source.walking import nodes_in
 
@@ -83,14 +84,15 @@ def _note(machine: Machine, owner: Symbol | Object, values: dict[str, Value]) ->
 def _declare(machine: Machine, parser: Symbol | Object, arguments: Arguments) -> None:
     """``parser.add_argument("--lr", default=0.1)``"""
     flags = [given.value for given in arguments.positional if isinstance(given, Const)]
-    texts = [flag for flag in flags if isinstance(flag, str) and flag.startswith("-")]
+    texts = [flag for flag in flags if isinstance(flag, str)]
     named, action = arguments.keyword("dest"), arguments.keyword("action")
-    if not texts or arguments.spread or arguments.keyword("required") == TRUE:
+    if not texts or arguments.spread:
         return
     spelled = next((text for text in texts if text.startswith("--")), texts[0]).lstrip("-").replace("-", "_")
     name = named.value if isinstance(named, Const) and isinstance(named.value, str) else spelled
     implied = _DEFAULTS_OF_ACTIONS.get(str(action.value), NONE) if isinstance(action, Const) else NONE
-    _note(machine, parser, {name: arguments.keyword("default") or implied})
+    has_none = not texts[0].startswith("-") or arguments.keyword("required") == TRUE
+    _note(machine, parser, {name: machine.fresh() if has_none else arguments.keyword("default") or implied})
 
 
 def default(machine: Machine, namespace: Symbol, name: str) -> Const | None:
@@ -100,6 +102,56 @@ def default(machine: Machine, namespace: Symbol, name: str) -> Const | None:
     known = machine.read(namespace.id, _DEFAULTS)
     value = known.get(name) if isinstance(known, Mapping) else None
     return value if isinstance(value, Const) else None
+
+
+def option(machine: Machine, namespace: Symbol, name: str, text: str | cst.CSTNode) -> Value:
+    """``args.name``: what the program assigned, or else the option, which the user may have given."""
+    value = machine.read(namespace.id, name)
+    if value is not None and not machine.may_lack(namespace.id, name):
+        return value
+    # On paths where the program has not assigned it, it has its original value.
+    before = machine.part(namespace.id, name, text, namespace, preferred=default(machine, namespace, name))
+    return machine.filled(namespace.id, name, before) if value is not None else before
+
+
+def shown(machine: Machine, value: Value) -> Symbol | None:
+    """The result of ``parse_args`` whose attributes a dict shows: ``vars(args)``, ``args.__dict__``."""
+    owner = owner_of(machine, value)
+    return owner if isinstance(owner, Symbol) and owner.type == NAMESPACE else None
+
+
+def owner_of(machine: Machine, value: Value) -> Symbol | Object | None:
+    """Whose ``__dict__`` this is."""
+    owner = value.parent if isinstance(value, Symbol) else None
+    return owner if owner is not None and machine.known_part(owner.id, "__dict__") == value else None
+
+
+def content(machine: Machine, namespace: Symbol) -> Mapping:
+    """The options and attributes that a result of ``parse_args`` is known to have; it may have others."""
+    declared = machine.read(namespace.id, _DEFAULTS)
+    names = [name for name, _ in declared.items if isinstance(name, str)] if isinstance(declared, Mapping) else []
+    assigned = (name for name in machine.store.variables(namespace.id) if name.isidentifier())
+    called = (name for frame in reversed(machine.frames) for name in names_of(machine, frame.id, namespace))
+    label = next(iter(called), machine.label(namespace))
+    known = [(name, option(machine, namespace, name, f"{label}.{name}")) for name in dict.fromkeys((*names, *assigned))]
+    return Mapping(tuple(known), machine.fresh())
+
+
+# The cell of an unknown key of a dict with the known keys, which it is not.
+_OTHER_THAN = Slot("other than")
+
+
+def other_key(machine: Machine, known: Iterable[object]) -> Symbol:
+    """A key of a dict that is none of the known ones."""
+    key = machine.fresh()
+    machine.write(key.id, _OTHER_THAN, Const(frozenset(known)))
+    return key
+
+
+def excluded(machine: Machine, name: Value | None) -> frozenset[object]:
+    """The names that an unknown one is not."""
+    known = machine.read(name.id, _OTHER_THAN) if isinstance(name, Symbol) else None
+    return known.value if isinstance(known, Const) and isinstance(known.value, frozenset) else frozenset()
 
 
 # Methods by which the configurations of dict, yacs, EasyDict and OmegaConf take over other values.
