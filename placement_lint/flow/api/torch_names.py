@@ -27,7 +27,7 @@ _ALIASES = (
         re.compile(r"torch\.utils\.data\.(?:dataloader|dataset|distributed|sampler)\.(\w+)"),
         r"torch.utils.data.\1",
     ),
-    (re.compile(r"torch\.(?:functional|_C|_VF)\.(\w+)"), r"torch.\1"),
+    (re.compile(r"torch\.(?:functional|_C|_VF|_C\._VariableFunctions)\.(\w+)"), r"torch.\1"),
     (re.compile(r"torch\.linalg\.(norm|matmul)"), r"torch.\1"),
     (
         re.compile(r"torch\.distributed\.(?:fsdp|_composable)\.(?:\w+\.)*(FullyShardedDataParallel|fully_shard)"),
@@ -77,7 +77,8 @@ class Shape(Enum):
     LAST_SIZE = auto()  # torch.randint(0, 9, (2, 3))
     ALWAYS_DIMENSIONS = auto()  # torch.arange(3), torch.eye(3)
     DATA = auto()  # torch.tensor(data): as deep as the data
-    ARRAY = auto()  # torch.from_numpy(a): an array, in practice never 0-dim
+    ARRAY = auto()  # torch.from_numpy(a): like the array
+    CONSTRUCTOR = auto()  # torch.FloatTensor(data): never 0-dim
 
 
 FACTORIES = {
@@ -104,7 +105,7 @@ FACTORIES = {
     "torch.from_numpy": Shape.ARRAY,
     "torch.frombuffer": Shape.ALWAYS_DIMENSIONS,
     **{
-        f"torch.{kind}Tensor": Shape.ARRAY
+        f"torch.{kind}Tensor": Shape.CONSTRUCTOR
         for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Char", "Bool")
     },
 }
@@ -236,6 +237,13 @@ ELEMENTWISE = {
     "lerp", "addcmul", "addcdiv", "logaddexp", "masked_fill", "fmax", "fmin", "eq", "ne", "gt", "lt", "ge", "le",
 }  # fmt: skip
 
+# Those that raise for a 0-dim tensor wherever it is, or that need even that one on the device of the others.
+REJECT_NUMBERS = {
+    "matmul", "mm", "bmm", "mv", "dot", "vdot", "outer", "ger", "cdist", "chain_matmul", "addmm", "addbmm", "baddbmm",
+    "addmv", "linear", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "embedding", "index_select", "gather", *JOINS,
+}  # fmt: skip
+
 # torch.nn.functional: the same, by argument position.
 FUNCTIONAL_SAME_DEVICE: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(
@@ -315,6 +323,14 @@ MODEL_TRAINERS = frozenset(
         "transformers.trainer_seq2seq.Seq2SeqTrainer",
     }
 )
+
+# Layers of torch.nn whose output has more than one dimension: at least so many.
+DIMENSIONS_OF_OUTPUTS = {
+    "torch.nn.Conv1d": 2, "torch.nn.Conv2d": 3, "torch.nn.Conv3d": 4, "torch.nn.ConvTranspose1d": 2,
+    "torch.nn.ConvTranspose2d": 3, "torch.nn.ConvTranspose3d": 4, "torch.nn.BatchNorm1d": 2,
+    "torch.nn.BatchNorm2d": 4, "torch.nn.BatchNorm3d": 5, "torch.nn.RNN": 2, "torch.nn.LSTM": 2, "torch.nn.GRU": 2,
+    "torch.nn.MultiheadAttention": 3,
+}  # fmt: skip
 
 # Layers of torch.nn with parameters of their own.
 PARAMETRIC_LAYERS = {
@@ -747,11 +763,28 @@ KNOWN_NAMES = frozenset(
     }
 )  # fmt: skip
 
-# Functions that return arrays with dimensions.
+# Functions that return arrays: those whose argument says how many dimensions it has, and the position of the size
+# without which the others return a number.
+ARRAYS_OF_DATA = {"numpy.array", "numpy.asarray"}
+SIZES_OF_ARRAYS = {
+    **dict.fromkeys(("numpy.random.randn", "numpy.random.rand"), 0),
+    **dict.fromkeys(("numpy.random.normal", "numpy.random.uniform", "numpy.random.randint"), 2),
+}
 ARRAY_MAKERS = {
+    *ARRAYS_OF_DATA,
+    *SIZES_OF_ARRAYS,
     *(
         f"numpy.{name}"
-        for name in ("array", "stack", "concatenate", "vstack", "hstack", "zeros", "ones", "full", "arange")
+        for name in (
+            "stack",
+            "concatenate",
+            "vstack",
+            "hstack",
+            "zeros",
+            "ones",
+            "full",
+            "arange",
+            "ascontiguousarray",
+        )
     ),
-    *(f"numpy.random.{name}" for name in ("randn", "rand", "normal", "uniform", "randint")),
 }

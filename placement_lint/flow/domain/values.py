@@ -278,6 +278,8 @@ class Tensor:
     # the outermost call of a module that got the tensor as an argument; for an argument that is only assumed to be a
     # tensor, the parameter
     entered: cst.CSTNode | None = field(default=None, compare=False)
+    # a lower bound of its number of dimensions, if that is more than one
+    dims: int = 0
     # the possible numbers of rows, if known: for a loader's batches, those of the full ones and of the last
     rows: frozenset[int] = frozenset()
     # the program has its rows as a literal; it is a loader's batch, or was computed from one row by row
@@ -591,8 +593,10 @@ ABSENT = External("<absent>")
 # The abstract value of a slice such as ``1:`` in ``items[1:]``.
 SLICE = External("builtins.slice")
 NONE = Const(None)
-# A NumPy array with dimensions, on the host.
+# A NumPy array with dimensions, on the host; and one that may have none, as that of a single number.
 ARRAY = External("<ndarray>")
+OPEN_ARRAY = External("<ndarray>?")
+ARRAYS = (ARRAY, OPEN_ARRAY)
 TRUE = Const(True)
 FALSE = Const(False)
 

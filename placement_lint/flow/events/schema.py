@@ -84,6 +84,8 @@ class Operand:
     layer: str = ""
     # an item of the list or tuple that ``source`` names
     inside: bool = False
+    # the operation writes its result into this tensor: a 0-dim one on the CPU is no exception then
+    output: bool = False
 
     @property
     def not_registrable(self) -> Operand:

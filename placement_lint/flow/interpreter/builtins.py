@@ -21,7 +21,7 @@ from placement_lint.flow.domain.path_condition import Question
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ABSENT,
-    ARRAY,
+    ARRAYS,
     FALSE,
     NONE,
     REPLICA,
@@ -129,7 +129,7 @@ def _is_instance(machine: Machine, value: Value, cls: Value) -> bool | None:
     if isinstance(value, Tensor) and value.role is Role.BATCH and isinstance(cls, External):
         # The type of a batch of unknown samples is unknown; in programs that test it, it usually is a tensor.
         return cls.name == "torch.Tensor"
-    if value == ARRAY and isinstance(cls, External):
+    if value in ARRAYS and isinstance(cls, External):
         return cls.name == "numpy.ndarray"
     if isinstance(value, Parameters) and isinstance(cls, External) and cls.name.startswith("torch."):
         # a generator
@@ -215,7 +215,7 @@ def _type(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
     def of(value: Value) -> Value:
         if isinstance(value, Tensor) and value.role in (Role.PLAIN, Role.BATCH):
             return External("torch.Tensor")
-        if value == ARRAY:
+        if value in ARRAYS:
             return External("numpy.ndarray")
         if isinstance(value, Object) and value.kind in (Kind.LIST, Kind.DICT):
             return value.cls

@@ -12,6 +12,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import (
     CONTAINERS,
+    DIMENSIONS_OF_OUTPUTS,
     ELEMENTWISE_LAYERS,
     IGNORE_CAUSAL_MASKS,
     LAST_DIMENSION_LAYERS,
@@ -85,6 +86,7 @@ from placement_lint.flow.models import (
     registries,
     scatter,
     schedulers,
+    shapes,
     tensors,
     torchvision,
     wrappers,
@@ -935,7 +937,16 @@ def _apply_layer(
         return machine.fresh()
     weights = modules.weights(machine, module, place, label)
     result = tensors.operate(machine, label, [weights, *inputs], node, scalar=False)
+    if result is not None:
+        result = shapes.with_at_least(result, _dimensions_of_output(module, inputs))
     return replace(result, role=Role.PLAIN) if result is not None else machine.fresh()
+
+
+def _dimensions_of_output(module: Object, inputs: list[Operand]) -> int:
+    name = module.cls.name if isinstance(module.cls, External) else ""
+    if name == "torch.nn.Linear":
+        return shapes.least(inputs[0].tensor) if inputs else 1
+    return DIMENSIONS_OF_OUTPUTS.get(name, 1)
 
 
 def _sequential_forward(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:

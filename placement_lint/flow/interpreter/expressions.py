@@ -42,6 +42,7 @@ from placement_lint.flow.models import (
     optimizers,
     replica_losses,
     schedulers,
+    shapes,
     state_keys,
 )
 from placement_lint.flow.models.gradients import NoGrad
@@ -392,6 +393,10 @@ def _slice(machine: Machine, node: cst.BaseSlice) -> Value:
     return SLICE
 
 
+def _ellipsis(machine: Machine, node: cst.Ellipsis) -> Value:
+    return Const(...)
+
+
 def _lambda(machine: Machine, node: cst.Lambda) -> Value:
     return Function(node, machine.enclose(), "lambda")
 
@@ -496,7 +501,9 @@ _ASSIGN: dict[type, Callable[..., None]] = by_kind(
 
 def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTNode) -> Value:
     if isinstance(value, Tensor):
-        kept = value if value.role is Role.BATCH else replace(value, split=None, rows=frozenset(), literal=False)
+        kept = value
+        if value.role is not Role.BATCH:
+            kept = shapes.row(value, replace(value, split=None, rows=frozenset(), literal=False))
         return replace(kept, padded=None, uid=machine.new_id())
     items = content(machine, value)
     if items is not None and items.around is not None:
@@ -516,6 +523,7 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
 _TABLE: dict[type, Callable[..., Value]] = {
     cst.Name: _name,
     cst.Attribute: _attribute,
+    cst.Ellipsis: _ellipsis,
     cst.Integer: _literal,
     cst.Float: _literal,
     cst.SimpleString: _literal,

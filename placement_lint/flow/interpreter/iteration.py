@@ -31,7 +31,7 @@ from placement_lint.flow.domain.values import (
     describe,
 )
 from placement_lint.flow.interpreter import calls
-from placement_lint.flow.models import loaders, modules, schedulers, state_keys, tensors, wrappers
+from placement_lint.flow.models import loaders, modules, schedulers, shapes, state_keys, tensors, wrappers
 from placement_lint.flow.models.loaders import COLLATE, ROWS, TENSORS
 from placement_lint.flow.state.classes import find, foreign_bases
 from placement_lint.flow.state.containers import content
@@ -62,7 +62,8 @@ def _element(machine: Machine, iterable: Value, node: cst.CSTNode, single: bool)
         wrappers.keys_used(machine, iterable)
         return state_keys.key_of(machine, iterable)
     if isinstance(iterable, Tensor):
-        return replace(tensors.derive(iterable, "indexing", node), loaded=iterable.loaded)
+        row = shapes.row(iterable, tensors.derive(iterable, "indexing", node))
+        return replace(row, loaded=iterable.loaded)
     items = items_of(machine, iterable)
     if items is not None and items.items and (items.exact or not isinstance(items.items[0], Const)):
         return step(machine, items.items[0])

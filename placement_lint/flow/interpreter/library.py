@@ -11,6 +11,7 @@ import libcst as cst
 from placement_lint.flow.api.bounds import LONGEST
 from placement_lint.flow.api.torch_names import (
     ARRAY_MAKERS,
+    ARRAYS_OF_DATA,
     CONTAINERS,
     CUDA_CONSTRUCTORS,
     ELEMENTWISE,
@@ -38,6 +39,7 @@ from placement_lint.flow.api.torch_names import (
     SAME_SHAPE,
     SEQUENCE_LAYERS,
     SHAPES_AS_TENSORS,
+    SIZES_OF_ARRAYS,
     STACKS,
     WEIGHTED_LOSSES,
     Shape,
@@ -52,6 +54,7 @@ from placement_lint.flow.domain.values import (
     CPU,
     FALSE,
     NONE,
+    OPEN_ARRAY,
     TRUE,
     Bound,
     Class,
@@ -157,7 +160,7 @@ def call(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return handler(machine, name, arguments, node)
     if name.startswith(ARRAY.name):
         non_movable.refuses(machine, ARRAY, name.rpartition(".")[2], node)
-        return ARRAY if name.rpartition(".")[2] in _ARRAY_METHODS else machine.fresh()
+        return _method_of_array(machine, External(name.rpartition(".")[0]), name.rpartition(".")[2])
     if not arguments.values() and name.rpartition(".")[2].startswith("is_"):
         # A query of the environment returns the same value each time.
         return machine.part(machine.module_frame, ("call", name), node)
@@ -196,8 +199,16 @@ def _on_operands(
     return with_operands(machine, arguments, node, apply)
 
 
-# Methods of an array that return an array.
-_ARRAY_METHODS = {"astype", "copy", "reshape", "transpose", "ravel", "flatten", "squeeze"}
+# Methods of an array that return an array like it, and those whose result has dimensions.
+_LIKE_ITS_ARRAY = {"astype", "copy", "reshape", "transpose"}
+_WITH_DIMENSIONS = {"ravel", "flatten"}
+
+
+def _method_of_array(machine: Machine, array: Value, name: str) -> Value:
+    if name == "squeeze":
+        return OPEN_ARRAY
+    return ARRAY if name in _WITH_DIMENSIONS else array if name in _LIKE_ITS_ARRAY else machine.fresh()
+
 
 # Libraries that do not affect placement: they do not move their arguments.
 _HARMLESS = {
@@ -245,7 +256,7 @@ def _factory(machine: Machine, name: str, arguments: Arguments, node: cst.Call) 
 
 
 def _like_factory(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    return tensors.build_like(machine, arguments, node)
+    return tensors.build_like(machine, arguments, node, same_shape=True)
 
 
 def _cuda_constructor(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -516,9 +527,12 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
             reduction = Const("sum")
         return calling.reduced_loss(machine, result, reduction) if result else machine.fresh()
     if short in FUNCTIONAL_SAME_DEVICE:
-        taken = [operand for _, operand in operands]
-        return tensors.operate(machine, f"`{short}`", taken, node, scalar=False) or machine.fresh()
+        taken = tensors.with_dimensions(short, [operand for _, operand in operands])
+        result = tensors.operate(machine, f"`{short}`", taken, node, scalar=False)
+        return shapes.combined(short, result, _tensors(operands), arguments) if result else machine.fresh()
     first = operands[0][1].tensor
+    if _comes_after_unknown(machine, operands[0][0], arguments):
+        return machine.fresh(node)
     derived = tensors.derive(first, short, node, first.scalar)
     derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
     result = shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
@@ -539,23 +553,58 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         others = replace(arguments, positional=arguments.positional[1:])
         machine.signals.tensors.changed_by_function(machine, first, name, others, node)
         return first
+    filled = arguments.keyword("out")
+    written = filled if isinstance(filled, Tensor) else None
+    if written is not None:
+        out = len(arguments.positional) + list(arguments.keywords).index("out")
+        operands = [(at, replace(operand, output=at == out)) for at, operand in operands]
     if short in REDUCTIONS and len(operands) == 1 and not arguments.has(1, "dim"):
         return tensors.reduce(machine, operands[0][1].tensor, short, operands[0][1].source, node)
     if short in SAME_DEVICE:
-        result = tensors.operate(machine, f"`{name}`", [operand for _, operand in operands], node)
+        taken = tensors.with_dimensions(short, [operand for _, operand in operands])
+        result = tensors.operate(machine, f"`{name}`", taken, node)
         if result is None:
             return machine.fresh()
+        result = shapes.combined(short, result, _tensors(operands), arguments)
+        if written is None and all(_may_follow(operand.tensor) for operand in taken) and _has_unknown(arguments):
+            result = replace(result, place=machine.fresh())
         split = result.split if short in ELEMENTWISE or short in ("cat", "concat") else None
         if short == "stack":
             split = shapes.stacked(result.split, arguments.get(1, "dim"))
             result = replace(result, rows=_rows_of_stack(machine, arguments))
-        scalar = False if short in ("cat", "stack", "concat") else result.scalar
-        return replace(result, scalar=scalar, split=split, lost=_lost_by_joining(name, operands, node))
+        result = replace(result, split=split, lost=_lost_by_joining(name, operands, node))
+        return written if written is not None else result
     first = operands[0][1].tensor
-    keeps = len(arguments.positional) == 1 or short in SAME_SHAPE
+    if _comes_after_unknown(machine, operands[0][0], arguments):
+        return written or machine.fresh(node)
+    keeps = (len(arguments.positional) == 1 and short not in shapes.REMOVES_DIMENSIONS) or short in SAME_SHAPE
     derived = tensors.derive(first, short, node, first.scalar if keeps else None)
     derived = replace(derived, scattered=depends(machine, *arguments.values()))
+    if written is not None:
+        return written
     return shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
+
+
+def _tensors(operands: Positioned) -> list[tuple[int, Tensor]]:
+    return [(position, operand.tensor) for position, operand in operands]
+
+
+def _comes_after_unknown(machine: Machine, position: int, arguments: Arguments) -> bool:
+    """Whether an earlier argument than the first known tensor may be a tensor, where the result is then."""
+    return any(_may_be_tensor(value) for value in arguments.values()[:position])
+
+
+def _has_unknown(arguments: Arguments) -> bool:
+    return any(_may_be_tensor(value) for value in arguments.values())
+
+
+def _may_be_tensor(value: Value) -> bool:
+    return isinstance(value, Symbol) and value.type in ("", "torch.Tensor")
+
+
+def _may_follow(tensor: Tensor) -> bool:
+    """Whether the result of a tensor and an unknown one may be where the other is: a 0-dim CPU tensor meets any."""
+    return tensor.place == CPU and tensor.scalar is not False
 
 
 def _reveal(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -591,7 +640,24 @@ def _host_reader(machine: Machine, name: str, arguments: Arguments, operands: Po
         if not reads_items_alone(name) or items is not None:
             several = items is not None and len(items.items) > 1
             tensors.read_on_host(machine, replace(operand, inside=operand.inside or several), node)
-    return ARRAY if name in ARRAY_MAKERS else machine.fresh(node)
+    return _array(machine, name, arguments, node) if name in ARRAY_MAKERS else machine.fresh(node)
+
+
+def _array(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``np.array(data)`` is as deep as the data; ``np.random.rand()`` is a number."""
+    if name in ARRAYS_OF_DATA:
+        return machine.lift(_array_of, arguments.get(0, "object") or arguments.keyword("a") or machine.fresh())
+    size = SIZES_OF_ARRAYS.get(name)
+    if size is None or arguments.has(size, "size"):
+        return ARRAY
+    return machine.fresh(node, "number" if all(isinstance(value, Const) for value in arguments.values()) else "")
+
+
+def _array_of(data: Value) -> Value:
+    """The array of a number, or of something unknown, may have no dimensions."""
+    known = data == ARRAY or (isinstance(data, Tensor) and data.scalar is False)
+    listed = isinstance(data, (Sequence, Object)) and not (isinstance(data, Object) and data.kind is not Kind.LIST)
+    return ARRAY if known or listed else OPEN_ARRAY
 
 
 def _may_be_no_tensor(tensor: Tensor) -> bool:
@@ -768,6 +834,15 @@ def _unpack(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -
     return Sequence((machine.lift(unpack, arguments.get(0, "sequence") or machine.fresh()), Tensor(CPU, False)))
 
 
+def _pack_by_hand(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``torch._VF._pack_padded_sequence`` returns the data of a PackedSequence, and its sizes on the CPU."""
+    return Sequence((_pack_padded(machine, name, arguments, node), Tensor(CPU, False)))
+
+
+def _unpack_by_hand(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    return Sequence((arguments.get(0, "data") or machine.fresh(node), Tensor(CPU, False)))
+
+
 def _spawn(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``mp.spawn(run, args=(…))`` calls ``run(rank, …)`` in each process."""
     function = arguments.get(0, "fn")
@@ -854,6 +929,8 @@ def _handlers() -> dict[str, Handler]:
         "torch.nn.utils.rnn.PackedSequence": _packed,
         "torch.nn.utils.rnn.pack_padded_sequence": _pack_padded,
         "torch.nn.utils.rnn.pack_sequence": _pack,
+        "torch._pack_padded_sequence": _pack_by_hand,
+        "torch._pad_packed_sequence": _unpack_by_hand,
         "torch.nn.utils.rnn.pad_packed_sequence": _unpack,
         "dataclasses.field": _field,
         **dict.fromkeys(REDUCTIONS_OVER_RANKS, _reduce_over_ranks),

@@ -10,6 +10,7 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import NUMBER_TYPES, SIZE
 from placement_lint.flow.domain import folding
+from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import (
     ALWAYS,
     MANY_GPUS,
@@ -535,6 +536,7 @@ def _tensor_arithmetic(
         for source, value in zip(sources, (left, right), strict=False)
         if isinstance(value, Tensor)
     ]
+    in_place = isinstance(operator, cst.BaseAugOp) and isinstance(left, Tensor)
     symbol = _SYMBOLS.get(type(operator), "an operator")
     if len(sides) == 1:
         tensor = sides[0].tensor
@@ -545,15 +547,20 @@ def _tensor_arithmetic(
             derived = shapes.same(tensor, derived)
         derived = replace(derived, scattered=depends(machine, left, right))
         derived = gradient_paths.accompanied(machine, derived, other)
-        if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False:
+        if isinstance(other, Symbol) and tensor.place == CPU and tensor.scalar is not False and not in_place:
             # If the other operand is a CUDA tensor, the result of a 0-dim CPU tensor is on the GPU.
             derived = replace(derived, place=machine.fresh())
         return _scaled(machine, derived) if symbol in ("/", "/=", "*", "*=") else derived
+    if in_place:
+        sides = [replace(sides[0], output=True), *sides[1:]]
+    if symbol in ("@", "@="):
+        sides = tensors.with_dimensions("matmul", sides)
     result = tensors.operate(machine, f"`{symbol}`", sides, node)
     if result is None:
         return machine.fresh()
     lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
     if symbol == "@":
+        result = shapes.combined("matmul", result, list(enumerate(side.tensor for side in sides)), Arguments())
         return replace(result, lost=lost, split=sides[0].tensor.split)
     gathered = next((side.tensor.gathered for side in sides if side.tensor.gathered is not None), None)
     return replace(result, lost=lost, gathered=gathered)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from placement_lint.flow.domain.values import (
-    ARRAY,
+    ARRAYS,
     FALSE,
     NONE,
     TRUE,
@@ -105,7 +105,7 @@ def _type(machine: Machine, value: Value) -> str:
         return "torch.device"
     if isinstance(value, Symbol):
         return "" if value.type == "torch.Tensor" else value.type
-    if value == ARRAY:
+    if value in ARRAYS:
         return "numpy.ndarray"
     if isinstance(value, Object) and value.kind is Kind.INSTANCE and isinstance(value.cls, Class):
         return value.cls.name if _is_plain(machine, value.cls) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from placement_lint.flow.domain.values import (
-    ARRAY,
+    ARRAYS,
     Const,
     Device,
     External,
@@ -50,7 +50,7 @@ def kind(value: Value) -> str | None:
         return _OTHERS.get(value.cls.name) if isinstance(value.cls, External) else None
     if isinstance(value, Const):
         return "str" if isinstance(value.value, str) else None
-    if value == ARRAY:
+    if value in ARRAYS:
         return "ndarray"
     return _VALUES.get(type(value))
 

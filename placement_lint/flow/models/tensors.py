@@ -18,6 +18,7 @@ from placement_lint.flow.api.torch_names import (
     NEW_METHODS,
     NUMBER_TYPES,
     REDUCTIONS,
+    REJECT_NUMBERS,
     SAME_DEVICE,
     SEVERING,
     SIZE,
@@ -35,16 +36,14 @@ from placement_lint.flow.domain.values import (
     NONE,
     OWN,
     REPLICA,
-    SLICE,
     TRUE,
     Bound,
+    Choice,
     Comparison,
     Const,
     Device,
     External,
-    Kind,
     Lost,
-    Object,
     Place,
     Placed,
     Role,
@@ -121,7 +120,8 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
         # ``torch.arange(n, out=t)`` is ``t``, where that is.
         return filled
     if given is None or given == NONE:
-        if name in FACTORIES_OF_DATA and (data := arguments.get(0, "data")) is not None and _has_place(machine, data):
+        data = arguments.get(0, "data")
+        if name in FACTORIES_OF_DATA and data is not None and _has_place(machine, data):
             return machine.lift(lambda option: _from_data(machine, name, option, node), data)
         source = Source.FACTORY_IN_FORWARD if machine.now[Calls].in_forward else Source.FACTORY
         scalar = _scalar(machine, shape, arguments)
@@ -131,24 +131,26 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             built = _built(machine, name, place, source, scalar, node)
             literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
             built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
+            built = shapes.with_at_least(built, _dimensions(machine, shape, arguments))
             return gradient_paths.of_data(machine, name, built, arguments, node) if literal else built
 
-        return machine.lift(make, _default_place(machine, name))
+        # A copy of something unknown, which may be a tensor, is where that is.
+        unknown = name in FACTORIES_OF_DATA and isinstance(data, Symbol) and not data.type
+        return machine.lift(make, machine.fresh() if unknown else _default_place(machine, name))
     written = device_choice.argument(node, len(node.args), "device")
     how = node if written is None else f"device={source_text(written)}"
     given = device_choice.without_cpu(machine, given, written, node)
     device_choice.request_literal(machine, given, written, how, node)
     rows, literal = _rows(machine, shape, arguments), shape is Shape.DATA
+    dims = _dimensions(machine, shape, arguments)
     leaf = arguments.keyword("requires_grad") == TRUE
 
     def make_on(device: Value) -> Value:
         built = _built_on(machine, name, device, _scalar(machine, shape, arguments), node, leaf)
-        built = replace(built, rows=rows, literal=literal) if isinstance(built, Tensor) else built
-        return (
-            gradient_paths.of_data(machine, name, built, arguments, node)
-            if literal and isinstance(built, Tensor)
-            else built
-        )
+        if not isinstance(built, Tensor):
+            return built
+        built = shapes.with_at_least(replace(built, rows=rows, literal=literal), dims)
+        return gradient_paths.of_data(machine, name, built, arguments, node) if literal else built
 
     return machine.lift(make_on, given)
 
@@ -197,27 +199,36 @@ def build_on_cuda(machine: Machine, name: str, node: cst.Call) -> Value:
     return _built(machine, name, arrive(machine, Device("cuda"), node), Source.FACTORY_ON_DEVICE, False, node)
 
 
-def build_like(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+def build_like(machine: Machine, arguments: Arguments, node: cst.Call, same_shape: bool = False) -> Value:
     """``torch.zeros_like(t)``, ``t.new_zeros(3)``: where ``t`` is, unless ``device=`` says otherwise."""
     model, given = arguments.get(0, "input"), arguments.keyword("device")
+
+    def shaped(made: Value, like: Value) -> Value:
+        if same_shape and isinstance(made, Tensor) and isinstance(like, Tensor):
+            return replace(made, scalar=like.scalar, dims=like.dims)
+        return made
+
     if given is not None and given != NONE:
-        return machine.lift(lambda device: _built_on(machine, "like", device, None, node), given)
+        return machine.lift(
+            lambda device, like: shaped(_built_on(machine, "like", device, None, node), like), given, model or NONE
+        )
 
     def like(tensor: Value) -> Value:
         if not isinstance(tensor, Tensor):
             return machine.fresh()
         note = Note(node, f"made on {describe(tensor.place)} here, like its model")
         nothing = frozenset[int]()
-        return Tensor(tensor.place, None, created=node, history=(note,), assumed=tensor.assumed, reached=nothing)
+        made = Tensor(tensor.place, None, created=node, history=(note,), assumed=tensor.assumed, reached=nothing)
+        return shaped(made, tensor)
 
     return machine.lift(like, model) if model is not None else machine.fresh()
 
 
 def _scalar(machine: Machine, shape: Shape, arguments: Arguments) -> bool | None:
     """Whether a factory's result is 0-dim, as far as its arguments tell."""
-    if shape in (Shape.ALWAYS_DIMENSIONS, Shape.ARRAY):
+    if shape in (Shape.ALWAYS_DIMENSIONS, Shape.CONSTRUCTOR):
         return False
-    if shape is Shape.DATA:
+    if shape in (Shape.DATA, Shape.ARRAY):
         return _scalar_of_data(machine, arguments.get(0, "data"))
     position = {Shape.SIZES: 0, Shape.SIZE: 0, Shape.LAST_SIZE: len(arguments.positional) - 1}[shape]
     size = arguments.get(position, "size")
@@ -226,6 +237,28 @@ def _scalar(machine: Machine, shape: Shape, arguments: Arguments) -> bool | None
         return not items.items if items.exact else None
     # A size that is not a literal: a computed ``()`` is assumed not to occur.
     return size is None and not arguments.spread
+
+
+def _dimensions(machine: Machine, shape: Shape, arguments: Arguments) -> int:
+    """A lower bound of the number of dimensions of a factory's result."""
+    if shape in (Shape.DATA, Shape.CONSTRUCTOR):
+        return _depth(machine, arguments.get(0, "data"))
+    if shape not in (Shape.SIZES, Shape.SIZE, Shape.LAST_SIZE) or arguments.spread or not arguments.positional:
+        return 0
+    items = content(machine, arguments.positional[-1 if shape is Shape.LAST_SIZE else 0])
+    if items is not None:
+        return len(items.items) if items.exact else 0
+    return len(arguments.positional) if shape is Shape.SIZES else 0
+
+
+def _depth(machine: Machine, data: Value | None) -> int:
+    """How deep a list of numbers is, at least."""
+    if isinstance(data, Tensor):
+        return shapes.least(data)
+    items = content(machine, data) if data is not None else None
+    if items is None or (items.items and isinstance(items.items[0], Tensor)):
+        return int(items is not None or data == ARRAY)
+    return 1 + (_depth(machine, items.items[0]) if items.items else 0)
 
 
 def _rows(machine: Machine, shape: Shape, arguments: Arguments) -> frozenset[int]:
@@ -282,6 +315,10 @@ def operate(
     for other in tensors[1:]:
         home = _meet(machine, operation, home, other, node)
     result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
+    written = next((operand.tensor for operand in tensors if operand.output), None)
+    if written is not None:
+        place = result.place if result.mended else written.place
+        result = replace(result, place=place, scalar=written.scalar, dims=written.dims)
     leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
     result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
     # If the move of an operand was discarded, that operand is to blame for the place of the result.
@@ -289,6 +326,13 @@ def operate(
         operand.tensor.created for operand in tensors if operand.tensor.created in machine.notes[Tensors].discarded
     ]
     return replace(result, created=blamed[0]) if blamed else result
+
+
+def with_dimensions(name: str, operands: list[Operand]) -> list[Operand]:
+    """The operands of an operation: if none of them may be 0-dim, those of unknown dimension are taken to have some."""
+    if name not in REJECT_NUMBERS:
+        return operands
+    return [replace(one, tensor=replace(one.tensor, scalar=bool(one.tensor.scalar))) for one in operands]
 
 
 def _ignored(tensor: Tensor) -> bool:
@@ -311,7 +355,7 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         return Operand(one.source, replace(one.tensor, place=machine.fresh()))
     stray, home = (one, other) if _is_stray(one.tensor, other.tensor) else (other, one)
     if stray.tensor.place == CPU:
-        if stray.tensor.scalar is not False:
+        if stray.tensor.scalar is not False and not stray.output:
             # A 0-dim CPU tensor mixes with anything; of unknown dimension it may be one.
             return home
         if stray.tensor.assumed:
@@ -319,7 +363,7 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         on_gpu = answered(machine.own_on_gpu, True) & machines(ONE_GPU | MANY_GPUS)
         if home.tensor.place == OWN and machine.path.excludes(on_gpu):
             return home
-    elif home.tensor.place == CPU and home.tensor.scalar is not False:
+    elif home.tensor.place == CPU and home.tensor.scalar is not False and not home.output:
         return home
     if not _blamed_elsewhere(machine, stray.tensor) and not (stray.tensor.adrift or home.tensor.adrift):
         event = _mixed(machine, operation, stray, home, node)
@@ -374,7 +418,9 @@ def _blamed_elsewhere(machine: Machine, stray: Tensor) -> bool:
         return True
     if not machine.notes[Allocations].ids.isdisjoint({*stray.modules, stray.uid}):
         return True
-    return stray.lost is not None and not stray.modules
+    if stray.lost is None or stray.modules:
+        return False
+    return stray.holder is not None or stray.lost.uid in machine.notes[ModuleNotes].unregistered
 
 
 def _made_here_for_a_moved_module(one: Tensor, other: Tensor) -> bool:
@@ -502,12 +548,14 @@ def _entry(operands: list[Tensor]) -> cst.CSTNode | None:
 def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tensor:
     modules = frozenset().union(*(tensor.modules for tensor in operands))
     reductions = {tensor.reduction for tensor in operands if tensor.reduction}
-    if scalar is None:
+    given = scalar is not None
+    if not given:
         known = {tensor.scalar for tensor in operands}
         scalar = known.pop() if len(known) == 1 else (False if False in known else None)
     return Tensor(
         home.place,
         scalar,
+        dims=max(shapes.least(tensor) for tensor in operands) if scalar is False and not given else 0,
         reduction=reductions.pop() if len(reductions) == 1 else None,
         per_replica=any(tensor.per_replica for tensor in operands),
         source=home.source,
@@ -541,6 +589,7 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
     return replace(
         tensor,
         scalar=scalar,
+        dims=0,
         role=role,
         lost=lost,
         gathered=None,
@@ -570,7 +619,7 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
             return replace(tensor, uid=0)
         # An item of a tuple, or a row.
         gathered = node if tensor.gathered is not None else None
-        return shapes.after_index(tensor, replace(tensor, gathered=gathered, uid=0), key)
+        return shapes.after_index(tensor, replace(tensor, gathered=gathered, dims=0, uid=0), key)
     if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
         # It may also be a tuple of anything: tensors on unknown devices.
         part = machine.fresh(node)
@@ -583,7 +632,8 @@ def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> 
         if isinstance(item, Tensor) and _may_not_index(tensor, item):
             stray, home = Operand(node.value, tensor), Operand(node.slice[0], item)
             machine.emit(_mixed(machine, "indexing", stray, home, node))
-    return shapes.after_index(tensor, derive(tensor, "indexing", node, _scalar_after_index(tensor, key)), key)
+    indexed = shapes.after_index(tensor, derive(tensor, "indexing", node), key)
+    return shapes.with_at_least(indexed, shapes.least_after_index(tensor, key))
 
 
 def _is_number(tensor: Tensor, key: Value, node: cst.Subscript) -> bool:
@@ -596,18 +646,6 @@ def _may_not_index(tensor: Tensor, index: Tensor) -> bool:
     certain = not (tensor.assumed or tensor.adrift or index.assumed or index.adrift)
     certain = certain and tensor.lost is None and index.scalar is False
     return certain and tensor.place == CPU and compare(tensor.place, index.place) is Comparison.DIFFERENT
-
-
-def _scalar_after_index(tensor: Tensor, key: Value) -> bool | None:
-    """A slice, None or an index tensor leaves a dimension; a number takes one away."""
-    keys = key.items if isinstance(key, Sequence) else (key,)
-    leaves = any(
-        item in (SLICE, Const(None))
-        or (isinstance(item, Tensor) and item.scalar is False)
-        or (isinstance(item, Object) and item.kind is Kind.LIST)
-        for item in keys
-    )
-    return False if leaves and tensor.scalar is not True else None
 
 
 _MEASURES = {"dim", "ndim", "ndimension", "numel", "nelement", "shape", "size"}
@@ -658,7 +696,7 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
             derived = gradient_paths.cut(machine, derived, tensor, ".data", node)
         return shapes.after(tensor, derived, {"T": "t"}.get(name, name), Arguments())
     if name in _FIELDS and tensor.role is not Role.BATCH:
-        return derive(tensor, _FIELDS[name], node, tensor.scalar)
+        return shapes.row(tensor, derive(tensor, _FIELDS[name], node))
     if name == "grad":
         machine.notes[ModuleNotes].asked_for.add(tensor.uid)
         return replace(tensor, role=Role.PLAIN, modules=frozenset(), uid=0)
@@ -729,6 +767,12 @@ _READS_NOTHING = {
 
 def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``t.name(...)``"""
+    plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
+    if plain in SAME_DEVICE and any(isinstance(value, Choice) for value in arguments.positional):
+        return machine.lift(
+            lambda *given: call_method(machine, tensor, name, replace(arguments, positional=given), node),
+            *arguments.positional,
+        )
     modules.report_unregistered(machine, tensor.uid, node)
     receiver = node.func.value if isinstance(node.func, cst.Attribute) else node
     if name not in _READS_NOTHING:
@@ -783,18 +827,21 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
         for argument, value in zip(node.args, arguments.positional, strict=False)
         if isinstance(value, Tensor)
     ]
-    plain = name[:-1] if name.endswith("_") and not name.startswith("__") else name
     if plain != name:
         machine.signals.tensors.changed(machine, tensor, tuple(arguments.values()))
     if plain in SAME_DEVICE and others:
-        result = operate(machine, f"`{name}`", [Operand(receiver, tensor), *others], node)
+        given = with_dimensions(plain, [Operand(receiver, tensor, output=plain != name), *others])
+        result = operate(machine, f"`{name}`", given, node)
         if result is not None:
+            result = shapes.combined(
+                plain, result, list(enumerate(one.tensor for one in given)), arguments.with_receiver(tensor)
+            )
             kept = result.split if plain in ELEMENTWISE else tensor.split if plain == "matmul" else None
             result = replace(result, split=kept)
             return tensor if plain != name else gradient_paths.accompanied(machine, result, *arguments.values())
     if plain != name:
         return shapes.after(tensor, tensor, plain, arguments) if plain in _RESHAPES else tensor
-    derived = derive(tensor, f".{name}()", node, _scalar_after(name, tensor, arguments))
+    derived = derive(tensor, f".{name}()", node, shapes.scalar_after(name, tensor))
     derived = replace(derived, scattered=depends(machine, tensor, *arguments.values()))
     if name not in VIEWS:
         derived = gradient_paths.accompanied(machine, derived, *arguments.values())
@@ -803,23 +850,6 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
 
 # What moves dimensions also has a form that does so in place.
 _RESHAPES = {"t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims"}
-
-# Methods that may take the last dimension away, and those that may add one to a 0-dim tensor.
-_REMOVES_DIMENSIONS = REDUCTIONS | {"squeeze", "select", "logsumexp", "unbind", "diagonal", "split", "chunk"}
-_ADDS_DIMENSIONS = {"unsqueeze", "expand", "repeat", "view", "reshape", "flatten", "new", "tile", "ravel"}
-
-
-def _scalar_after(name: str, tensor: Tensor, arguments: Arguments) -> bool | None:
-    """Whether the result of a method is 0-dim, given whether the tensor is."""
-    changing = _ADDS_DIMENSIONS if tensor.scalar else _REMOVES_DIMENSIONS
-    if name not in changing:
-        return tensor.scalar
-    if name in REDUCTIONS:
-        dim = arguments.get(0, "dim")
-        # To have a dimension 1 (or -2) is to have another one besides.
-        beyond = isinstance(dim, Const) and type(dim.value) is int and dim.value not in (0, -1)
-        return False if beyond or arguments.keyword("keepdim") == Const(True) else None
-    return None
 
 
 def _moved_by(machine: Machine, tensor: Tensor, name: str, arguments: Arguments, node: cst.Call) -> Value:

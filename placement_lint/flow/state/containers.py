@@ -7,7 +7,7 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import SIZE
 from placement_lint.flow.domain.aliasing import inside
 from placement_lint.flow.domain.values import (
-    ARRAY,
+    ARRAYS,
     NONE,
     Choice,
     Const,
@@ -74,7 +74,7 @@ def perhaps_replaced(machine: Machine, item: Value, value: Value | None = None) 
     if isinstance(item, Tensor):
         same = isinstance(value, Tensor) and (value.place, value.role) == (item.place, item.role)
         return value if same and value is not None else machine.fresh()
-    if isinstance(item, (Const, Sequence, Mapping)) or item == ARRAY:
+    if isinstance(item, (Const, Sequence, Mapping)) or item in ARRAYS:
         return item if item == value else machine.fresh()
     if isinstance(item, Object) and item.kind in (Kind.LIST, Kind.DICT):
         return item if value is None or item == value else machine.fresh()
