@@ -1,6 +1,7 @@
 """What many alternatives have in common, where they are too many to be looked at one by one.
 
 Of the modules that a factory may return each is a module, on the CPU until it is moved, bare or in the same wrapper.
+The outputs of such modules are tensors on few devices.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from collections.abc import Sequence as Many
 import libcst as cst
 
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition, told_apart
-from placement_lint.flow.domain.values import ABSENT, Kind, Object, Symbol, Value, alternatives, choose
+from placement_lint.flow.domain.values import (
+    ABSENT,
+    Kind,
+    Object,
+    Source,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+    choose,
+)
 from placement_lint.flow.models import modules
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -21,6 +32,55 @@ _Group = cst.CSTNode | None
 
 
 def summary(machine: Machine, options: Many[tuple[Condition, Value]]) -> Value | None:
+    """A value for each group of alternatives that have enough in common; None if there are too many groups."""
+    return _of_modules(machine, options) or _of_tensors(options)
+
+
+def _of_tensors(options: Many[tuple[Condition, Value]]) -> Value | None:
+    """One tensor for those that agree in what rules distinguish, without the facts that some of them lack."""
+    kinds: dict[object, Tensor] = {}
+    flat = [(outer & inner, option) for outer, value in options for inner, option in alternatives(value)]
+    for _, option in flat:
+        if isinstance(option, Tensor):
+            kind = _kind(option)
+            kinds[kind] = _common_tensor(kinds[kind], option) if kind in kinds else option
+    if not kinds:
+        return None
+    return choose((guard, kinds[_kind(option)] if isinstance(option, Tensor) else option) for guard, option in flat)
+
+
+def _kind(tensor: Tensor) -> object:
+    return (tensor.place, tensor.scalar, tensor.requires_grad, tensor.role, tensor.per_replica, tensor.split)
+
+
+def _common_tensor(one: Tensor, other: Tensor) -> Tensor:
+    """A tensor with the facts that hold for both, and the doubts about either."""
+    return Tensor(
+        one.place,
+        one.scalar,
+        one.role,
+        reduction=one.reduction if one.reduction == other.reduction else None,
+        per_replica=one.per_replica,
+        gathered=one.gathered if one.gathered is other.gathered else None,
+        uneven=one.uneven and other.uneven,
+        requires_grad=one.requires_grad,
+        parameters=one.parameters | other.parameters,
+        lost=one.lost or other.lost,
+        source=one.source if one.source is other.source else Source.UNKNOWN,
+        dims=min(one.dims, other.dims),
+        rows=one.rows | other.rows if one.rows and other.rows else frozenset(),
+        split=one.split,
+        left=one.left and other.left,
+        assumed=one.assumed or other.assumed,
+        mended=one.mended or other.mended,
+        adrift=one.adrift or other.adrift,
+        synced=one.synced & other.synced,
+        unsynced=one.unsynced & other.unsynced,
+        scattered=one.scattered or other.scattered,
+    )
+
+
+def _of_modules(machine: Machine, options: Many[tuple[Condition, Value]]) -> Value | None:
     """One unknown module for all, and a wrapper around it for those that one call wraps; None of other values."""
     groups: dict[_Group, tuple[list[Condition], list[Object | Symbol]]] = {}
     for outer, value in options:
