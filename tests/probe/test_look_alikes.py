@@ -353,6 +353,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "numpy-on-cuda": {
         "array_put_there": "it is an array",
+        "forward_of_unknown_class": {"place": "cpu"},
         "one_of_many_models": REPAIRED,
         "asks_if_tensor": REPAIRED,
         "arrays_or_tensors": {"place": "cpu"},

@@ -421,6 +421,8 @@ def call_module_method(
     elif name == "forward" and isinstance(module, Object):
         wraps = module.kind is Kind.WRAPPER
         return (calling.call_object if wraps else calling.forward_of_class)(machine, module, arguments, node)
+    elif name == "forward":
+        return calling.library_forward(machine, module, arguments, node)
     elif name in ("append", "extend", "insert", "update") and isinstance(module, Object):
         methods.extend_container(machine, module, name, arguments)
         return module
