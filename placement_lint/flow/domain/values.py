@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import TypeAlias
 
 import libcst as cst
@@ -242,6 +242,14 @@ class Chunk:
     since: Value
 
 
+class Mixed(IntEnum):
+    """Whether a tensor was computed from operands on different devices: where it is then depends on what is moved."""
+
+    NO = 0
+    MENDED = 1  # it is where it would be if the stray operand were moved
+    ADRIFT = 2  # nothing says which one is to move: only the mismatch of the operands is reported
+
+
 @record(frozen=True)
 class Tensor:
     """A tensor, with the properties that matter for placement. Only ``place``, ``scalar``, ``role`` and the loss
@@ -295,10 +303,7 @@ class Tensor:
     left: bool = False
     # the place is assumed rather than observed: an unknown argument of a forward
     assumed: bool = False
-    # the result of two tensors on different devices, with the place that it has if the stray one is moved
-    mended: bool = False
-    # ... or with the one that it has if the other is moved: only the mismatch of the operands is reported
-    adrift: bool = False
+    mixed: Mixed = Mixed.NO
     # the call that reduced a vector of per-replica losses to this number
     reduced: cst.CSTNode | None = field(default=None, compare=False)
     # the ids of the DDP wrappers through which it was computed, and the calls that bypassed one (its id, the call)

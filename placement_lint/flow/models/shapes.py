@@ -50,7 +50,7 @@ def least(tensor: Tensor) -> int:
 
 
 def with_at_least(tensor: Tensor, dims: int) -> Tensor:
-    """A tensor that has at least so many dimensions."""
+    """A tensor that has at least this number of dimensions."""
     return replace(tensor, dims=dims if dims > 1 else 0, scalar=False if dims > 0 else tensor.scalar)
 
 
@@ -152,7 +152,7 @@ _MOVES: dict[str, Callable[[int, Arguments], int]] = {
     "nonzero": lambda known, arguments: 2,
 }
 
-# Operations of several tensors whose results have so many dimensions, or more.
+# Operations of several tensors whose results have this number of dimensions, or more.
 _DIMENSIONS_OF = {
     "mm": 2, "addmm": 2, "bmm": 3, "baddbmm": 3, "addbmm": 2, "cdist": 2, "outer": 2, "ger": 2, "addr": 2, "mv": 1,
     "addmv": 1, "chain_matmul": 2, "masked_select": 1, "vstack": 2, "column_stack": 2, "dstack": 3, "hstack": 1,

@@ -44,6 +44,7 @@ from placement_lint.flow.domain.values import (
     Device,
     External,
     Lost,
+    Mixed,
     Place,
     Placed,
     Role,
@@ -317,7 +318,7 @@ def operate(
     result = _computed(home.tensor, [operand.tensor for operand in tensors], scalar)
     written = next((operand.tensor for operand in tensors if operand.output), None)
     if written is not None:
-        place = result.place if result.mended else written.place
+        place = result.place if result.mixed is not Mixed.NO else written.place
         result = replace(result, place=place, scalar=written.scalar, dims=written.dims)
     leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
     result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
@@ -365,13 +366,13 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
             return home
     elif home.tensor.place == CPU and home.tensor.scalar is not False and not home.output:
         return home
-    if not _blamed_elsewhere(machine, stray.tensor) and not (stray.tensor.adrift or home.tensor.adrift):
+    if not _blamed_elsewhere(machine, stray.tensor) and Mixed.ADRIFT not in (stray.tensor.mixed, home.tensor.mixed):
         event = _mixed(machine, operation, stray, home, node)
         machine.emit(event)
         machine.notes[Tensors].strays.add(stray.tensor.created or stray.tensor.uid)
-        adrift = _is_adrift(event)
-        either = adrift or not (machine.now[Calls].in_forward or stray.whole or home.whole)
-        home = replace(home, tensor=replace(home.tensor, mended=home.tensor.mended or either, adrift=adrift))
+        by_itself = not (machine.now[Calls].in_forward or stray.whole or home.whole)
+        mixed = Mixed.ADRIFT if _is_adrift(event) else Mixed.MENDED if by_itself else Mixed.NO
+        home = replace(home, tensor=replace(home.tensor, mixed=max(home.tensor.mixed, mixed)))
     if (stray.whole and not stray.unregistered) or _keeps_to_the_cpu(stray.tensor, home.tensor):
         # Once the module is where it belongs, its output may be elsewhere as well.
         return Operand(home.source, replace(home.tensor, place=machine.fresh()))
@@ -403,7 +404,7 @@ def _meet_an_option(
     stray, home = (one, other) if one.tensor.place == CPU else (other, one)
     if stray.tensor.place != CPU or stray.tensor.scalar is not False or stray.tensor.assumed or home.tensor.assumed:
         return
-    if stray.tensor.adrift:
+    if stray.tensor.mixed is Mixed.ADRIFT:
         return
     apart = device_choice.named_away(machine, home.tensor.place)
     if not machine.path.excludes(apart) and not _blamed_elsewhere(machine, stray.tensor):
@@ -569,8 +570,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         synced=frozenset().union(*(tensor.synced for tensor in operands)),
         unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
         assumed=all(tensor.assumed for tensor in operands),
-        mended=home.mended or any(tensor.mended for tensor in operands),
-        adrift=home.adrift or any(tensor.adrift for tensor in operands),
+        mixed=max(tensor.mixed for tensor in (home, *operands)),
         scattered=any(tensor.scattered for tensor in operands),
         parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
         reached=gradient_paths.joined(operands),
@@ -643,7 +643,7 @@ def _is_number(tensor: Tensor, key: Value, node: cst.Subscript) -> bool:
 
 
 def _may_not_index(tensor: Tensor, index: Tensor) -> bool:
-    certain = not (tensor.assumed or tensor.adrift or index.assumed or index.adrift)
+    certain = not (tensor.assumed or index.assumed or Mixed.ADRIFT in (tensor.mixed, index.mixed))
     certain = certain and tensor.lost is None and index.scalar is False
     return certain and tensor.place == CPU and compare(tensor.place, index.place) is Comparison.DIFFERENT
 
@@ -968,7 +968,12 @@ def read_on_host(machine: Machine, operand: Operand, node: cst.CSTNode) -> None:
     tensor = operand.tensor
     async_copy.read(machine, tensor, operand.source, node)
     away = ALWAYS if _on_gpu(tensor.place) else device_choice.named_away(machine, tensor.place)
-    if not tensor.assumed and not tensor.mended and not machine.path.excludes(away) and not _is_for_arrays(machine):
+    if (
+        not tensor.assumed
+        and tensor.mixed is Mixed.NO
+        and not machine.path.excludes(away)
+        and not _is_for_arrays(machine)
+    ):
         scene = replace(machine.scene, when=machine.scene.when & away)
         machine.emit(HostRead(node, scene, operand.source, source_text(node), tensor, operand.inside))
 
