@@ -11,17 +11,7 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import NUMBER_TYPES, SIZE
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import (
-    ALWAYS,
-    MANY_GPUS,
-    NO_GPU,
-    ONE_GPU,
-    Condition,
-    Question,
-    answered,
-    any_of,
-    machines,
-)
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition, Question, answered, any_of
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ACCELERATORS,
@@ -84,11 +74,7 @@ def condition(machine: Machine, test: cst.BaseExpression) -> Condition:
 def decision(machine: Machine, test: cst.BaseExpression) -> tuple[Condition, cst.CSTNode | None]:
     """The same, and the test for CUDA that decides it, if one does."""
     value = expressions.evaluate(machine, test)
-    holds, guard = truth(machine, value, test), cuda_guards.guard_in(value)
-    if holds is ALWAYS and isinstance(guard, cst.Call) and machine.path.excludes(machines(NO_GPU)):
-        # What ran before needs a GPU, but the program asks for one all the same.
-        holds = machines(ONE_GPU | MANY_GPUS)
-    return holds, guard
+    return truth(machine, value, test), cuda_guards.guard_in(value)
 
 
 def truth(

@@ -494,10 +494,12 @@ def _is_asked_for(cube: Cube, chosen: Chosen) -> bool:
     It is also unknown if a GPU was seen and the choice is a flag that nothing is known to set.
     """
     own = {answer.question for cube in chosen.on_cpu.cubes for answer in cube.answers}
+    alike = {question.rivals for question in own} - {None}
     unknown = bool(own) and not any(_is_set_by_user(question) for question in own)
     return (unknown and not cube.machines & NO_GPU) or any(
         _is_flag(answer.question)
         and answer.question not in own
+        and answer.question.rivals not in alike
         and not is_precondition(cube, answer)
         and not (chosen.by_index and _leaves_index_open(answer, chosen.option))
         for answer in cube.answers
