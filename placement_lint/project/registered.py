@@ -1,17 +1,32 @@
-"""Classes of a file that decorators register, by its text."""
+"""Classes of a file that decorators register."""
 
 from __future__ import annotations
 
-import re
+import ast
+from collections.abc import Set
 
 from placement_lint.project.unit import Unit
-
-# A class at the top level with a decorator that registers it: ``@MODELS.register_module()``.
-_REGISTERED = re.compile(
-    r"^@(?:\w+\.)*(\w+)\.\w*register\w*(?:\([^()\n]*\))?[ \t]*(?:#.*)?\n(?:@.*\n)*class[ \t]+(\w+)", re.MULTILINE
-)
+from placement_lint.source.parsing import python_tree
 
 
-def registered_in(unit: Unit) -> list[tuple[str, str]]:
-    """The classes of a file with the names of the registries in their decorators: ``("MODELS", "Net")``."""
-    return _REGISTERED.findall(unit.text)
+def registered_in(unit: Unit, registries: Set[str]) -> list[str]:
+    """The classes of a file that a method of one of these objects decorates: ``@MODELS.register_module()``."""
+    # Few files register anything, and parsing is dear.
+    if not any(name in unit.text for name in registries):
+        return []
+    try:
+        body = python_tree(unit.text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return [
+        each.name
+        for each in body
+        if isinstance(each, ast.ClassDef) and any(_owner(decorator) in registries for decorator in each.decorator_list)
+    ]
+
+
+def _owner(decorator: ast.expr) -> str | None:
+    """``MODELS`` in ``models.MODELS.register()``."""
+    method = decorator.func if isinstance(decorator, ast.Call) else decorator
+    owner = method.value if isinstance(method, ast.Attribute) else None
+    return owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else None

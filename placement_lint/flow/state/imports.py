@@ -40,7 +40,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.domain.values import Sequence as Items
-from placement_lint.flow.state.heap import ITEMS, MAPPING, Key
+from placement_lint.flow.state.heap import ITEMS, MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted, with_entries
 from placement_lint.flow.state.program import Program
@@ -390,20 +390,23 @@ def registered_with(machine: Machine, registry: Object) -> list[tuple[int, str]]
     if project is None:
         return []
     frames = [module.frame for module in project.modules.values()]
-    names = {name for frame in frames for name in machine.store.names(frame) if _holds(machine, frame, name, registry)}
+    names = {
+        name
+        for frame in frames
+        for name in machine.store.names(frame)
+        if isinstance(name, str) and _holds(machine, frame, name, registry)
+    }
     found = []
     for unit in project.surroundings.reached(_REACHED):
-        classes = [cls for name, cls in registered_in(unit) if name in names]
-        if classes:
+        if classes := registered_in(unit, names):
             place = Place(unit.path)
             module = _module(machine, project, place, os.path.basename(unit.path).partition(".")[0])
             found += [(module.frame, name) for name in classes]
     return found if len(found) <= _MOST_REGISTERED else []
 
 
-def _holds(machine: Machine, frame: int, name: Key, registry: Object) -> bool:
-    value = machine.store.read(frame, name)
-    return isinstance(name, str) and any(option == registry for _, option in alternatives(value or NONE))
+def _holds(machine: Machine, frame: int, name: str, registry: Object) -> bool:
+    return any(option == registry for _, option in alternatives(machine.store.read(frame, name) or NONE))
 
 
 # --- running statements of other files -------------------------------------------------------------------------
