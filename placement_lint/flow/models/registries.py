@@ -9,7 +9,6 @@ The classes that other files register are found in the files that the program im
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -62,7 +61,10 @@ METHODS = {*_REGISTERING, "get", "build"}
 ADD = External("placement_lint.registered")
 
 # The methods by which classes of the program register others, and those that find them again.
-_REGISTER = re.compile(r"_?(?:do_)?register(?:_(?:module|class|cls|model|fn|obj|object))?")
+_ADDERS = {
+    *("register", "register_module", "register_class", "register_cls", "register_model", "register_object"),
+    *("_register", "_do_register", "_register_module", "_register_class"),
+}
 _FINDERS = {"get", "build", "create", "make", "__getitem__", "__call__", "get_class"}
 _COMPLETE = Slot("complete")
 
@@ -84,7 +86,7 @@ def is_registry_class(machine: Machine, cls: Class | External) -> bool:
     known = machine.notes[Registries].classes
     if cls.id not in known:
         names = {name for one in resolution_order(cls) for name in machine.store.names(one.id) if isinstance(name, str)}
-        known[cls.id] = bool(names & _FINDERS) and any(_REGISTER.fullmatch(name) for name in names)
+        known[cls.id] = bool(names & _FINDERS) and bool(names & _ADDERS)
     return known[cls.id]
 
 
@@ -114,7 +116,7 @@ def is_asked(machine: Machine, registry: Object, name: str) -> bool:
     if registry.kind is not Kind.INSTANCE or not is_registry_class(machine, registry.cls):
         return False
     within = any(frame.receiver == registry for frame in machine.frames)
-    return not within and not _REGISTER.fullmatch(name)
+    return not within and name not in _ADDERS
 
 
 def used(machine: Machine, registry: Object, name: str) -> None:
