@@ -132,7 +132,10 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
     The forward of a model runs at several visits: with one GPU by itself, with more in replicas. The machines on which
     a problem occurs are those of all visits together.
     """
-    said = [(charge, ways) for charge in charges if (ways := _sayable(charge))]
+    otherwise = _called_without(charges, account)
+    here = otherwise if all(charge.site is None for charge in charges) else NEVER
+    wider = [replace(charge, reach=charge.reach | here) for charge in charges]
+    said = [(one, ways) for one, all_ in zip(charges, wider, strict=True) if (ways := _sayable(all_) or _sayable(one))]
     gravest = max((_severity(rule, charge) for charge, _ in said), default=None)
     said = [(charge, ways) for charge, ways in said if _severity(rule, charge) is gravest]
     shown: dict[str, int] = {}
@@ -142,19 +145,18 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
     if not shown:
         return None
     decision = min(shown, key=lambda decision: (bool(decision), -shown[decision].bit_count(), len(decision), decision))
-    reached = reduce(or_, (charge.reach.machines for charge in charges)) | _called_without(charges, account)
+    reached = reduce(or_, (charge.reach.machines for charge in charges)) | otherwise.machines
     bits = shown[decision]
     when = When(bits, MACHINES[bits] if bits != reached else "", decision)
     widest, _ = max(said, key=lambda one: one[1].get(decision, 0).bit_count())
     return replace(widest.problem, message=_sentence(widest.problem, when), when=when)
 
 
-def _called_without(charges: Sequence[_Charge], account: Account) -> int:
-    """The machines on which the function with a problem is called, but never with the values that cause it."""
+def _called_without(charges: Sequence[_Charge], account: Account) -> Condition:
+    """How the program reaches calls of the function with a problem that do not lead to the problem."""
     scenes = [scene for charge in charges if (scene := charge.problem.scene) is not None]
-    functions = {scene.function for scene in scenes}
-    called = reduce(or_, (machines for function, machines in account.called_on if function in functions), 0)
-    return called & ~reduce(or_, (scene.called_on for scene in scenes), 0)
+    functions, causing = {scene.function for scene in scenes}, {scene.called_on for scene in scenes}
+    return any_of(way for function, way in account.called_on if function in functions and way not in causing)
 
 
 def _severity(rule: Rule, charge: _Charge) -> Severity:

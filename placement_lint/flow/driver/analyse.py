@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import Answer
+from placement_lint.flow.domain.path_condition import Answer, Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import Const, Symbol
 from placement_lint.flow.driver.entry_points import look_at_the_uncalled
@@ -129,7 +129,7 @@ class Account:
 
     ``sites`` maps calls in plain functions of other files to the call sites that lead there; ``uses`` does the same for
     those functions, by file, class and name; ``module_classes`` are the definitions of module classes in any file;
-    ``called_on`` the parameters of the called functions, with the kinds of machine of the calls; ``tended`` the
+    ``called_on`` the parameters of the called functions, with how the program reaches the calls; ``tended`` the
     attributes of module classes that code outside the class moves or registers; ``subsumed`` the events that only
     follow from others.
     """
@@ -138,7 +138,7 @@ class Account:
     sites: Mapping[cst.CSTNode, Collection[cst.CSTNode]] = field(default_factory=dict)
     uses: Mapping[tuple[str, str, str], Collection[cst.CSTNode]] = field(default_factory=dict)
     module_classes: Collection[cst.CSTNode] = ()
-    called_on: Collection[tuple[cst.CSTNode, int]] = ()
+    called_on: Collection[tuple[cst.CSTNode, Condition]] = ()
     tended: Collection[tuple[str, str, str]] = ()
     subsumed: Many[Event] = ()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.domain.path_condition import ANY_MACHINE, Condition
+from placement_lint.flow.domain.path_condition import ALWAYS, Condition
 from placement_lint.flow.domain.record import record, replace
 from placement_lint.flow.domain.values import Holder, Place, StateDict, Tensor, guard_of, is_other_accelerator
 from placement_lint.rule import Note
@@ -39,10 +39,10 @@ class Scene:
     replica_ids: tuple[object, ...] = ()
     # the calls that are running, outermost first
     calls: tuple[cst.CSTNode, ...] = ()
-    # the parameters of the function that the innermost of them runs, and the kinds of machine on which it was called;
-    # a scene outlives an edit of the function's body, which makes another node of the function
+    # the parameters of the function that the innermost of them runs, and how the program reaches that call; a scene
+    # outlives an edit of the function's body, which makes another node of the function
     function: cst.CSTNode | None = None
-    called_on: int = ANY_MACHINE
+    called_on: Condition = ALWAYS
 
 
 @dataclass(frozen=True)

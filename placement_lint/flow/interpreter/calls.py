@@ -285,7 +285,7 @@ def _running(machine: Machine, frame: Frame, function: Function, node: cst.CSTNo
     machine.frames.append(frame)
     running.running.append(function.node)
     running.nodes.append(node)
-    entered, running.entered = running.entered, machine.path.machines
+    entered, running.entered = running.entered, machine.reach
     if not running.standalone:
         machine.notes[Program].called_on.add((function.node.params, running.entered))
     foreign = machine.root(frame.id) != machine.module_frame

@@ -10,6 +10,7 @@ import libcst as cst
 from placement_lint.flow.state.notes import Notes, Use, noted
 
 if TYPE_CHECKING:
+    from placement_lint.flow.domain.path_condition import Condition
     from placement_lint.flow.domain.values import Class, Function, Symbol
     from placement_lint.flow.events.schema import Event
     from placement_lint.flow.state.heap import Cell
@@ -27,8 +28,8 @@ class Program(Notes):
     called: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
     # those of them that are called only if the file runs as a script
     called_by_script: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
-    # the parameters of each function that the program calls, with the kinds of machine on which it does
-    called_on: set[tuple[cst.CSTNode, int]] = noted(set, Use.AT_END | Use.INCIDENTAL)
+    # the parameters of each function that the program calls, with how it reaches the call
+    called_on: set[tuple[cst.CSTNode, Condition]] = noted(set, Use.AT_END | Use.INCIDENTAL)
     # there are calls that were not analysed although they may matter
     overlooks: bool = noted(bool)
     # calls in plain functions of other files: the calls that led there
