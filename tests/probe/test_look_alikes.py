@@ -94,6 +94,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "settings_of_hydra": REPAIRED,
         "after_many_ways": {"choice": "cuda"},
         "in_rounds": {"choice": "cuda"},
         "back_on_the_host": "the result is on the host again before it meets the rest",

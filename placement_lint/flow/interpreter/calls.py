@@ -351,8 +351,13 @@ def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Va
     """A parameter that got no argument: its default, unless unknown arguments may have filled it."""
     name = parameter.name.value
     if parameter.default is None or arguments.spread:
-        return machine.fresh(name)
+        return machine.fresh(name, options.NAMESPACE if _gives_settings(machine.frame.function) else "")
     return expressions.evaluate(machine, parameter.default)
+
+
+def _gives_settings(function: Function | None) -> bool:
+    """Whether a decorator calls a function with the settings of a file and of the command line."""
+    return function is not None and any(name.endswith("hydra.main") for name in function.decorators)
 
 
 def takes_tensors(machine: Machine, function: Function) -> list[bool]:

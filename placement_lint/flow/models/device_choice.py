@@ -97,13 +97,28 @@ def used(machine: Machine, target: Value, node: cst.Call) -> None:
     note = Note(node, f"`{text}` is used here")
     if on_cpu and len(places) > 1 and (machine.at_home or _is_about_devices(on_cpu[0])):
         machine.notes[DeviceChoices].chosen.append(
-            Chosen(on_cpu[0], on_cpu[0], note, text, helpful=_is_helpful(machine, on_cpu[0]))
+            Chosen(
+                on_cpu[0],
+                on_cpu[0],
+                note,
+                text,
+                helpful=_is_helpful(machine, on_cpu[0]),
+                function=machine.scene.function,
+            )
         )
     for option, by_index in options:
         elsewhere = machine.question(("elsewhere", option), text=option.text or text)
         elsewhere.say(predicate=ELSEWHERE)
         machine.notes[DeviceChoices].chosen.append(
-            Chosen(answered(elsewhere, True), answered(elsewhere, True), note, text, option, by_index=by_index)
+            Chosen(
+                answered(elsewhere, True),
+                answered(elsewhere, True),
+                note,
+                text,
+                option,
+                by_index=by_index,
+                function=machine.scene.function,
+            )
         )
 
 
@@ -435,8 +450,13 @@ def asks_about_devices(reach: Condition) -> bool:
 
 
 def open_to_others(machine: Machine, scenes: list[Scene], at_home: bool) -> Chosen | None:
-    """The choice of a device that may fall elsewhere each time a statement is reached, all ``at_home`` or not."""
-    choices = (one for one in machine.notes[DeviceChoices].chosen if not (one.helpful and at_home))
+    """The choice of a device that may fall elsewhere each time a statement is reached, all ``at_home`` or not.
+
+    One in the same function says more about the statement than others.
+    """
+    functions = {scene.function for scene in scenes}
+    choices = [one for one in machine.notes[DeviceChoices].chosen if not (one.helpful and at_home)]
+    choices.sort(key=lambda one: one.function not in functions)
     return next((chosen for chosen in choices if _may_fall_elsewhere(scenes, chosen)), None)
 
 

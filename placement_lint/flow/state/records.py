@@ -46,6 +46,8 @@ class Chosen:
     of_module: bool = False
     # the option is the number of a GPU
     by_index: bool = False
+    # the parameters of the function that makes it
+    function: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True)
