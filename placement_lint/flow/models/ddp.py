@@ -272,6 +272,8 @@ class _Change:
     how: str
     node: cst.CSTNode
     label: str
+    # the call that led there from another file
+    site: cst.CSTNode | None
 
 
 def _changed(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTNode, label: str = "") -> None:
@@ -279,7 +281,7 @@ def _changed(machine: Machine, module: Object | Symbol, how: str, node: cst.CSTN
     wrapper = wrapper_of(machine, module)
     if wrapper is None or machine.now[Calls].in_forward:
         return
-    change = Fact(f"{how} {id(node)}", _Change(how, node, label or machine.label(module, "the module")))
+    change = Fact(f"{how} {id(node)}", _Change(how, node, label or machine.label(module, "the module"), machine.site))
 
     def note(around: Value) -> Value:
         if isinstance(around, Fact) and isinstance(around.details, Object):
@@ -362,7 +364,8 @@ def flagged(machine: Machine, parts: frozenset[int], flag: Value | None, node: c
     if isinstance(flag, Const) and isinstance(flag.value, bool):
         known = _TRAINABLE if flag.value else _FROZEN
         for identity in parts:
-            machine.write(identity, gradients.ASKED, replace(known, details=node))
+            change = _Change(known.name, node, "", machine.site)
+            machine.write(identity, gradients.ASKED, replace(known, details=change))
 
 
 def _report_changes(machine: Machine, wrapper: Object, trained: Note) -> None:
@@ -388,15 +391,16 @@ def _report_each(machine: Machine, wrapper: Object, facts: Value, trained: Note)
 def _report_flag(machine: Machine, wrapper: Object, before: Fact, flag: Value, trained: Note, tolerant: bool) -> Value:
     if not isinstance(flag, Fact) or flag.name == before.name or (tolerant and flag.name == "frozen"):
         return NONE
-    if isinstance(flag.details, cst.CSTNode):
-        _report(machine, wrapper, _Change(flag.name, flag.details, ""), trained)
+    if isinstance(flag.details, _Change):
+        _report(machine, wrapper, flag.details, trained)
     return NONE
 
 
 def _report(machine: Machine, wrapper: Object, change: _Change, trained: Note) -> None:
     wrapped = Note(wrapper.node, "wrapped in DistributedDataParallel here")
     label = machine.label(wrapper, "the wrapper")
-    machine.emit(DdpModuleChanged(change.node, machine.scene, label, change.how, change.label, (wrapped, trained)))
+    scene = replace(machine.scene, site=change.site)
+    machine.emit(DdpModuleChanged(change.node, scene, label, change.how, change.label, (wrapped, trained)))
 
 
 CALLS: Handlers = dict.fromkeys(REPARAMETRIZATIONS, reparametrized)
