@@ -70,6 +70,8 @@ class _Charge:
     site: cst.CSTNode | None = None
     wrong: Condition = NEVER
     reach: Condition = NEVER
+    # how the program reaches the calls of the function in which it occurs; None if it may occur in others as well
+    calls: set[Condition] | None = None
 
 
 def problems_in(
@@ -133,7 +135,7 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
     a problem occurs are those of all visits together.
     """
     otherwise = _called_without(charges, account)
-    here = otherwise if all(charge.site is None for charge in charges) else NEVER
+    here = otherwise if all(charge.calls is not None and charge.site is None for charge in charges) else NEVER
     wider = [replace(charge, reach=charge.reach | here) for charge in charges]
     said = [(one, ways) for one, all_ in zip(charges, wider, strict=True) if (ways := _sayable(all_) or _sayable(one))]
     gravest = max((_severity(rule, charge) for charge, _ in said), default=None)
@@ -156,6 +158,7 @@ def _called_without(charges: Sequence[_Charge], account: Account) -> Condition:
     """How the program reaches calls of the function with a problem that do not lead to the problem."""
     scenes = [scene for charge in charges if (scene := charge.problem.scene) is not None]
     functions, causing = {scene.function for scene in scenes}, {scene.called_on for scene in scenes}
+    causing = causing.union(*(charge.calls or () for charge in charges))
     return any_of(way for function, way in account.called_on if function in functions and way not in causing)
 
 
@@ -177,7 +180,10 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
         for problem in check(event):
             sites, about = _sites(problem, event, account), _about(event)
             located = replace(problem, sites=sites, about=about, scene=event.scene)
-            charge = charges.setdefault((event.scene.visit, problem.node), _Charge(located, event.scene.site))
+            new = _Charge(located, event.scene.site, calls=set() if event.each_time else None)
+            charge = charges.setdefault((event.scene.visit, problem.node), new)
+            if charge.calls is not None:
+                charge.calls.add(event.scene.called_on)
             charge.wrong = charge.wrong | event.scene.when
             charge.reach = charge.reach | event.scene.reach
     yield from charges.values()

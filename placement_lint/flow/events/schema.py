@@ -7,6 +7,7 @@ the condition in its scene. Labels are the program's own names for values.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import libcst as cst
 
@@ -49,6 +50,8 @@ class Scene:
 class Event:
     node: cst.CSTNode
     scene: Scene
+    # each execution to which it applies has an event of its own, so that an execution without one is right
+    each_time: ClassVar[bool] = False
 
     @property
     def holder(self) -> Holder | None:
@@ -170,6 +173,7 @@ class FirstDeviceMissed(Event):
 class WrapperAttributeRead(Event):
     """A name that the wrapper does not have is read from it (``subscript``: the wrapper is indexed)."""
 
+    each_time = True
     label: str
     wrapper: str
     name: str
