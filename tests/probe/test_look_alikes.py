@@ -94,6 +94,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "flag_for_cpu": REPAIRED,
         "settings_of_hydra": REPAIRED,
         "after_many_ways": {"choice": "cuda"},
         "in_rounds": {"choice": "cuda"},

@@ -316,6 +316,7 @@ def _none_of(flags: Condition) -> Condition:
 
 
 _WORDS_FOR_CUDA = ("cuda", "gpu", "device", "accel")
+_WORDS_FOR_CPU = frozenset({"cpu", "use_cpu", "force_cpu", "cpu_only", "on_cpu"})
 # That no index is given often means all the GPUs; sizes are the same wherever ``labels_cuda`` is.
 _OF_ELSE = frozenset({"None", "size", "shape"})
 # Calls that leave what they are given the flag that it is.
@@ -326,7 +327,7 @@ def _is_flag(question: Question) -> bool:
     """Whether it says if CUDA is used at all."""
     test = as_expression(question.source)
     words = {*_words(test)}
-    about_cuda = question.predicate is ELSEWHERE or _name_gpu(words, _WORDS_FOR_CUDA)
+    about_cuda = question.predicate is ELSEWHERE or _name_gpu(words, _WORDS_FOR_CUDA) or bool(words & _WORDS_FOR_CPU)
     return about_cuda and words.isdisjoint(_OF_ELSE) and not _counts(test) and not _asks_where_something_is(question)
 
 
