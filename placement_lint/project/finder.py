@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from placement_lint.project.files import EXCLUDED_FOLDERS
@@ -44,6 +44,10 @@ _KNOWN = frozenset({"torch", "builtins", "placement_lint"})
 _PATHS = 8192
 # Size of the cache of answers: each keeps its file in memory.
 _ANSWERS = 2048
+
+
+def _all_imports(unit: Unit) -> Iterator[Import]:
+    return (found for _, found in unit.imports)
 
 
 def read_from_disk(path: str) -> bytes | None:
@@ -209,49 +213,38 @@ class Surroundings:
 
     def lead_to(self, text: str, matters: Callable[[str], bool]) -> bool:
         """Whether the imports of the file itself, whose text is given, lead to a file that matters."""
-        waiting = [(self.path, found) for _, found in read_imports(code_of(text))]
-        seen: set[str] = set()
-        while waiting:
-            importer, wanted = waiting.pop()
-            for unit in self._imported(wanted, importer):
-                if unit.path not in seen:
-                    seen.add(unit.path)
-                    if matters(self.text(unit)):
-                        return True
-                    waiting.extend((unit.path, found) for _, found in unit.imports)
-        return False
+        wanted = [found for _, found in read_imports(code_of(text))]
+        return any(matters(self.text(unit)) for unit in self._run_by(wanted, _all_imports))
 
     def reached(self, most: int) -> Iterator[Unit]:
         """The files that the file itself imports, directly or through others, up to a number of files."""
-        waiting = [*self.imported_by(self.path, self.program)][::-1]
-        seen: set[str] = set()
-        while waiting and len(seen) < most:
-            unit = waiting.pop()
-            if unit.path not in seen:
-                seen.add(unit.path)
-                # its imports depend on all of it
-                self.asked[unit.path].add(WHOLE)
-                yield unit
-                inner = [each for _, found in unit.imports for each in self._imported(found, unit.path)]
-                waiting.extend(reversed(inner))
+        wanted = [found for _, found in read_imports(code_of(self.program))]
+        return islice(map(self._noted, self._run_by(wanted, _all_imports)), most)
 
     def runs(self, wanted: Import, matters: Callable[[Unit], bool]) -> bool:
         """Whether an import of the file itself runs a file that matters, possibly by imports of the files that it runs.
 
         Imports inside functions are not followed.
         """
-        waiting = [(self.path, wanted)]
+        units = map(self._noted, self._run_by([wanted], lambda unit: unit.index.imports))
+        return any(matters(unit) for unit in units)
+
+    def _noted(self, unit: Unit) -> Unit:
+        """The file, with a note that all of it may matter, also its imports."""
+        self.asked[unit.path].add(WHOLE)
+        return unit
+
+    def _run_by(self, wanted: Iterable[Import], inner: Callable[[Unit], Iterable[Import]]) -> Iterator[Unit]:
+        """Each file that imports of the file itself run, and that ``inner`` imports of these files run, once."""
+        waiting = [(self.path, found) for found in wanted][::-1]
         seen: set[str] = set()
         while waiting:
             importer, found = waiting.pop()
             for unit in self._imported(found, importer):
                 if unit.path not in seen:
                     seen.add(unit.path)
-                    self.asked[unit.path].add(WHOLE)
-                    if matters(unit):
-                        return True
-                    waiting.extend((unit.path, each) for each in unit.index.imports)
-        return False
+                    yield unit
+                    waiting.extend((unit.path, each) for each in reversed([*inner(unit)]))
 
     def imported_by(self, path: str, text: str) -> Iterator[Unit]:
         """The files that another file imports directly."""
