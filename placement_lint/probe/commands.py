@@ -61,7 +61,7 @@ def commands_for(path: str, top: str = "", words: Collection[str] = ()) -> list[
     return list(dict.fromkeys((*found, *_configured(path, top))))[:MOST_COMMANDS]
 
 
-# --- what is told --------------------------------------------------------------------------------------------------
+# --- the commands in texts -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

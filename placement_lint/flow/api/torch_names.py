@@ -324,7 +324,7 @@ MODEL_TRAINERS = frozenset(
     }
 )
 
-# Layers of torch.nn whose output has more than one dimension: at least so many.
+# Layers of torch.nn whose output has more than one dimension, with the least number of them.
 DIMENSIONS_OF_OUTPUTS = {
     "torch.nn.Conv1d": 2, "torch.nn.Conv2d": 3, "torch.nn.Conv3d": 4, "torch.nn.ConvTranspose1d": 2,
     "torch.nn.ConvTranspose2d": 3, "torch.nn.ConvTranspose3d": 4, "torch.nn.BatchNorm1d": 2,

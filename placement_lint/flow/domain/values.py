@@ -246,7 +246,7 @@ class Mixed(IntEnum):
     """Whether a tensor was computed from operands on different devices: where it is then depends on what is moved."""
 
     NO = 0
-    MENDED = 1  # it is where it would be if the stray operand were moved
+    SETTLED = 1  # it is where it would be if the stray operand were moved
     ADRIFT = 2  # nothing says which one is to move: only the mismatch of the operands is reported
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -63,7 +63,9 @@ from placement_lint.flow.interpreter import (
     cuda_guards,
     expressions,
     inline_policy,
+    late_instances,
     library,
+    members,
     memo,
     methods,
     statements,
@@ -105,7 +107,7 @@ from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.classes import find, foreign_bases
-from placement_lint.flow.state.heap import MAPPING, Slot
+from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
@@ -213,12 +215,13 @@ def attempt(
     """The same with the receiver among the arguments; None if the inlining policy or the budget forbids it."""
     if not reaches(machine, function, arguments):
         return None
-    return _interpret(machine, function, arguments, node, receiver)
+    return interpret(machine, function, arguments, node, receiver)
 
 
-def _interpret(
+def interpret(
     machine: Machine, function: Function, arguments: Arguments, node: cst.CSTNode, receiver: Value | None
 ) -> Value:
+    """The same, whatever the policy and the budget say."""
     machine.notes[Program].called.add(function.node)
     frame = Frame(machine.new_frame(function.frame), function, receiver, len(machine.now[Around].guards))
     gradless = any(name.endswith(("no_grad", "inference_mode")) for name in function.decorators)
@@ -428,67 +431,14 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
         unknown = machine.fresh(node)
         initialiser = find(machine, cls, "__init__")
         if isinstance(initialiser, Function) and inline_policy.is_plain(machine, initialiser, arguments):
-            machine.write(unknown.id, _BUILT, Fact(f"built {id(node)}", (cls, arguments, node)))
+            machine.write(unknown.id, late_instances.BUILT, Fact(f"built {id(node)}", (cls, arguments, node)))
         return unknown
-    return instance
-
-
-# Of an unknown value: the call that builds it, whose ``__init__`` has nothing to do with tensors; the calls of its
-# methods, which have not either; and the instance that it is as soon as a method gets a tensor.
-_BUILT = Slot("built by")
-_CALLED = Slot("called so far")
-_INSTANCE = Slot("instance")
-# With more calls, or attributes that are assigned from outside, it stays unknown.
-_MOST_CALLS = 8
-
-
-def _method_of_plain(
-    machine: Machine, owner: Symbol | Object, name: str, arguments: Arguments, node: cst.Call
-) -> Value | None:
-    """A call of a method of a class that has nothing to do with tensors, if it gets one; else None."""
-    fact, earlier = machine.read(owner.id, _BUILT), machine.read(owner.id, _CALLED) or Sequence(())
-    if not isinstance(fact, Fact):
-        return None
-    assert isinstance(fact.details, tuple)
-    cls, given, built = fact.details
-    function = find(machine, cls, name)
-    instance = machine.read(owner.id, _INSTANCE)
-    known = isinstance(function, Function) and isinstance(earlier, Sequence) and not _has_attributes(machine, owner)
-    if instance is None and any(inline_policy.decides(machine, value) for value in arguments.values()):
-        known = known and isinstance(earlier, Sequence) and len(earlier.items) <= _MOST_CALLS
-        instance = _construct_late(machine, cls, given, built, earlier) if known else None
-        machine.write(owner.id, _INSTANCE, instance or NONE)
-    elif instance is None:
-        call_so_far = Fact(f"call {id(node)}", (function, arguments, node))
-        room = earlier.items[:_MOST_CALLS] if isinstance(earlier, Sequence) else ()
-        machine.write(owner.id, _CALLED, Sequence((*room, call_so_far)) if known else NONE)
-    if not isinstance(function, Function) or not isinstance(instance, Object):
-        return None
-    return call(machine, attributes.bound(machine, instance, function, node), arguments, node)
-
-
-def _has_attributes(machine: Machine, owner: Symbol | Object) -> bool:
-    """Whether the program assigned an attribute of an unknown value; a read leaves an unknown part of it."""
-    held = [machine.read(owner.id, name) for name in machine.store.variables(owner.id)]
-    return not all(isinstance(value, Symbol) and value.parent == owner for value in held)
-
-
-def _construct_late(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode, earlier: Value) -> Object:
-    """The instance after its ``__init__`` and the calls of its methods so far."""
-    instance = machine.new_object(_kind_of(cls), cls, node)
-    run = [(find(machine, cls, "__init__"), arguments, node)]
-    calls = earlier.items if isinstance(earlier, Sequence) else ()
-    run += [item.details for item in calls if isinstance(item, Fact) and isinstance(item.details, tuple)]
-    for function, given, site in run:
-        if isinstance(function, Function) and machine.affords(function):
-            _interpret(machine, function, given.with_receiver(instance), site, instance)
-            machine.dead = False
     return instance
 
 
 def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Object:
     """The instance after ``__init__``; an outline if its ``__init__`` is not analysed."""
-    instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(_kind_of(cls), cls, node)
+    instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(kind_of(cls), cls, node)
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
@@ -532,7 +482,7 @@ def _is_detail(machine: Machine) -> bool:
     return len(constructing) >= _DETAIL_DEPTH
 
 
-def _kind_of(cls: Class) -> Kind:
+def kind_of(cls: Class) -> Kind:
     names = {base.name for base in foreign_bases(cls) if isinstance(base, External)}
     return Kind.DATASET if any(name.endswith("Dataset") for name in names) else Kind.INSTANCE
 
@@ -617,7 +567,7 @@ def _call_object(machine: Machine, target: Object, arguments: Arguments, node: c
 def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: cst.Call) -> Value:
     method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
     if method and callee.parent is not None:
-        result = _method_of_plain(machine, callee.parent, method, arguments, node)
+        result = late_instances.call_method(machine, callee.parent, method, arguments, node)
         if result is not None:
             return result
     if method in WAITING_METHODS:
@@ -632,7 +582,7 @@ def _call_unknown(machine: Machine, callee: Symbol, arguments: Arguments, node: 
     if callee.parent is not None and (parsed := options.call(machine, callee.parent, method, arguments, node)):
         return parsed
     if isinstance(callee.parent, Symbol) and isinstance(node.func, cst.Attribute):
-        _call_of_members(machine, callee.parent, node.func, arguments, node)
+        members.call_method(machine, callee.parent, node.func, arguments, node)
     if modules.is_module(machine, callee):
         return forward(machine, callee, arguments, node)
     if torchvision.is_keeper(callee) and len(arguments.positional) == 1:
@@ -704,44 +654,13 @@ def _call_inner(machine: Machine, node: cst.Call, inner: Object | Symbol, argume
 
 def _forward(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call) -> Value:
     if not isinstance(module, Object):
-        _look_into_members(machine, module, node, lambda member: forward(machine, member, arguments, node))
+        members.look(machine, module, node, lambda member: forward(machine, member, arguments, node))
         return library_forward(machine, module, arguments, node)
     own = machine.read(module.id, "forward")
     if own is not None:
         # The program has assigned another forward to this instance.
         return call(machine, own, arguments, node)
     return forward_of_class(machine, module, arguments, node)
-
-
-def _call_of_members(
-    machine: Machine, common: Symbol, method: cst.Attribute, arguments: Arguments, node: cst.Call
-) -> None:
-    def called(member: Object) -> Value:
-        return call(machine, attributes.read(machine, member, method.attr.value, method), arguments, node)
-
-    _look_into_members(machine, common, node, called)
-
-
-def _look_into_members(machine: Machine, common: Symbol, node: cst.Call, look: Callable[[Object], Value]) -> None:
-    """Look at each of the modules that this one stands for, for the findings alone: the effects are dropped."""
-
-    def looked(member: Object) -> Value:
-        machine.store.begin()
-        try:
-            modules.follow(machine, member, common)
-            look(member)
-        finally:
-            machine.store.roll_back()
-        return NONE
-
-    noted = machine.notes[ModuleNotes]
-    members = noted.members.get(common.id, ())
-    circumstances = (node, common.id, machine.read(common.id, modules.PLACE), machine.circumstances())
-    if not members or circumstances in noted.looked_into:
-        return
-    noted.looked_into.add(circumstances)
-    for guard, member in members:
-        machine.fork(((guard, partial(looked, member)), (guard.negation, lambda: NONE)), decides=True)
 
 
 def forward_of_class(machine: Machine, module: Object, arguments: Arguments, node: cst.Call) -> Value:

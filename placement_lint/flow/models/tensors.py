@@ -371,7 +371,7 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         machine.emit(event)
         machine.notes[Tensors].strays.add(stray.tensor.created or stray.tensor.uid)
         by_itself = not (machine.now[Calls].in_forward or stray.whole or home.whole)
-        mixed = Mixed.ADRIFT if _is_adrift(event) else Mixed.MENDED if by_itself else Mixed.NO
+        mixed = Mixed.ADRIFT if _is_adrift(event) else Mixed.SETTLED if by_itself else Mixed.NO
         home = replace(home, tensor=replace(home.tensor, mixed=max(home.tensor.mixed, mixed)))
     if (stray.whole and not stray.unregistered) or _keeps_to_the_cpu(stray.tensor, home.tensor):
         # Once the module is where it belongs, its output may be elsewhere as well.
