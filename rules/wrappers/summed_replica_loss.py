@@ -75,7 +75,7 @@ Computing the loss on the gathered output gives the single-GPU gradient for ever
 
 
 def check(event: ReplicaLossReduced) -> Iterator[Problem]:
-    if event.how == "sum" and event.tensor.reduction == "mean":
+    if event.how == "sum" and event.tensor.loss.reduction == "mean":
         yield Problem(
             event.node,
             (
@@ -88,7 +88,7 @@ def check(event: ReplicaLossReduced) -> Iterator[Problem]:
             facts={"how": "sum"},
             replay=Replay(watch=(_is_mean(event),)),
         )
-    elif event.how == "mean" and event.tensor.reduction == "mean" and event.tensor.uneven:
+    elif event.how == "mean" and event.tensor.loss.reduction == "mean" and event.tensor.loss.uneven:
         yield Problem(
             event.node,
             f"`{event.label}` holds one mean loss for each replica, and the last batch does not divide "

@@ -76,11 +76,11 @@ right.
 def check(event: ReplicaLossUsed) -> Iterator[Problem]:
     # The tested value is rarely the loss itself: it may be the mean of a comparison.
     fixable = event.use != "bool" or is_path(event.source)
-    reduced = "sum()" if event.tensor.reduction == "sum" else "mean()"
+    reduced = "sum()" if event.tensor.loss.reduction == "sum" else "mean()"
     why = (
         "comes from a forward that returns a 0-dim loss, so DataParallel gathers a vector with one loss for each "
         "replica"
-        if event.tensor.per_replica
+        if event.tensor.loss.per_replica
         else "is an output that DataParallel gathers, with at least one element for each replica"
     )
     advice = f", `{event.label} = {event.label}.mean()`" if is_path(event.source) else " with `.mean()`"

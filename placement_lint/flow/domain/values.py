@@ -242,6 +242,63 @@ class Chunk:
     since: Value
 
 
+@record(frozen=True)
+class Loss:
+    """What is known of a tensor as a loss: how it was reduced over the batch, and gathered from replicas."""
+
+    # "mean" or "sum": the reduction over the batch
+    reduction: str | None = None
+    # a vector of such losses, one per replica, that DataParallel gathered
+    per_replica: bool = False
+    # the call of a DataParallel model that gathered it, or an expression that reads an item of the result, if the shape
+    # is unknown: it has at least one element per replica
+    gathered: cst.CSTNode | None = None
+    # for such a vector: whether some batch is split into chunks of different sizes
+    uneven: bool = False
+    # the call that reduced such a vector to this number
+    reduced: cst.CSTNode | None = field(default=None, compare=False)
+
+
+@record(frozen=True)
+class Leaf:
+    """Whether a tensor is a leaf that requires gradients, or comes from one."""
+
+    requires_grad: bool = False
+    # the operation that computed the tensor from such a leaf
+    computed: Lost | None = None
+    # the move that copied it from such a leaf: the leaf gets the gradient, not the copy
+    copied: cst.CSTNode | None = None
+
+
+@record(frozen=True)
+class Backward:
+    """What a backward from a tensor reaches."""
+
+    # the Parameters used outside of module calls
+    parameters: frozenset[int] = field(default=frozenset(), compare=False)
+    # all modules and Parameters, None if unknown; and the cuts before the tensor
+    reached: frozenset[int] | None = None
+    cuts: frozenset[Cut] = field(default=frozenset(), compare=False)
+    # the ids of the DDP wrappers through which it was computed, and the calls that bypassed one (its id, the call)
+    synced: frozenset[int] = frozenset()
+    unsynced: frozenset[tuple[int, cst.CSTNode]] = frozenset()
+
+
+@record(frozen=True)
+class InReplica:
+    """What is known of a tensor while a replica of DataParallel runs."""
+
+    # the batch dimension, along which DataParallel split it
+    split: int | None = None
+    # the call that padded it to the longest sequence of this replica
+    padded: cst.CSTNode | None = field(default=None, compare=False)
+    # the chunk that a hook kept
+    chunk: Chunk | None = field(default=None, compare=False)
+    # the attribute of its module that shares memory with it, or from which a move copied it
+    memory: Holder | None = field(default=None, compare=False)
+    copied: Holder | None = field(default=None, compare=False)
+
+
 class Mixed(IntEnum):
     """Whether a tensor was computed from operands on different devices: where it is then depends on what is moved."""
 
@@ -258,29 +315,15 @@ class Tensor:
     place: Place
     scalar: bool | None = None  # 0-dim: True, False, or unknown
     role: Role = Role.PLAIN
-    # "mean" or "sum" if the tensor is a loss with that reduction over the batch
-    reduction: str | None = None
-    # a vector of such losses, one per replica, that DataParallel gathered
-    per_replica: bool = False
-    # the call of a DataParallel model that gathered it, or an expression that reads an item of the result, if the shape
-    # is unknown: it has at least one element per replica
-    gathered: cst.CSTNode | None = None
-    # for such a vector: whether some batch is split into chunks of different sizes
-    uneven: bool = False
+    loss: Loss = Loss()
+    leaf: Leaf = field(default=Leaf(), compare=False)
     lost: Lost | None = None
-    # the Parameters used outside of module calls that a backward from here would reach
-    parameters: frozenset[int] = field(default=frozenset(), compare=False)
-    # a leaf that requires gradients, and the operation that computed this tensor from such a leaf
-    requires_grad: bool = field(default=False, compare=False)
-    computed: Lost | None = field(default=None, compare=False)
     # the kind of operation that put it on its device, and the node that created it
     source: Source = field(default=Source.UNKNOWN, compare=False)
     created: cst.CSTNode | None = field(default=None, compare=False)
     # the modules whose parameters a backward from here would reach
     modules: frozenset[int] = frozenset()
-    # all modules and Parameters that it would reach, None if unknown; and the cuts before it
-    reached: frozenset[int] | None = None
-    cuts: frozenset[Cut] = field(default=frozenset(), compare=False)
+    backward: Backward = Backward()
     history: tuple[Note, ...] = field(default=(), compare=False)
     holder: Holder | None = field(default=None, compare=False)
     # the outermost call of a module that got the tensor as an argument; for an argument that is only assumed to be a
@@ -293,34 +336,18 @@ class Tensor:
     # the program has its rows as a literal; it is a loader's batch, or was computed from one row by row
     literal: bool = False
     loaded: bool = False
-    # in a replica: the batch dimension, along which DataParallel split it
-    split: int | None = None
-    # in a replica: the call that padded it to the longest sequence of that replica
-    padded: cst.CSTNode | None = field(default=None, compare=False)
-    # the chunk that a hook of a replica kept
-    chunk: Chunk | None = field(default=None, compare=False)
+    replica: InReplica = InReplica()
     # a forward that has returned stored it in the attribute ``holder`` of its module
     left: bool = False
     # the place is assumed rather than observed: an unknown argument of a forward
     assumed: bool = False
     mixed: Mixed = Mixed.NO
-    # the call that reduced a vector of per-replica losses to this number
-    reduced: cst.CSTNode | None = field(default=None, compare=False)
-    # the ids of the DDP wrappers through which it was computed, and the calls that bypassed one (its id, the call)
-    synced: frozenset[int] = frozenset()
-    unsynced: frozenset[tuple[int, cst.CSTNode]] = frozenset()
     # computed from the rows of a batch that DataParallel scattered: it differs between replicas
     scattered: bool = field(default=False, compare=False)
-    # in a replica: the attribute of its module that shares memory with this tensor
-    memory: Holder | None = field(default=None, compare=False)
-    # in a replica: the attribute of its module from which a move copied it
-    copied_in_replica: Holder | None = field(default=None, compare=False)
     # in a replica: the attribute through which it was read from the original module
     alias: Alias | None = field(default=None, compare=False)
     # the copy to the host that may not be complete, and the number of waits for the GPU before it
     unfinished: tuple[cst.CSTNode, object] | None = field(default=None, compare=False)
-    # the move that copied it from a leaf that requires a gradient: the leaf gets the gradient, not the copy
-    copied: cst.CSTNode | None = field(default=None, compare=False)
     # the identity of the tensor object, which assignments and calls preserve
     uid: int = field(default=0, compare=False)
 
@@ -338,13 +365,11 @@ class Tensor:
             history=history,
             source=source,
             assumed=False,
-            mended=False,
-            adrift=False,
-            memory=None,
-            copied_in_replica=self.memory or self.copied_in_replica,
+            mixed=Mixed.NO,
+            replica=replace(self.replica, memory=None, copied=self.replica.memory or self.replica.copied),
             holder=None,
             left=False,
-            copied=None,
+            leaf=replace(self.leaf, copied=None),
             unfinished=None,
             entered=None,
             uid=0,

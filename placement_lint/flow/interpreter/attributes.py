@@ -379,7 +379,8 @@ def _as_replicated(machine: Machine, owner: Object, name: str, value: Value, nod
         if not isinstance(option, Tensor):
             return replica_escape.escaping(machine, owner, name, option, node, alone=option is value)
         own = (owner.id, name) in machine.notes[Accesses].written
-        shared = replace(option, memory=None if own else Holder(owner, name, node), alias=owner.alias)
+        replica = replace(option.replica, memory=None if own else Holder(owner, name, node))
+        shared = replace(option, replica=replica, alias=owner.alias)
         if option.role in (Role.PARAMETER, Role.BUFFER):
             return replace(shared, place=REPLICA, assumed=False)
         return shared

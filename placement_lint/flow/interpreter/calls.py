@@ -826,9 +826,12 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
         autocast.computed(machine, node)
     if machine.now[Replica].notes and name in SEQUENCE_LAYERS:
         result = machine.lift(lambda option: scatter.after_layer(machine, module, name, inputs, option, node), result)
-    if name in LAST_DIMENSION_LAYERS and inputs and inputs[0].tensor.padded is not None:
-        longest = inputs[0].tensor.padded
-        result = machine.lift(lambda one: replace(one, padded=longest) if isinstance(one, Tensor) else one, result)
+    if name in LAST_DIMENSION_LAYERS and inputs and inputs[0].tensor.replica.padded is not None:
+        longest = inputs[0].tensor.replica.padded
+        result = machine.lift(
+            lambda one: replace(one, replica=replace(one.replica, padded=longest)) if isinstance(one, Tensor) else one,
+            result,
+        )
     if name not in RECURRENT_LAYERS:
         return result
     state = machine.lift(_state, result)
@@ -837,16 +840,16 @@ def _layer_forward(machine: Machine, module: Object, name: str, inputs: list[Ope
 
 def _state(result: Value) -> Value:
     """``h_n`` of a recurrent layer has the batch in its second dimension, even with ``batch_first=True``."""
-    known = isinstance(result, Tensor) and result.split is not None
-    return replace(result, split=1) if isinstance(result, Tensor) and known else result
+    known = isinstance(result, Tensor) and result.replica.split is not None
+    return shapes.split_along(result, 1) if isinstance(result, Tensor) and known else result
 
 
 def _without_parameters(name: str, tensor: Tensor) -> Tensor:
     """The result of an activation, dropout or pooling; only flattening may remove the batch dimension."""
-    merged = name == "torch.nn.Flatten" and tensor.split != 0
-    resized = name not in ELEMENTWISE_LAYERS and tensor.padded is not None
-    tensor = replace(tensor, padded=None) if resized else tensor
-    return replace(tensor, split=None) if merged else tensor
+    merged = name == "torch.nn.Flatten" and tensor.replica.split != 0
+    resized = name not in ELEMENTWISE_LAYERS and tensor.replica.padded is not None
+    tensor = replace(tensor, replica=replace(tensor.replica, padded=None)) if resized else tensor
+    return shapes.split_along(tensor, None) if merged else tensor
 
 
 def _apply_layer(
@@ -901,11 +904,17 @@ def _loss_forward(machine: Machine, module: Object, inputs: list[Operand], node:
 
 def reduced_loss(machine: Machine, loss: Tensor, reduction: Value | None) -> Value:
     """A loss with its ``reduction`` argument applied: by default the mean over the batch."""
-    if reduction is None or reduction in (Const("mean"), Const("batchmean")):
-        return replace(loss, scalar=True, reduction="mean", role=Role.PLAIN, split=None)
-    if reduction == Const("sum"):
-        return replace(loss, scalar=True, reduction="sum", role=Role.PLAIN, split=None)
-    return replace(loss, scalar=False if reduction == Const("none") else None, reduction=None, role=Role.PLAIN)
+    names: dict[Value | None, str] = {
+        None: "mean",
+        Const("mean"): "mean",
+        Const("batchmean"): "mean",
+        Const("sum"): "sum",
+    }
+    how = names.get(reduction)
+    result = replace(loss, loss=replace(loss.loss, reduction=how), role=Role.PLAIN)
+    if how is not None:
+        return replace(shapes.split_along(result, None), scalar=True)
+    return replace(result, scalar=False if reduction == Const("none") else None)
 
 
 def _opaque_forward(machine: Machine, module: Object | Symbol, inputs: list[Operand], node: cst.Call) -> Value:

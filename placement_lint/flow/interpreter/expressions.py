@@ -67,7 +67,7 @@ def evaluate(machine: Machine, node: cst.BaseExpression) -> Value:
     value = handler(machine, node)
     if isinstance(value, Choice):
         value = machine.restrict(value)
-    if machine.now[NoGrad].count and isinstance(value, Tensor) and value.computed:
+    if machine.now[NoGrad].count and isinstance(value, Tensor) and value.leaf.computed:
         return gradients.severed(value)
     return value
 
@@ -503,8 +503,8 @@ def _part(machine: Machine, value: Value, place: int, count: int, node: cst.CSTN
     if isinstance(value, Tensor):
         kept = value
         if value.role is not Role.BATCH:
-            kept = shapes.row(value, replace(value, split=None, rows=frozenset(), literal=False))
-        return replace(kept, padded=None, uid=machine.new_id())
+            kept = shapes.row(value, replace(shapes.split_along(value, None), rows=frozenset(), literal=False))
+        return replace(kept, replica=replace(kept.replica, padded=None), uid=machine.new_id())
     items = content(machine, value)
     if items is not None and items.around is not None:
         known = next((at for at in (place, place - count) if items.has_in_place(at)), None)

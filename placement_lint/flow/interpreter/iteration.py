@@ -8,6 +8,7 @@ from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
+    Backward,
     Bound,
     Choice,
     Class,
@@ -209,4 +210,4 @@ def _collated(machine: Machine, sample: Value, node: cst.CSTNode, rows: frozense
     uid = machine.new_id()
     nothing = frozenset[int]()
     batch = Tensor(CPU, False, Role.BATCH, source=Source.LOADER, history=(note,), rows=rows, loaded=True, uid=uid)
-    return replace(batch, reached=nothing)
+    return replace(batch, backward=Backward(reached=nothing))

@@ -539,7 +539,7 @@ def _functional(machine: Machine, name: str, arguments: Arguments, operands: Pos
     derived = replace(derived, scattered=any(operand.tensor.scattered for _, operand in operands))
     result = shapes.after(first, derived, short, replace(arguments, positional=arguments.positional[1:]))
     # all of these keep the batch in the first dimension
-    return replace(result, split=0) if first.split == 0 else result
+    return shapes.split_along(result, 0) if first.replica.split == 0 else result
 
 
 def _torch_function(machine: Machine, name: str, arguments: Arguments, operands: Positioned, node: cst.Call) -> Value:
@@ -570,11 +570,11 @@ def _torch_function(machine: Machine, name: str, arguments: Arguments, operands:
         result = shapes.combined(short, result, _tensors(operands), arguments)
         if written is None and all(_may_follow(operand.tensor) for operand in taken) and _has_unknown(arguments):
             result = replace(result, place=machine.fresh())
-        split = result.split if short in ELEMENTWISE or short in ("cat", "concat") else None
+        split = result.replica.split if short in ELEMENTWISE or short in ("cat", "concat") else None
         if short == "stack":
-            split = shapes.stacked(result.split, arguments.get(1, "dim"))
+            split = shapes.stacked(result.replica.split, arguments.get(1, "dim"))
             result = replace(result, rows=_rows_of_stack(machine, arguments))
-        result = replace(result, split=split, lost=_lost_by_joining(name, operands, node))
+        result = replace(shapes.split_along(result, split), lost=_lost_by_joining(name, operands, node))
         return written if written is not None else result
     first = operands[0][1].tensor
     if _comes_after_unknown(machine, operands[0][0], arguments):

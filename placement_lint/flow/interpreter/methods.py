@@ -13,6 +13,7 @@ from placement_lint.flow.domain.values import (
     ACCELERATORS,
     CPU,
     NONE,
+    Backward,
     Const,
     Device,
     External,
@@ -297,7 +298,14 @@ def _entry(machine: Machine, state: StateDict, node: cst.Call) -> Value:
     if not isinstance(placed, Placed) or not isinstance(placed.place, (Device, Symbol)):
         return machine.fresh("entry")
     scalar = False if modules.has_only_layers(machine, state.owner) else None
-    return Tensor(placed.place, scalar, source=Source.MODULE, created=node, reached=frozenset(), uid=machine.new_id())
+    return Tensor(
+        placed.place,
+        scalar,
+        source=Source.MODULE,
+        created=node,
+        backward=Backward(reached=frozenset()),
+        uid=machine.new_id(),
+    )
 
 
 def _scaler_method(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

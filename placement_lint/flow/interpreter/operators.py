@@ -441,7 +441,7 @@ def _compared_tensors(machine: Machine, left: Value, right: Value, node: cst.Com
         Operand(label, value) for label, value in zip(labels, (left, right), strict=False) if isinstance(value, Tensor)
     ]
     result = tensors.operate(machine, "a comparison", operands, node)
-    return replace(result, reduction=None) if result is not None else machine.fresh()
+    return replace(result, loss=replace(result.loss, reduction=None)) if result is not None else machine.fresh()
 
 
 # --- arithmetic ------------------------------------------------------------------------------------------------
@@ -547,16 +547,16 @@ def _tensor_arithmetic(
     lost = next((tensors.derive(side.tensor, f"`{symbol}`", node).lost for side in sides), None)
     if symbol == "@":
         result = shapes.combined("matmul", result, list(enumerate(side.tensor for side in sides)), Arguments())
-        return replace(result, lost=lost, split=sides[0].tensor.split)
-    gathered = next((side.tensor.gathered for side in sides if side.tensor.gathered is not None), None)
-    return replace(result, lost=lost, gathered=gathered)
+        return replace(shapes.split_along(result, sides[0].tensor.replica.split), lost=lost)
+    gathered = next((side.tensor.loss.gathered for side in sides if side.tensor.loss.gathered is not None), None)
+    return replace(result, lost=lost, loss=replace(result.loss, gathered=gathered))
 
 
 def _scaled(machine: Machine, loss: Tensor) -> Tensor:
     """A divided or weighted loss is no longer a plain mean: the division may compute the average."""
-    if loss.reduced is not None:
-        machine.notes[ReplicaLosses].divided.add(loss.reduced)
-    return replace(loss, reduction=None) if loss.per_replica else loss
+    if loss.loss.reduced is not None:
+        machine.notes[ReplicaLosses].divided.add(loss.loss.reduced)
+    return replace(loss, loss=replace(loss.loss, reduction=None)) if loss.loss.per_replica else loss
 
 
 def _folded(machine: Machine, left: object, right: object, operator: type) -> Value:

@@ -55,8 +55,8 @@ def copied(machine: Machine, before: Tensor, after: Value, arguments: Arguments,
 
 def read(machine: Machine, tensor: Tensor, source: str | cst.CSTNode, node: cst.CSTNode) -> None:
     """What a tensor holds is read: by the host, said once of each copy, or of a hook's."""
-    if tensor.chunk is not None:
-        hooks.used(machine, tensor.chunk, source, node)
+    if tensor.replica.chunk is not None:
+        hooks.used(machine, tensor.replica.chunk, source, node)
     if tensor.unfinished is None or tensor.unfinished[1] != _so_far(machine):
         return
     if machine.notes[AsyncCopies].unfinished_reads.setdefault(tensor.unfinished[0], node) is node:

@@ -130,7 +130,9 @@ def came_through(machine: Machine, wrapper: Object, result: Value) -> Value:
     """What a wrapper returned: a backward from there is averaged over the ranks."""
     if machine.now[NoGrad].count:
         return result
-    return _marked(machine, result, lambda tensor: replace(tensor, synced=tensor.synced | {wrapper.id}))
+    return _marked(
+        machine, result, lambda tensor: _synced(tensor, tensor.backward.synced | {wrapper.id}, tensor.backward.unsynced)
+    )
 
 
 def came_round(machine: Machine, module: Object | Symbol, arguments: Arguments, result: Value, node: cst.Call) -> Value:
@@ -155,14 +157,16 @@ def came_round(machine: Machine, module: Object | Symbol, arguments: Arguments, 
         if not isinstance(around, Fact) or not isinstance(around.details, Object):
             return value
         mark = (around.details.id, _outermost(machine, around, node))
-        return _marked(machine, value, lambda tensor: replace(tensor, unsynced=tensor.unsynced | {mark}))
+        return _marked(
+            machine, value, lambda tensor: _synced(tensor, tensor.backward.synced, tensor.backward.unsynced | {mark})
+        )
 
     around = machine.filled(module.id, _WRAPPER, NONE) if machine.may_lack(module.id, _WRAPPER) else wrapper
     return machine.lift(mark, around, result)
 
 
 def _is_synced(value: Value) -> bool:
-    return any(isinstance(option, Tensor) and option.synced for _, option in alternatives(value))
+    return any(isinstance(option, Tensor) and option.backward.synced for _, option in alternatives(value))
 
 
 def _outermost(machine: Machine, wrapper: Fact, node: cst.Call) -> cst.CSTNode:
@@ -172,6 +176,10 @@ def _outermost(machine: Machine, wrapper: Fact, node: cst.Call) -> cst.CSTNode:
         if isinstance(receiver, Object) and wrapper_of(machine, receiver) == wrapper:
             return call
     return node
+
+
+def _synced(tensor: Tensor, through: frozenset[int], past: frozenset[tuple[int, cst.CSTNode]]) -> Tensor:
+    return replace(tensor, backward=replace(tensor.backward, synced=through, unsynced=past))
 
 
 def _marked(machine: Machine, value: Value, mark: Callable[[Tensor], Tensor]) -> Value:
@@ -207,17 +215,17 @@ def _marked(machine: Machine, value: Value, mark: Callable[[Tensor], Tensor]) ->
 
 def severed(tensor: Tensor) -> Tensor:
     """``t.detach()``: no backward comes here."""
-    return replace(tensor, synced=frozenset(), unsynced=frozenset())
+    return _synced(tensor, frozenset(), frozenset())
 
 
 def backward(machine: Machine, loss: Tensor, node: cst.Call) -> None:
     """``loss.backward()``: gradients of what came through a wrapper are averaged, if it still knows its module."""
     note = Note(node, "the backward is here")
-    for identity in {identity for identity, _ in loss.unsynced} - loss.synced:
-        calls = tuple(call for around, call in loss.unsynced if around == identity)
+    for identity in {identity for identity, _ in loss.backward.unsynced} - loss.backward.synced:
+        calls = tuple(call for around, call in loss.backward.unsynced if around == identity)
         machine.write(identity, _UNREDUCED, Fact("unreduced", (calls, note)))
     for wrapper in machine.notes[Ddp].wrappers:
-        if wrapper.id in loss.synced:
+        if wrapper.id in loss.backward.synced:
             _report_changes(machine, wrapper, note)
             machine.signals.training.backward_through_ddp(machine, loss, wrapper, note)
 

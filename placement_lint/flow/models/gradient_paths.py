@@ -1,6 +1,6 @@
 """Cuts: where backpropagation ends, and the parameters that it therefore never reaches.
 
-A parameter is known to be untrained only if all of a loss is known: ``Tensor.reached`` is None wherever something
+A parameter is known to be untrained only if all of a loss is known: ``Backward.reached`` is None wherever something
 unknown takes part in it. ``learned`` holds what any backward may reach, or what other code may have trained.
 """
 
@@ -55,7 +55,7 @@ def reached(tensor: Tensor) -> frozenset[int] | None:
     """The modules and Parameters that a backward from a tensor reaches; None where that is not known."""
     if tensor.role is Role.PARAMETER and tensor.uid:
         return tensor.modules | {tensor.uid}
-    return tensor.reached
+    return tensor.backward.reached
 
 
 def joined(tensors: Iterable[Tensor]) -> frozenset[int] | None:
@@ -76,13 +76,17 @@ def after(machine: Machine, result: Value, *given: Value) -> Value:
 
 def accompanied(machine: Machine, result: Tensor, *others: Value) -> Tensor:
     """What came of an operation that other values took part in as well, if only perhaps."""
-    if result.reached is None:
+    if result.backward.reached is None:
         return result
     given = [option for value in others for option in flat(machine, value)]
     tensors = [option for option in given if isinstance(option, Tensor)]
     plain = all(_is_plain(option) for option in given if not isinstance(option, Tensor))
-    cuts = result.cuts.union(*(tensor.cuts for tensor in tensors))
-    return replace(result, reached=joined((result, *tensors)) if plain else None, cuts=cuts)
+    cuts = result.backward.cuts.union(*(tensor.backward.cuts for tensor in tensors))
+    return _reaching(result, joined((result, *tensors)) if plain else None, cuts)
+
+
+def _reaching(tensor: Tensor, parts: frozenset[int] | None, cuts: frozenset[Cut]) -> Tensor:
+    return replace(tensor, backward=replace(tensor.backward, reached=parts, cuts=cuts))
 
 
 def flat(machine: Machine, value: Value) -> list[Value]:
@@ -113,9 +117,9 @@ def _is_plain(value: Value) -> bool:
 def cut(machine: Machine, result: Tensor, cut_off: Value, how: str, node: cst.CSTNode) -> Tensor:
     """``cut_off.detach()``: no backward from the result comes back past here."""
     tensors = [option for option in flat(machine, cut_off) if isinstance(option, Tensor)]
-    cuts = frozenset().union(*(tensor.cuts for tensor in tensors))
+    cuts = frozenset().union(*(tensor.backward.cuts for tensor in tensors))
     behind = (joined(tensors) or frozenset()) & _own(machine)
-    return replace(result, reached=frozenset(), cuts=cuts | {Cut(node, how, behind)} if behind else cuts)
+    return _reaching(result, frozenset(), cuts | {Cut(node, how, behind)} if behind else cuts)
 
 
 def _own(machine: Machine) -> frozenset[int]:
@@ -150,4 +154,5 @@ def of_data(machine: Machine, name: str, made: Tensor, arguments: Arguments, nod
     data = arguments.get(0, "data") or NONE
     if name == "torch.tensor":
         return cut(machine, made, data, "torch.tensor", node)
-    return made if all(_is_plain(option) for option in flat(machine, data)) else replace(made, reached=None)
+    known = all(_is_plain(option) for option in flat(machine, data))
+    return made if known else _reaching(made, None, made.backward.cuts)

@@ -72,24 +72,27 @@ _OVER = Slot("over")
 
 def through(tensor: Tensor, how: str, node: cst.CSTNode) -> Tensor:
     """What an operation makes of a tensor: one that is computed, if gradients are asked for."""
-    if tensor.computed is None and (tensor.requires_grad or tensor.role is Role.PARAMETER):
-        return replace(tensor, computed=Lost(how, node, tensor.place, tensor.uid), requires_grad=False)
-    return replace(tensor, requires_grad=False) if tensor.requires_grad else tensor
+    leaf = tensor.leaf
+    if leaf.computed is None and (leaf.requires_grad or tensor.role is Role.PARAMETER):
+        lost = Lost(how, node, tensor.place, tensor.uid)
+        return replace(tensor, leaf=replace(leaf, computed=lost, requires_grad=False))
+    return replace(tensor, leaf=replace(leaf, requires_grad=False)) if leaf.requires_grad else tensor
 
 
 def parameters(tensor: Tensor) -> frozenset[int]:
     """The Parameters by themselves that a backward from what is computed of a tensor reaches."""
     own = tensor.role is Role.PARAMETER and tensor.uid
-    return tensor.parameters | {tensor.uid} if own else tensor.parameters
+    return tensor.backward.parameters | {tensor.uid} if own else tensor.backward.parameters
 
 
 def are_not_asked_for(tensor: Tensor) -> bool:
     """Whether a tensor surely asks for no gradient: it was made so, and computed of none that does."""
-    return not tensor.requires_grad and tensor.reached is not None and not tensor.reached and not tensor.parameters
+    return not tensor.leaf.requires_grad and tensor.backward.reached == frozenset() and not tensor.backward.parameters
 
 
 def severed(tensor: Tensor) -> Tensor:
-    return replace(tensor, requires_grad=False, computed=None, parameters=frozenset())
+    leaf = replace(tensor.leaf, requires_grad=False, computed=None)
+    return replace(tensor, leaf=leaf, backward=replace(tensor.backward, parameters=frozenset()))
 
 
 def ask(machine: Machine, tensor: Tensor, value: Value) -> None:
@@ -100,9 +103,13 @@ def ask(machine: Machine, tensor: Tensor, value: Value) -> None:
 
 def as_asked(machine: Machine, value: Value) -> Value:
     """A tensor that a variable holds, with what was asked of it meanwhile."""
-    if not isinstance(value, Tensor) or not value.uid or value.requires_grad:
+    if not isinstance(value, Tensor) or not value.uid or value.leaf.requires_grad:
         return value
-    return replace(value, requires_grad=True) if machine.read(value.uid, ASKED) == TRUE else value
+    return (
+        replace(value, leaf=replace(value.leaf, requires_grad=True))
+        if machine.read(value.uid, ASKED) == TRUE
+        else value
+    )
 
 
 # --- generators ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from placement_lint.flow.domain.values import (
     Chunk,
     Fact,
     Function,
+    InReplica,
     Mapping,
     Object,
     Sequence,
@@ -117,7 +118,7 @@ def _run(machine: Machine, hook: _Hook) -> dict[Cell, Value]:
         machine.newest,
         Chunk(hook.call, replica.notes, replica.ids, _so_far(machine)),
     )
-    output = Tensor(REPLICA, None, scattered=True, chunk=chunk)
+    output = Tensor(REPLICA, None, scattered=True, replica=InReplica(chunk=chunk))
     machine.store.begin()
     # What else the function does is for when it is looked at by itself.
     with machine.unheard():
@@ -152,11 +153,11 @@ def _kept(machine: Machine, cell: Cell, value: Value | None) -> Value | None:
     In a list there is one of each, and who only wants all rows may join them.
     """
     before = machine.store.read(*cell)
-    if isinstance(value, Tensor) and value.chunk is not None:
+    if isinstance(value, Tensor) and value.replica.chunk is not None:
         return _outside(machine, value)
     if isinstance(value, Mapping):
         entries = [(key, one) for key, one in value.items if isinstance(key, (str, int)) and isinstance(one, Tensor)]
-        kept = [(key, _outside(machine, one)) for key, one in entries if one.chunk is not None]
+        kept = [(key, _outside(machine, one)) for key, one in entries if one.replica.chunk is not None]
         return (before if isinstance(before, Mapping) else Mapping(())).with_items(kept) if kept else None
     return None
 

@@ -29,6 +29,7 @@ from placement_lint.flow.domain.values import (
     NONE,
     REPLICA,
     TRUE,
+    Backward,
     Choice,
     Class,
     Comparison,
@@ -766,7 +767,7 @@ def weights(machine: Machine, module: Object | Symbol, place: Place, callee: cst
         False,
         source=Source.MODULE,
         modules=frozenset({module.id}),
-        reached=frozenset({module.id}),
+        backward=Backward(reached=frozenset({module.id})),
         history=(note,) if note else (),
     )
     layer = module.cls.name if isinstance(module, Object) and isinstance(module.cls, External) else ""

@@ -126,8 +126,8 @@ def _report_non_leaves(machine: Machine, params: Value, node: cst.Call) -> None:
 
 
 def _report_non_leaf(machine: Machine, option: Value, node: cst.Call) -> Value:
-    if isinstance(option, Tensor) and option.computed is not None:
-        made = option.computed
+    if isinstance(option, Tensor) and option.leaf.computed is not None:
+        made = option.leaf.computed
         machine.emit(NonLeafOptimized(node, machine.scene, source_text(made.node), made.how, made.node))
     for item in trainable.grouped(machine, option):
         _report_non_leaves(machine, item, node)

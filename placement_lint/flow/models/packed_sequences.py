@@ -71,11 +71,15 @@ def check_argument(machine: Machine, value: Value, source: cst.BaseExpression, n
 def padded(machine: Machine, sequence: Value, arguments: Arguments, node: cst.Call) -> Value:
     """``pad_packed_sequence(packed)``, in a replica of its own length."""
     own = machine.now[Replica].notes and arguments.get(3, "total_length") in (None, NONE) and not arguments.spread
-    return replace(sequence, padded=node if own else None) if isinstance(sequence, Tensor) else sequence
+    return (
+        replace(sequence, replica=replace(sequence.replica, padded=node if own else None))
+        if isinstance(sequence, Tensor)
+        else sequence
+    )
 
 
 def check_returned(machine: Machine, returned: Tensor, label: str, node: cst.CSTNode) -> None:
     """What a forward returns is gathered, as long as all of it but the batch is of one size."""
-    if returned.padded is not None:
+    if returned.replica.padded is not None:
         trace = (*machine.now[Replica].notes, Note(node, "returned here"))
-        machine.emit(PackingMisused(returned.padded, machine.scene, "output", label, trace))
+        machine.emit(PackingMisused(returned.replica.padded, machine.scene, "output", label, trace))

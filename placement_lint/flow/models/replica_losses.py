@@ -40,10 +40,10 @@ def used_as_number(
     machine: Machine, tensor: Tensor, use: str, how: str, source: cst.CSTNode, node: cst.CSTNode
 ) -> None:
     """``loss.backward()``, ``float(loss)`` and their kind; ``how`` words it, and ``source`` is the tensor's."""
-    if not tensor.per_replica and tensor.gathered is None:
+    if not tensor.loss.per_replica and tensor.loss.gathered is None:
         return
     event = ReplicaLossUsed(node, machine.scene, source, how, use, tensor)
-    if tensor.per_replica:
+    if tensor.loss.per_replica:
         machine.emit(event)
     elif use == "backward" or (use in _WANT_NUMBER and not machine.now[NoGrad].count):
         machine.notes[ReplicaLosses].used_as_numbers.append(event)
@@ -51,14 +51,14 @@ def used_as_number(
 
 def averaged(machine: Machine, tensor: Tensor) -> None:
     """The program makes one number of an output itself: it is a loss."""
-    if tensor.gathered is not None:
-        machine.notes[ReplicaLosses].averaged.add(tensor.gathered)
+    if tensor.loss.gathered is not None:
+        machine.notes[ReplicaLosses].averaged.add(tensor.loss.gathered)
 
 
 def measured(machine: Machine, tensor: Tensor) -> None:
     """The program asks how many elements an output has: it knows what to do with several."""
-    if tensor.gathered is not None:
-        machine.notes[ReplicaLosses].measured.add(tensor.gathered)
+    if tensor.loss.gathered is not None:
+        machine.notes[ReplicaLosses].measured.add(tensor.loss.gathered)
 
 
 def finish(machine: Machine) -> None:
@@ -70,6 +70,6 @@ def finish(machine: Machine) -> None:
     program = machine.notes[Program]
     program.events.extend(event for event in noted.reduced if event.node not in noted.divided)
     for use in noted.used_as_numbers:
-        made = use.tensor.gathered
+        made = use.tensor.loss.gathered
         if made not in noted.measured and (use.use == "backward" or made in noted.averaged):
             program.events.append(use)

@@ -14,7 +14,6 @@ import libcst as cst
 from placement_lint.flow.api.torch_names import NUMBER_TYPES, RECURRENT_LAYERS, SEQUENCE_LAYERS
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, machines
-from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
@@ -66,20 +65,20 @@ def after_layer(
         return result
     batch_first = machine.read(module.id, _BATCH_FIRST)
     if batch_first not in (TRUE, FALSE):
-        return replace(result, split=None)
+        return shapes.split_along(result, None)
     count = SEQUENCE_LAYERS[name][0]
     sequences, states = inputs[:count], inputs[count:] if name in RECURRENT_LAYERS else []
     dim = 0 if batch_first == TRUE else 1
-    misplaced = [given for given in sequences if not shapes.agrees(given.tensor.split, dim)]
-    crossed = [given for given in states if not shapes.agrees(given.tensor.split, 1)]
+    misplaced = [given for given in sequences if not shapes.agrees(given.tensor.replica.split, dim)]
+    crossed = [given for given in states if not shapes.agrees(given.tensor.replica.split, 1)]
     if misplaced:
         _report(machine, "input", misplaced[0], module, dim, node)
     elif crossed:
         _report(machine, "state", crossed[0], module, 1, node)
-    split = None if misplaced or crossed or not sequences else sequences[0].tensor.split
-    output = replace(result, split=split)
+    split = None if misplaced or crossed or not sequences else sequences[0].tensor.replica.split
+    output = shapes.split_along(result, split)
     if name == "torch.nn.MultiheadAttention":
-        return Sequence((output, replace(output, split=None if split is None else 0)))
+        return Sequence((output, shapes.split_along(output, None if split is None else 0)))
     return output
 
 
@@ -89,7 +88,7 @@ def _report(machine: Machine, what: str, given: Operand, module: Object, dim: in
     layer = module.cls.name.rpartition(".")[2]
     trace = (Note(module.node, f"`{layer}` is built here"), wrapped, called, Note(node, "called here, in a replica"))
     at = wrapped.node if what == "input" else called.node
-    split = given.tensor.split or 0
+    split = given.tensor.replica.split or 0
     machine.emit(BatchMisplaced(at, machine.scene, what, machine.text(node.func), layer, split, dim, trace))
 
 
@@ -97,17 +96,17 @@ def packed(machine: Machine, padded: Value, arguments: Arguments) -> Value:
     """``pack_padded_sequence(x, lengths, batch_first=True)``: it moves as a tensor does, wherever that is."""
     if isinstance(padded, Symbol):
         return Tensor(machine.fresh(), scalar=False, uid=machine.new_id(), scattered=padded.scattered)
-    if not isinstance(padded, Tensor) or padded.split is None:
+    if not isinstance(padded, Tensor) or padded.replica.split is None:
         return padded
     dim = 0 if arguments.get(2, "batch_first") == TRUE else 1
-    return replace(padded, split=shapes.PACKED if shapes.agrees(padded.split, dim) else None)
+    return shapes.split_along(padded, shapes.PACKED if shapes.agrees(padded.replica.split, dim) else None)
 
 
 def unpacked(sequence: Value, arguments: Arguments) -> Value:
     """``pad_packed_sequence(p, batch_first=True)``"""
-    if not isinstance(sequence, Tensor) or sequence.split != shapes.PACKED:
+    if not isinstance(sequence, Tensor) or sequence.replica.split != shapes.PACKED:
         return sequence
-    return replace(sequence, split=0 if arguments.get(1, "batch_first") == TRUE else 1)
+    return shapes.split_along(sequence, 0 if arguments.get(1, "batch_first") == TRUE else 1)
 
 
 # --- outputs -----------------------------------------------------------------------------------------------------
@@ -131,8 +130,8 @@ def _check_returned(machine: Machine, value: Value, dim: int, node: cst.BaseExpr
         check_returned(machine, part, elements[place].value if spelt_out else node)
     if isinstance(value, Tensor):
         packed_sequences.check_returned(machine, value, machine.text(node), node)
-    if isinstance(value, Tensor) and not shapes.agrees(value.split, dim):
-        label, batch = machine.text(node), value.split or 0
+    if isinstance(value, Tensor) and not shapes.agrees(value.replica.split, dim):
+        label, batch = machine.text(node), value.replica.split or 0
         machine.emit(BatchMisplaced(node, machine.scene, "output", label, "", dim, batch, machine.now[Replica].notes))
     return NONE
 

@@ -36,7 +36,7 @@ _KEEP_SIZES = {"t", "transpose", "swapaxes", "swapdims", "permute", "unsqueeze",
 
 def answer(tensor: Tensor, name: str) -> Value | None:
     """The value of ``t.dim()`` or ``t.shape`` where it tells the replicas' losses from a single one."""
-    if tensor.per_replica:
+    if tensor.loss.per_replica:
         return _OF_LOSSES.get(name)
     return _OF_NUMBER.get(name) if tensor.scalar is True else None
 
@@ -231,10 +231,10 @@ def same(before: Tensor, after: Tensor) -> Tensor:
     return replace(
         after,
         dims=before.dims,
-        gathered=before.gathered,
-        split=before.split,
-        padded=before.padded,
-        chunk=before.chunk,
+        loss=replace(after.loss, gathered=before.loss.gathered),
+        replica=replace(
+            after.replica, split=before.replica.split, padded=before.replica.padded, chunk=before.replica.chunk
+        ),
         rows=before.rows,
         literal=before.literal,
         loaded=before.loaded,
@@ -246,9 +246,11 @@ def after(before: Tensor, result: Tensor, name: str, arguments: Arguments) -> Te
     result = with_at_least(result, _least_after(before, name, arguments))
     if name in SAME_SHAPE:
         return replace(same(before, result), dims=result.dims)
-    split = None if before.split in (None, PACKED) else _split_after(before.split or 0, name, arguments)
-    padded = before.padded if name in _KEEP_SIZES else None
-    return replace(result, split=split, rows=_rows_after(before.rows, name, arguments), padded=padded, chunk=None)
+    split = before.replica.split
+    split = None if split in (None, PACKED) else _split_after(split or 0, name, arguments)
+    padded = before.replica.padded if name in _KEEP_SIZES else None
+    replica = replace(result.replica, split=split, padded=padded, chunk=None)
+    return replace(result, rows=_rows_after(before.rows, name, arguments), replica=replica)
 
 
 def _split_after(split: int, name: str, arguments: Arguments) -> int | None:
@@ -318,7 +320,8 @@ def after_index(before: Tensor, result: Tensor, key: Value) -> Tensor:
     """``t[key]``: a number takes a dimension away, None adds one, slices leave them."""
     first = key.items[0] if isinstance(key, Sequence) and key.items else key
     rows = frozenset({1}) if first == Const(None) else frozenset[int]()
-    return replace(result, split=_split_after_index(before.split, key), rows=rows, padded=None, chunk=None)
+    replica = replace(result.replica, split=_split_after_index(before.replica.split, key), padded=None, chunk=None)
+    return replace(result, rows=rows, replica=replica)
 
 
 def _split_after_index(split: int | None, key: Value) -> int | None:
@@ -340,9 +343,14 @@ def _split_after_index(split: int | None, key: Value) -> int | None:
     return place + left
 
 
+def split_along(tensor: Tensor, dim: int | None) -> Tensor:
+    """The tensor with its batch in another dimension, or in none."""
+    return replace(tensor, replica=replace(tensor.replica, split=dim))
+
+
 def joined(tensors: list[Tensor]) -> int | None:
     """Of operands that are broadcast together: where the batch is, if they agree."""
-    known = {tensor.split for tensor in tensors if tensor.split is not None}
+    known = {tensor.replica.split for tensor in tensors if tensor.replica.split is not None}
     return known.pop() if len(known) == 1 else None
 
 

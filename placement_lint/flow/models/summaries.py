@@ -14,7 +14,11 @@ import libcst as cst
 from placement_lint.flow.domain.path_condition import ALWAYS, Condition, told_apart
 from placement_lint.flow.domain.values import (
     ABSENT,
+    Backward,
+    InReplica,
     Kind,
+    Leaf,
+    Loss,
     Object,
     Source,
     Symbol,
@@ -50,7 +54,14 @@ def _of_tensors(options: Many[tuple[Condition, Value]]) -> Value | None:
 
 
 def _kind(tensor: Tensor) -> object:
-    return (tensor.place, tensor.scalar, tensor.requires_grad, tensor.role, tensor.per_replica, tensor.split)
+    return (
+        tensor.place,
+        tensor.scalar,
+        tensor.leaf.requires_grad,
+        tensor.role,
+        tensor.loss.per_replica,
+        tensor.replica.split,
+    )
 
 
 def _common_tensor(one: Tensor, other: Tensor) -> Tensor:
@@ -59,22 +70,26 @@ def _common_tensor(one: Tensor, other: Tensor) -> Tensor:
         one.place,
         one.scalar,
         one.role,
-        reduction=one.reduction if one.reduction == other.reduction else None,
-        per_replica=one.per_replica,
-        gathered=one.gathered if one.gathered is other.gathered else None,
-        uneven=one.uneven and other.uneven,
-        requires_grad=one.requires_grad,
-        parameters=one.parameters | other.parameters,
+        loss=Loss(
+            reduction=one.loss.reduction if one.loss.reduction == other.loss.reduction else None,
+            per_replica=one.loss.per_replica,
+            gathered=one.loss.gathered if one.loss.gathered is other.loss.gathered else None,
+            uneven=one.loss.uneven and other.loss.uneven,
+        ),
+        leaf=Leaf(one.leaf.requires_grad),
         lost=one.lost or other.lost,
         source=one.source if one.source is other.source else Source.UNKNOWN,
         dims=min(one.dims, other.dims),
         rows=one.rows | other.rows if one.rows and other.rows else frozenset(),
-        split=one.split,
+        replica=InReplica(split=one.replica.split),
         left=one.left and other.left,
         assumed=one.assumed or other.assumed,
         mixed=max(one.mixed, other.mixed),
-        synced=one.synced & other.synced,
-        unsynced=one.unsynced & other.unsynced,
+        backward=Backward(
+            parameters=one.backward.parameters | other.backward.parameters,
+            synced=one.backward.synced & other.backward.synced,
+            unsynced=one.backward.unsynced & other.backward.unsynced,
+        ),
         scattered=one.scattered or other.scattered,
     )
 

@@ -37,12 +37,16 @@ from placement_lint.flow.domain.values import (
     OWN,
     REPLICA,
     TRUE,
+    Backward,
     Bound,
     Choice,
     Comparison,
     Const,
     Device,
     External,
+    InReplica,
+    Leaf,
+    Loss,
     Lost,
     Mixed,
     Place,
@@ -131,7 +135,7 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             assert isinstance(place, (Device, Symbol))
             built = _built(machine, name, place, source, scalar, node)
             literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
-            built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, requires_grad=leaf)
+            built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, leaf=Leaf(leaf))
             built = shapes.with_at_least(built, _dimensions(machine, shape, arguments))
             return gradient_paths.of_data(machine, name, built, arguments, node) if literal else built
 
@@ -192,7 +196,9 @@ def _built(machine: Machine, name: str, place: Place, source: Source, scalar: bo
     short = name.rpartition("torch.")[2]
     note = Note(node, f"`{short}` makes a tensor on {describe(place)} here")
     uid, nothing = machine.new_id(), frozenset[int]()
-    return Tensor(place, scalar, source=source, created=node, history=(note,), uid=uid, reached=nothing)
+    return Tensor(
+        place, scalar, source=source, created=node, history=(note,), uid=uid, backward=Backward(reached=nothing)
+    )
 
 
 def build_on_cuda(machine: Machine, name: str, node: cst.Call) -> Value:
@@ -219,7 +225,14 @@ def build_like(machine: Machine, arguments: Arguments, node: cst.Call, same_shap
             return machine.fresh()
         note = Note(node, f"made on {describe(tensor.place)} here, like its model")
         nothing = frozenset[int]()
-        made = Tensor(tensor.place, None, created=node, history=(note,), assumed=tensor.assumed, reached=nothing)
+        made = Tensor(
+            tensor.place,
+            None,
+            created=node,
+            history=(note,),
+            assumed=tensor.assumed,
+            backward=Backward(reached=nothing),
+        )
         return shaped(made, tensor)
 
     return machine.lift(like, model) if model is not None else machine.fresh()
@@ -320,8 +333,8 @@ def operate(
     if written is not None:
         place = result.place if result.mixed is not Mixed.NO else written.place
         result = replace(result, place=place, scalar=written.scalar, dims=written.dims)
-    leaves = [gradients.through(operand.tensor, "an operation", node).computed for operand in tensors]
-    result = replace(result, computed=next((leaf for leaf in leaves if leaf), None))
+    leaves = [gradients.through(operand.tensor, "an operation", node).leaf.computed for operand in tensors]
+    result = replace(result, leaf=Leaf(computed=next((leaf for leaf in leaves if leaf), None)))
     # If the move of an operand was discarded, that operand is to blame for the place of the result.
     blamed = [
         operand.tensor.created for operand in tensors if operand.tensor.created in machine.notes[Tensors].discarded
@@ -548,7 +561,7 @@ def _entry(operands: list[Tensor]) -> cst.CSTNode | None:
 
 def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tensor:
     modules = frozenset().union(*(tensor.modules for tensor in operands))
-    reductions = {tensor.reduction for tensor in operands if tensor.reduction}
+    reductions = {tensor.loss.reduction for tensor in operands if tensor.loss.reduction}
     given = scalar is not None
     if not given:
         known = {tensor.scalar for tensor in operands}
@@ -557,8 +570,10 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         home.place,
         scalar,
         dims=max(shapes.least(tensor) for tensor in operands) if scalar is False and not given else 0,
-        reduction=reductions.pop() if len(reductions) == 1 else None,
-        per_replica=any(tensor.per_replica for tensor in operands),
+        loss=Loss(
+            reduction=reductions.pop() if len(reductions) == 1 else None,
+            per_replica=any(tensor.loss.per_replica for tensor in operands),
+        ),
         source=home.source,
         created=home.created,
         modules=modules,
@@ -566,15 +581,17 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         holder=home.holder,
         left=home.left,
         entered=_entry(operands),
-        split=shapes.joined(operands),
-        synced=frozenset().union(*(tensor.synced for tensor in operands)),
-        unsynced=frozenset().union(*(tensor.unsynced for tensor in operands)),
+        replica=InReplica(split=shapes.joined(operands)),
         assumed=all(tensor.assumed for tensor in operands),
         mixed=max(tensor.mixed for tensor in (home, *operands)),
         scattered=any(tensor.scattered for tensor in operands),
-        parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
-        reached=gradient_paths.joined(operands),
-        cuts=frozenset().union(*(tensor.cuts for tensor in operands)),
+        backward=Backward(
+            parameters=frozenset().union(*(gradients.parameters(tensor) for tensor in operands)),
+            reached=gradient_paths.joined(operands),
+            cuts=frozenset().union(*(tensor.backward.cuts for tensor in operands)),
+            synced=frozenset().union(*(tensor.backward.synced for tensor in operands)),
+            unsynced=frozenset().union(*(tensor.backward.unsynced for tensor in operands)),
+        ),
     )
 
 
@@ -592,34 +609,29 @@ def derive(tensor: Tensor, how: str, node: cst.CSTNode, scalar: bool | None = No
         dims=0,
         role=role,
         lost=lost,
-        gathered=None,
-        parameters=parameters,
-        reached=gradient_paths.reached(tensor),
+        loss=replace(tensor.loss, gathered=None),
+        leaf=replace(tensor.leaf, copied=None),
+        backward=replace(tensor.backward, parameters=parameters, reached=gradient_paths.reached(tensor)),
         rows=frozenset(),
         literal=False,
         loaded=False,
-        split=None,
-        padded=None,
-        chunk=None,
-        memory=tensor.memory if operation in VIEWS else None,
-        copied_in_replica=None,
+        replica=InReplica(memory=tensor.replica.memory if operation in VIEWS else None),
         unfinished=None,
-        copied=None,
         uid=0,
     )
 
 
 def index(machine: Machine, tensor: Tensor, key: Value, node: cst.Subscript) -> Value:
     """``t[key]``: a CPU index may index a CUDA tensor, a CUDA index must not index a CPU tensor."""
-    if tensor.chunk is not None:
-        hooks.used(machine, tensor.chunk, node.value, node)
+    if tensor.replica.chunk is not None:
+        hooks.used(machine, tensor.replica.chunk, node.value, node)
     modules.report_unregistered(machine, tensor.uid, node)
     if tensor.role is Role.BATCH:
         if isinstance(key, Const) and isinstance(key.value, str):
             return replace(tensor, uid=0)
         # An item of a tuple, or a row.
-        gathered = node if tensor.gathered is not None else None
-        return shapes.after_index(tensor, replace(tensor, gathered=gathered, dims=0, uid=0), key)
+        loss = replace(tensor.loss, gathered=node if tensor.loss.gathered is not None else None)
+        return shapes.after_index(tensor, replace(tensor, loss=loss, dims=0, uid=0), key)
     if tensor.assumed and tensor.role is Role.INPUT and isinstance(key, Const):
         # It may also be a tuple of anything: tensors on unknown devices.
         part = machine.fresh(node)
@@ -666,9 +678,9 @@ def attribute(machine: Machine, tensor: Tensor, name: str, node: cst.CSTNode) ->
         # A tensor that is put beside a misplaced tensor moves with it.
         astray = (tensor.created or tensor.uid or None) in noted.strays
         return machine.fresh(node) if astray else _as_read(tensor.place)
-    if name == "grad" and tensor.copied is not None and tensor.copied not in noted.retained:
+    if name == "grad" and tensor.leaf.copied is not None and tensor.leaf.copied not in noted.retained:
         label = machine.text(node.value) if isinstance(node, cst.Attribute) else "it"
-        machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.copied, tensor.history))
+        machine.emit(GradientOfCopyRead(node, machine.scene, label, tensor.place, tensor.leaf.copied, tensor.history))
     if name == "is_cuda" and (tensor.place == OWN or (isinstance(tensor.place, Symbol) and machine.looks_at_forward)):
         return machine.ask(machine.own_on_gpu)
     if name in DEVICE_FLAGS and isinstance(tensor.place, Device) and tensor.place.kind != OWN.kind:
@@ -723,7 +735,7 @@ def move(machine: Machine, tensor: Tensor, target: Value, node: cst.CSTNode, how
     if compare(tensor.place, place) is Comparison.DIFFERENT:
         moved = gradients.through(moved, how, node)
         if _made_with_gradient(tensor):
-            return replace(moved, copied=node)
+            return replace(moved, leaf=replace(moved.leaf, copied=node))
     if tensor.role is Role.PARAMETER:
         return replace(moved, role=Role.PLAIN, lost=Lost(how, node, tensor.place, tensor.uid))
     return moved
@@ -797,8 +809,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     machine.signals.tensors.method_called(machine, tensor, name, receiver, arguments, node)
     if name == "get_device":
         return device_choice.NO_DEVICE if tensor.place == CPU and not tensor.assumed else tensor.place
-    if name == "retain_grad" and tensor.copied is not None:
-        machine.notes[Tensors].retained.add(tensor.copied)
+    if name == "retain_grad" and tensor.leaf.copied is not None:
+        machine.notes[Tensors].retained.add(tensor.leaf.copied)
     if name in HOST_VALUE_METHODS:
         if name in _MEASURES:
             replica_losses.measured(machine, tensor)
@@ -812,13 +824,15 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "requires_grad_":
         gradients.ask(machine, tensor, arguments.get(0, "requires_grad") or TRUE)
         if tensor.role is not Role.PARAMETER:
-            return replace(tensor, requires_grad=arguments.get(0, "requires_grad") in (None, TRUE))
+            return replace(
+                tensor, leaf=replace(tensor.leaf, requires_grad=arguments.get(0, "requires_grad") in (None, TRUE))
+            )
     if name == "requires_grad_" and tensor.role is Role.PARAMETER and tensor.place == REPLICA:
         machine.emit(ParametersRead(node, machine.scene, machine.text(node), name))
     if name == "requires_grad_" and tensor.role is Role.PARAMETER:
         parts = tensor.modules or frozenset({tensor.uid})
         trainable.flagged(machine, parts, arguments.get(0, "requires_grad") or TRUE, node)
-    if name in _NO_OPS_ON_PARAMETERS and (tensor.role is Role.PARAMETER or tensor.requires_grad):
+    if name in _NO_OPS_ON_PARAMETERS and (tensor.role is Role.PARAMETER or tensor.leaf.requires_grad):
         return tensor
     if name in REDUCTIONS and not arguments.has(0, "dim") and not arguments.keyword("axis"):
         return reduce(machine, tensor, name, receiver, node)
@@ -836,8 +850,8 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
             result = shapes.combined(
                 plain, result, list(enumerate(one.tensor for one in given)), arguments.with_receiver(tensor)
             )
-            kept = result.split if plain in ELEMENTWISE else tensor.split if plain == "matmul" else None
-            result = replace(result, split=kept)
+            if plain not in ELEMENTWISE:
+                result = shapes.split_along(result, tensor.replica.split if plain == "matmul" else None)
             return tensor if plain != name else gradient_paths.accompanied(machine, result, *arguments.values())
     if plain != name:
         return shapes.after(tensor, tensor, plain, arguments) if plain in _RESHAPES else tensor
@@ -940,14 +954,14 @@ def reduce(machine: Machine, tensor: Tensor, name: str, source: str | cst.CSTNod
     """``t.mean()``, ``torch.sum(t)``: 0-dim."""
     if name in ("sum", "mean"):
         replica_losses.averaged(machine, tensor)
-    if tensor.per_replica:
+    if tensor.loss.per_replica:
         if name in ("sum", "mean"):
             machine.notes[ReplicaLosses].reduced.append(
                 ReplicaLossReduced(node, machine.scene, source_text(source), name, tensor)
             )
-        return replace(tensor, per_replica=False, scalar=True, reduced=node, uid=0)
-    reduction = name if name in ("sum", "mean") else None
-    return replace(derive(tensor, f".{name}()", node, True), reduction=reduction)
+        return replace(tensor, loss=replace(tensor.loss, per_replica=False, reduced=node), scalar=True, uid=0)
+    derived = derive(tensor, f".{name}()", node, True)
+    return replace(derived, loss=replace(derived.loss, reduction=name if name in ("sum", "mean") else None))
 
 
 def _is_for_arrays(machine: Machine) -> bool:

@@ -13,6 +13,7 @@ import libcst as cst
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import (
     CPU,
+    Backward,
     External,
     Kind,
     Object,
@@ -92,7 +93,13 @@ def made(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
         return image
     note = Note(node, "tensor on the CPU made here")
     return Tensor(
-        CPU, False, source=Source.FACTORY, created=node, history=(note,), uid=machine.new_id(), reached=frozenset()
+        CPU,
+        False,
+        source=Source.FACTORY,
+        created=node,
+        history=(note,),
+        uid=machine.new_id(),
+        backward=Backward(reached=frozenset()),
     )
 
 

@@ -17,6 +17,7 @@ from placement_lint.flow.domain.values import (
     FALSE,
     NONE,
     TRUE,
+    Backward,
     Const,
     Device,
     External,
@@ -111,7 +112,13 @@ def _made(machine: Machine, where: Value, node: cst.Call) -> Value:
     note = Note(node, f"tensors on {describe(place)} made here")
     nothing = frozenset[int]()
     return Tensor(
-        place, False, source=Source.FACTORY, created=node, history=(note,), uid=machine.new_id(), reached=nothing
+        place,
+        False,
+        source=Source.FACTORY,
+        created=node,
+        history=(note,),
+        uid=machine.new_id(),
+        backward=Backward(reached=nothing),
     )
 
 

@@ -35,6 +35,7 @@ from placement_lint.flow.domain.values import (
     Const,
     Device,
     External,
+    InReplica,
     Kind,
     Loaded,
     Mapping,
@@ -59,6 +60,7 @@ from placement_lint.flow.models import (
     hooks,
     modules,
     scatter,
+    shapes,
     state_keys,
 )
 from placement_lint.flow.models.handlers import Handlers
@@ -422,12 +424,14 @@ def _scattered(machine: Machine, arguments: Arguments, device: Place, dim: int |
     def to_device(tensor: Tensor) -> Value:
         role, there = _scattered_role(tensor), replace(tensor, assumed=False, holder=None, uid=0)
         there = replace(there, place=device, role=role, scattered=in_replica)
-        return replace(there, split=dim, rows=frozenset(), literal=False)
+        return replace(shapes.split_along(there, dim), rows=frozenset(), literal=False)
 
     def unknown(symbol: Symbol) -> Value:
         # Other arguments than the first may not be tensors at all.
         of_rows = symbol == batch
-        return Tensor(device, None, Role.INPUT, assumed=True, scattered=of_rows, split=dim) if in_replica else symbol
+        if not in_replica:
+            return symbol
+        return Tensor(device, None, Role.INPUT, assumed=True, scattered=of_rows, replica=InReplica(split=dim))
 
     return replace(
         arguments,
@@ -480,18 +484,18 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool, node
             place=output,
             role=_scattered_role(tensor),
             scalar=False if tensor.scalar else tensor.scalar,
-            per_replica=tensor.per_replica or tensor.scalar is True,
-            gathered=node if tensor.scalar is None or tensor.role is Role.BATCH else None,
-            uneven=uneven and tensor.scalar is True,
+            loss=replace(
+                tensor.loss,
+                per_replica=tensor.loss.per_replica or tensor.scalar is True,
+                gathered=node if tensor.scalar is None or tensor.role is Role.BATCH else None,
+                uneven=uneven and tensor.scalar is True,
+            ),
             assumed=tensor.assumed,
-            split=None,
-            padded=None,
+            replica=InReplica(chunk=tensor.replica.chunk),
             lost=None,
             holder=None,
             entered=None,
             scattered=False,
-            memory=None,
-            copied_in_replica=None,
             uid=0,
         )
 

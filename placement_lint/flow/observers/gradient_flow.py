@@ -1,6 +1,6 @@
 """Cuts: the points at which backpropagation ends, and the parameters that it therefore never reaches.
 
-A parameter is known to be untrained only if all of a loss is known: ``Tensor.reached`` is None if the loss depends on
+A parameter is known to be untrained only if all of a loss is known: ``Backward.reached`` is None if the loss depends on
 an unknown value. ``learned`` holds the parameters that a backward may reach or that other code may have trained.
 """
 
@@ -63,14 +63,14 @@ def backward(machine: Machine, loss: Value, node: cst.CSTNode) -> None:
         given = {_ANYTHING} if known is None else known
         machine.notes[GradientFlow].learned |= given
         machine.notes[GradientFlow].given_gradients |= given
-    found = loss.cuts if isinstance(loss, Tensor) and loss.reached is not None else frozenset()
+    found = loss.backward.cuts if isinstance(loss, Tensor) and loss.backward.reached is not None else frozenset()
     machine.write(machine.module_frame, gradient_paths.CUTS, Const((found, Note(node, "the backward is here"))))
 
 
 def given_away(machine: Machine, tensor: Tensor) -> None:
     """A tensor is passed to code that is not analysed, which may call backward on it."""
     known = gradient_paths.reached(tensor)
-    given = tensor.modules | tensor.parameters if known is None else known
+    given = tensor.modules | tensor.backward.parameters if known is None else known
     machine.notes[GradientFlow].learned |= given
     machine.notes[GradientFlow].given_gradients |= given
 

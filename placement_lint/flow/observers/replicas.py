@@ -98,7 +98,7 @@ def change_item(
 
 def _change(machine: Machine, tensor: Tensor, by: Iterable[Value], node: cst.CSTNode, copied: bool = False) -> None:
     """A tensor is changed in place by operands, or by ``copied`` values, which may be on another device."""
-    memory, values = tensor.memory, tuple(by)
+    memory, values = tensor.replica.memory, tuple(by)
     if memory is None or not machine.now[Replica].notes or tensor.role is Role.PARAMETER:
         return
     before = machine.read(memory.owner.id, memory.name)
@@ -160,7 +160,7 @@ def _is_determined(value: Value) -> bool:
     """Whether a value is a tensor that was computed from numbers and the shapes of tensors."""
     return all(
         isinstance(option, Tensor)
-        and not (option.scattered or option.modules or option.parameters)
+        and not (option.scattered or option.modules or option.backward.parameters)
         and isinstance(option.created, cst.Call)
         and last_name(option.created.func) not in _RANDOM
         for _, option in alternatives(value)
@@ -168,7 +168,7 @@ def _is_determined(value: Value) -> bool:
 
 
 def _is_memory_of(value: Value, owner: Object, name: str) -> bool:
-    memory = value.memory or value.copied_in_replica if isinstance(value, Tensor) else None
+    memory = value.replica.memory or value.replica.copied if isinstance(value, Tensor) else None
     return memory is not None and memory.owner == owner and memory.name == name
 
 

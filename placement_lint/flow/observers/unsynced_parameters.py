@@ -65,7 +65,7 @@ def called(machine: Machine, module: Object | Symbol, node: cst.Call) -> None:
 def backward(machine: Machine, loss: Tensor, wrapper: Object, note: Note) -> None:
     """A backward from a loss that was also computed through a DDP wrapper."""
     fact = Fact(f"beside {wrapper.id} {id(note.node)}", (wrapper, note))
-    reached = loss.modules | loss.parameters | (loss.reached or frozenset())
+    reached = loss.modules | loss.backward.parameters | (loss.backward.reached or frozenset())
     for module, _ in machine.notes[Beside].modules.values():
         if reached & _learning(machine, module):
             machine.write(module.id, _BESIDE, fact)
@@ -148,7 +148,7 @@ def reduced(machine: Machine, arguments: Arguments, node: cst.Call) -> None:
 def _may_be_weight(value: Value) -> bool:
     """Whether a value may be one of a module's tensors, such as an entry of its state dict, rather than a metric."""
     if isinstance(value, Tensor):
-        return value.source is Source.MODULE and value.reached == frozenset() and value.scalar is not True
+        return value.source is Source.MODULE and value.backward.reached == frozenset() and value.scalar is not True
     return isinstance(value, Symbol)
 
 
