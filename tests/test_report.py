@@ -26,7 +26,7 @@ from placement_lint.finding import (
 )
 from placement_lint.report import concise, full, statistics
 from placement_lint.report import json as json_report
-from placement_lint.report.results import Run, Summary
+from placement_lint.report.results import Checked, Run, Summary
 
 Write = Callable[..., Path]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -102,6 +102,19 @@ def test_statistics() -> None:
         " 1\tDPL205\t[-] optimizer-stale-after-replacement",
         "[-] some have an unsafe fix",
     ]
+
+
+def test_statistics_say_what_was_not_analysed() -> None:
+    results = [
+        Checked(f"{name}.py", refused=refused)
+        for name, refused in zip("abcdefg", (3, 0, 1, 1200, 2, 1, 1), strict=True)
+    ]
+    stream = io.StringIO()
+    statistics.as_text(replace(a_run(), results={"": tuple(results)}), stream)
+    assert stream.getvalue().splitlines()[0] == (
+        "not analysed for lack of budget: 1,208 calls in d.py (1,200), a.py (3), e.py (2), c.py (1), f.py (1), "
+        "and 1 other file"
+    )
 
 
 def test_statistics_for_programs() -> None:

@@ -242,6 +242,7 @@ class Checker:
             needed=tuple(sorted((file, place) for file, place in used if file != path)),
             tended=heard.tended,
             uses=heard.uses,
+            refused=heard.refused,
             reads=surroundings.reads,
             absent=surroundings.absent,
         )
@@ -279,7 +280,8 @@ class Checker:
         spots = Spots(path, self.job.folder, place, surroundings, account.module_classes)
         found = findings_of(hearing.problems, spots) if hearing.problems else []
         uses = sorted((spots.named(*function), len(calls)) for function, calls in account.uses.items())
-        return _Heard(found, crashes, tuple(sorted(spots.named(*one) for one in account.tended)), tuple(uses))
+        tended = tuple(sorted(spots.named(*one) for one in account.tended))
+        return _Heard(found, crashes, tended, tuple(uses), account.refused)
 
     def _as_run(self, module: cst.Module, notebook: Notebook | None, where: Placer) -> tuple[cst.Module, Texts]:
         if notebook is None:
@@ -339,6 +341,7 @@ class _Heard:
     crashes: tuple[Crash, ...] = ()
     tended: tuple[tuple[str, str, str], ...] = ()
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
+    refused: int = 0
 
 
 def _admitted_by(one: Provisional, terms: Mapping[str, Terms]) -> Provisional | None:

@@ -165,9 +165,11 @@ class Examination:
                 "the definition around the line is not analysed: no analysed code calls it, and triage finds nothing "
                 "in it that can begin a finding"
             )
+        refused = self.reading.hearing.account.refused
+        budget = f" or for lack of budget, as {refused:,} calls in the analysis of this file" if refused else ""
         return (
             "no path of the analysis leads here: the code is dead, or the calls that lead here were not entered "
-            "because of their depth or for lack of budget"
+            f"because of their depth{budget}"
         )
 
     # --- missing findings --------------------------------------------------------------------------------------

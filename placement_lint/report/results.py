@@ -95,8 +95,9 @@ class Checked:
     Findings may be in other files that it imports, and other files may withdraw some: ``reconcile`` combines all
     results. It uses the conditions of ``provisional`` findings, the ``needed`` comments of other files that suppressed
     something here, the ``tended`` attributes of classes that this file handles, and the plain functions of other files
-    that it ``uses``, each with the number of its own calls that lead there. ``reads`` are the files that the result
-    depends on, its own first, and ``absent`` the absolute paths that were searched and did not exist.
+    that it ``uses``, each with the number of its own calls that lead there. ``refused`` is the number of calls that
+    were not entered for lack of budget. ``reads`` are the files that the result depends on, its own first, and
+    ``absent`` the absolute paths that were searched and did not exist.
     """
 
     path: str
@@ -107,6 +108,7 @@ class Checked:
     needed: tuple[tuple[str, Range], ...] = ()
     tended: tuple[tuple[str, str, str], ...] = ()
     uses: tuple[tuple[tuple[str, str, str], int], ...] = ()
+    refused: int = 0
     reads: tuple[Read, ...] = ()
     absent: tuple[str, ...] = ()
 

@@ -1,18 +1,21 @@
-"""The number of findings per rule, the most frequent first."""
+"""The number of findings per rule, the most frequent first, and what was not analysed for lack of budget."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from placement_lint.finding import Applicability, Finding
 from placement_lint.report.results import Run
-from placement_lint.report.summary import summary_lines
+from placement_lint.report.summary import counted, summary_lines
 
 SAFE, UNSAFE, NONE = "*", "-", " "
 LEGEND = {SAFE: "[*] some have a safe fix", UNSAFE: "[-] some have an unsafe fix"}
+
+# Files that are named as incompletely analysed.
+_MOST_FILES = 5
 
 
 def as_text(run: Run, stream: TextIO) -> None:
@@ -25,7 +28,7 @@ def as_text(run: Run, stream: TextIO) -> None:
     for mark, meaning in LEGEND.items():
         if mark in marks:
             print(meaning, file=stream)
-    for line in summary_lines(run):
+    for line in (*_refused(run), *summary_lines(run)):
         print(line, file=stream)
 
 
@@ -49,6 +52,17 @@ RENDERERS: Mapping[str, Callable[[Run, TextIO], None]] = {
     "json": as_json,
 }
 """The renderers for the formats in which counts make sense."""
+
+
+def _refused(run: Run) -> Iterator[str]:
+    """The calls that the analysis did not enter for lack of budget, with the files that have the most of them."""
+    files = [(one.refused, one.path) for results in run.results.values() for one in results if one.refused]
+    if files:
+        worst = sorted(files, key=lambda file: (-file[0], file[1]))[:_MOST_FILES]
+        shown = ", ".join(f"{path} ({number:,})" for number, path in worst)
+        calls = counted(sum(number for number, _ in files), "call")
+        more = f", and {counted(len(files) - len(worst), 'other file')}" if len(files) > len(worst) else ""
+        yield f"not analysed for lack of budget: {calls} in {shown}{more}"
 
 
 def _tallies(run: Run) -> list[Sequence[Finding]]:

@@ -15,7 +15,7 @@ from placement_lint.report.style import Style
 def summary_line(run: Run) -> str:
     """``12 files checked, 1 skipped, 3 findings (2 errors, 1 warning) in 0.4 s``."""
     summary = run.summary
-    parts = [f"{_count(summary.files, 'file')} checked"]
+    parts = [f"{counted(summary.files, 'file')} checked"]
     if summary.skipped:
         parts.append(f"{summary.skipped} skipped")
     parts.append(_findings(run.findings))
@@ -65,7 +65,7 @@ def saved_lines(run: Run) -> Iterator[str]:
     written = [shown for file, shown in files if file]
     if written:
         tested = "run with PyTorch alone, each shows its symptom" if all(written) else "not run: that takes --trust"
-        yield f"{_count(len(written), 'slice')} saved ({tested})"
+        yield f"{counted(len(written), 'slice')} saved ({tested})"
     for finding in run.findings:
         if finding.saved and not finding.saved.file:
             reason = " ".join(finding.saved.reason.split())
@@ -77,9 +77,9 @@ def _findings(findings: Sequence[Finding]) -> str:
         return "no findings"
     counts = Counter(finding.severity for finding in findings)
     worst_first = sorted(Severity, reverse=True)
-    detail = ", ".join(_count(counts[severity], severity.value) for severity in worst_first if counts[severity])
-    return f"{_count(len(findings), 'finding')} ({detail})"
+    detail = ", ".join(counted(counts[severity], severity.value) for severity in worst_first if counts[severity])
+    return f"{counted(len(findings), 'finding')} ({detail})"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,6 +11,7 @@ import pytest
 from placement_lint.config.settings import Settings
 from placement_lint.flow.domain.values import Function
 from placement_lint.flow.interpreter import calls
+from placement_lint.flow.state.budget import Budget
 from placement_lint.flow.state.machine import Machine
 from placement_lint.project.files import Selection
 from placement_lint.report.results import Job
@@ -73,3 +75,19 @@ def test_what_cannot_move_a_module_leaves_it_where_it_is(
     (tmp_path / "train.py").write_text(dedent(TRAIN))
     result = check_files(Selection([tmp_path / "train.py"]), Job(Settings(root=tmp_path)), jobs=1)
     assert {finding.code for finding in result.findings} == codes
+
+
+def test_calls_refused_for_lack_of_budget_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "import torch\n\n\ndef moved(x):\n    return x.cuda()\n\n\n"
+        + "".join(f"y{i} = moved(torch.ones({i}))\n" for i in range(9))
+    )
+
+    def refused() -> int:
+        result = check_files(Selection([file]), Job(Settings(root=tmp_path)), jobs=1)
+        return sum(checked.refused for results in result.results.values() for checked in results)
+
+    assert refused() == 0
+    monkeypatch.setattr(Budget, "__init__", partialmethod(Budget.__init__, fuel=8))
+    assert 0 < refused() < 9

@@ -131,7 +131,7 @@ class Account:
     those functions, by file, class and name; ``module_classes`` are the definitions of module classes in any file;
     ``called_on`` the parameters of the called functions, with how the program reaches the calls; ``tended`` the
     attributes of module classes that code outside the class moves or registers; ``subsumed`` the events that only
-    follow from others.
+    follow from others; ``refused`` the number of calls that were not entered for lack of budget.
     """
 
     events: Many[Event] = ()
@@ -141,6 +141,7 @@ class Account:
     called_on: Collection[tuple[cst.CSTNode, Condition]] = ()
     tended: Collection[tuple[str, str, str]] = ()
     subsumed: Many[Event] = ()
+    refused: int = 0
 
 
 def analyse(
@@ -205,6 +206,7 @@ def analyse(
         program.called_on,
         machine.notes[ModuleNotes].tended,
         subsumed,
+        machine.budget.refused,
     )
 
 
