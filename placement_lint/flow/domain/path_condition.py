@@ -629,7 +629,7 @@ def _untie() -> None:
 
 def _forget() -> None:
     """Let go of the conditions of a program: they hold its whole tree."""
-    for remembered in (_bear, _in_order, _both, _exclude, _either, _but_not, _without, _negation):
+    for remembered in (_bear, _in_order, _both, _exclude, _either, _but_not, _without, _negation, _simplified):
         remembered.cache_clear()
 
 
@@ -690,6 +690,7 @@ def _negated(case: Case) -> Condition:
     return _simplified(frozenset(others))
 
 
+@lru_cache(_REMEMBERED)
 def _simplified(cases: frozenset[Case], extent: int = EXACT) -> Condition:
     """Merge what differs in one respect only and drop what another case covers, until nothing changes."""
     if len(cases) < 2:
