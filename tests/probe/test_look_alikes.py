@@ -783,6 +783,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "excluded_before": "where the attribute is read, the model is not wrapped",
         "exactly_one_device": {"wrapper": ""},
         "accelerate_prepare": REPAIRED,
+        "accelerate_processes": {"wrapper": ""},
         "deepspeed_plugin": "the engine of DeepSpeed passes names on",
         "method_kept": REPAIRED,
         "asks_for_its_class": {"wrapper": ""},

@@ -68,9 +68,10 @@ class Range(NamedTuple):
         return self.subject == other.subject and (self.above >= other.below or other.above >= self.below)
 
 
-# How messages say that the answer to a question is yes, or no.
-IS_TRUE = ("is true", "is false")
-ELSEWHERE = ("names another device", "names the same device")
+# How messages say that the answer to a question, which the program words so, is yes, or no.
+IS_TRUE = ("`{}` is true", "`{}` is false")
+ELSEWHERE = ("`{}` names another device", "`{}` names the same device")
+SEVERAL_PROCESSES = ("several processes run", "only one process runs")
 
 
 class Asked(NamedTuple):
@@ -213,7 +214,7 @@ class Answer:
     def words(self) -> str:
         """The answer as messages say it: ``args.cuda`` is true."""
         yes, no = self.question.predicate
-        return f"`{self.question.text}` {yes if self.given else no}"
+        return (yes if self.given else no).format(self.question.text)
 
     def __hash__(self) -> int:
         """The same in every run; of a question's two answers, "no" has the lower hash."""

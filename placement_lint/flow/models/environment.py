@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import ABSENT, NONE, TRUE, Const, External, Kind, Mapping, Object, Value
 from placement_lint.flow.models import ranks, visible_devices
 from placement_lint.flow.models.handlers import Handlers
@@ -20,7 +21,11 @@ def variable(machine: Machine, key: Value | None, node: cst.CSTNode) -> Value:
         return machine.fresh(node)
     ranks.notice_name(machine, key.value)
     written = machine.read(machine.module_frame, _cell(key))
-    return written if written is not None else machine.part(machine.module_frame, _cell(key), node)
+    if written is not None:
+        return written
+    if key.value == "WORLD_SIZE":
+        return replace(ranks.world_size(machine, node), type="")
+    return machine.part(machine.module_frame, _cell(key), node)
 
 
 def _cell(key: Const) -> str:

@@ -10,12 +10,13 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import DEVICE_OF_MODULE, MODEL_TRAINERS
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import MANY_GPUS, NEVER, NO_GPU, ONE_GPU, machines
+from placement_lint.flow.domain.path_condition import MANY_GPUS, NEVER, NO_GPU, ONE_GPU, answered, machines
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
     NONE,
     TRUE,
+    Const,
     Device,
     External,
     Function,
@@ -28,7 +29,7 @@ from placement_lint.flow.domain.values import (
     Value,
     is_compiled,
 )
-from placement_lint.flow.models import backward, ddp, gradients, loaders, modules, wrappers
+from placement_lint.flow.models import backward, ddp, gradients, loaders, modules, ranks, wrappers
 from placement_lint.flow.models.device_choice import DeviceChoices
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.models.ranks import Ranks
@@ -80,6 +81,7 @@ def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
     """``Accelerator()``"""
     machine.notes[Ranks].pinned = True
     result = machine.new_object(Kind.OTHER, ACCELERATOR, node)
+    _tell_of_processes(machine, result)
     if arguments.keyword("cpu") == TRUE:
         machine.write(result.id, "device", CPU)
         return result
@@ -94,7 +96,26 @@ def accelerator(machine: Machine, name: str, arguments: Arguments, node: cst.Cal
         if not arguments.spread and not any(name.endswith("_plugin") for name in arguments.keywords):
             # DeepSpeed and FSDP wrap in another way.
             machine.write(result.id, _WRAPS, TRUE)
+            machine.write(result.id, "distributed_type", _distributed_type(machine))
     return result
+
+
+def _tell_of_processes(machine: Machine, target: Object) -> None:
+    ranks.started_outside(machine)
+    machine.write(target.id, "num_processes", ranks.world_size(machine))
+    machine.write(target.id, "use_distributed", machine.ask(ranks.several_run(machine)))
+    machine.write(target.id, "state", target)
+
+
+def _distributed_type(machine: Machine) -> Value:
+    several = answered(ranks.several_run(machine), True)
+    return machine.either(
+        (
+            (several.negation, Const("NO")),
+            (several & machines(NO_GPU), Const("MULTI_CPU")),
+            (several & machines(ONE_GPU | MANY_GPUS), Const("MULTI_GPU")),
+        )
+    )
 
 
 def call_accelerator(machine: Machine, target: Object, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -164,7 +185,8 @@ def distributed(machine: Machine, module: Object | Symbol, node: cst.Call) -> Va
         ddp.wrapped(machine, wrapper, module, Arguments())
         return wrapper
 
-    return machine.fork(((machines(MANY_GPUS), wrap), (machines(NO_GPU | ONE_GPU), lambda: module)), asks=True)
+    several = answered(ranks.several_run(machine), True)
+    return machine.fork(((several, wrap), (several.negation, lambda: module)), asks=True)
 
 
 def _unwrapped(machine: Machine, value: Value) -> Value:

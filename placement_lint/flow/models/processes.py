@@ -42,6 +42,11 @@ def asked(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> 
     return machine.part(machine.module_frame, ("call", name), node, type="int")
 
 
+def size(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``get_world_size()``"""
+    return ranks.world_size(machine, node)
+
+
 def sampler(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
     """``DistributedSampler(dataset)`` asks the process group for the rank, unless it is told."""
     if not arguments.has(1, "num_replicas"):
@@ -110,7 +115,7 @@ def _in_group(what: Parallel, note: Note, scene: Scene) -> ParallelInGroup:
 CALLS: Handlers = {
     "torch.distributed.is_initialized": is_initialised,
     "torch.distributed.get_rank": asked,
-    "torch.distributed.get_world_size": asked,
+    "torch.distributed.get_world_size": size,
     "torch.utils.data.DistributedSampler": sampler,
 }
 

@@ -10,7 +10,16 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import COLLECTIVES_ON_THE_CURRENT_DEVICE
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import MANY_GPUS, ONE_GPU, Answer, Condition, answered, machines
+from placement_lint.flow.domain.path_condition import (
+    MANY_GPUS,
+    ONE_GPU,
+    SEVERAL_PROCESSES,
+    Answer,
+    Condition,
+    Question,
+    answered,
+    machines,
+)
 from placement_lint.flow.domain.values import (
     ABSENT,
     FALSE,
@@ -73,6 +82,7 @@ _GROUP = Slot("process group")
 _ALONE = Slot("alone")
 # Whether the process has a group at all.
 _INITIALISED = Slot("initialised")
+_WORLD_SIZE = Slot("world size")
 
 
 def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -101,6 +111,26 @@ def join(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
 def needs_group(machine: Machine) -> None:
     """Past this point the process has a process group: what runs here makes it, or raises without one."""
     machine.write(machine.module_frame, _INITIALISED, TRUE)
+
+
+def world_size(machine: Machine, node: str | cst.CSTNode = "world_size") -> Symbol:
+    """The number of processes: the same whoever tells it."""
+    return machine.part(machine.module_frame, _WORLD_SIZE, node, type="int")
+
+
+def several_run(machine: Machine) -> Question:
+    """Whether there are several processes."""
+    size = world_size(machine)
+    question = machine.question((cst.GreaterThan.__name__, size, Const(1)), text="world_size > 1")
+    question.measure(size, (1, 1))
+    question.say(predicate=SEVERAL_PROCESSES)
+    return question
+
+
+def started_outside(machine: Machine) -> None:
+    """A launcher tells a library how many processes there are; if there are several, it makes them a group."""
+    group = machine.filled(machine.module_frame, _INITIALISED, machine.ask(several_run(machine)))
+    machine.write(machine.module_frame, _INITIALISED, group)
 
 
 def leave(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:

@@ -153,7 +153,15 @@ def note_use(machine: Machine, callee: Value, call: cst.Call) -> None:
 
 
 # Names of libraries whose values are constants.
-_CONSTANTS = {"typing.TYPE_CHECKING": FALSE, "typing_extensions.TYPE_CHECKING": FALSE}
+_CONSTANTS = {
+    "typing.TYPE_CHECKING": FALSE,
+    "typing_extensions.TYPE_CHECKING": FALSE,
+    **{
+        f"accelerate.{module}DistributedType.{name}": Const(name)
+        for module in ("", "state.", "utils.", "utils.dataclasses.")
+        for name in ("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "DEEPSPEED", "FSDP", "MEGATRON_LM")
+    },
+}
 
 
 def library(name: str) -> Value:
