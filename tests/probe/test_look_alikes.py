@@ -174,6 +174,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "local_by_name": {"ordinal": "local rank"},
         "computed_rank": {"ordinal": "local rank"},
         "local_by_option": {"ordinal": "local rank"},
+        "local_declared": "nothing says that there is another node",
     },
     "hardcoded-device-in-replica": {
         "current_device": {"stray": "cuda"},

@@ -277,9 +277,11 @@ def notice_option(machine: Machine, arguments: Arguments) -> None:
     """``parser.add_argument("--node_rank")``; ``"--rank", "--local_rank"`` is the number on this node too."""
     flags = [option.value for option in arguments.positional if isinstance(option, Const)]
     texts = [flag for flag in flags if isinstance(flag, str)]
-    for text in texts:
+    is_local = any(_LOCAL_RANK.fullmatch(text) for text in texts)
+    # A launcher gives ``--local_rank`` on one node too: only who reads it may count on several.
+    for text in texts if not is_local else ():
         notice_name(machine, text)
-    if any(_LOCAL_RANK.fullmatch(text) for text in texts):
+    if is_local:
         named = arguments.keyword("dest")
         machine.notes[Ranks].local_names.add(str(named.value) if isinstance(named, Const) else texts[0].lstrip("-"))
 
