@@ -287,6 +287,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "seen_on_gpu": "where the module is on the CPU, nothing wraps it",
         "put_into_unknown": {"place": "cuda:0"},
         "by_number": {"place": "cuda:0"},
+        "unknown_ids": {"device_ids": [0]},
     },
     "move-on-non-movable": {
         "list_becomes_tensor": REPAIRED,

@@ -161,10 +161,10 @@ def around(
 
 def _move_to_only_device(machine: Machine, inner: Object | Symbol, ids: Value, node: cst.Call) -> None:
     """With a single device the constructor itself moves the module there (data_parallel.py, ``__init__``)."""
-    first = first_device(machine, ids)
+    # Of unknown ids, those that are valid with one GPU name that one.
+    first = first_device(machine, ids) or Device("cuda", 0)
     alone = machines(ONE_GPU | MANY_GPUS) if is_single(machine, ids) else machines(ONE_GPU)
-    if first is not None:
-        machine.fork(((alone, lambda: _moved(machine, inner, first, node)), (alone.negation, lambda: NONE)))
+    machine.fork(((alone, lambda: _moved(machine, inner, first, node)), (alone.negation, lambda: NONE)))
 
 
 def _moved(machine: Machine, inner: Object | Symbol, device: Place, node: cst.Call) -> Value:

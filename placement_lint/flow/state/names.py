@@ -34,8 +34,8 @@ def bind(machine: Machine, name: str, value: Value) -> None:
 
 
 def christen(machine: Machine, value: Value, name: str | cst.CSTNode) -> None:
-    """Record the name under which the program first binds an object: messages use it."""
-    if isinstance(value, Object):
+    """Record the name under which the program first binds an object that it has made: messages use it."""
+    if isinstance(value, Object) and not machine.constructing(value):
         machine.call_it(value.id, name)
 
 
