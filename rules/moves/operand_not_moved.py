@@ -67,6 +67,7 @@ for x, y in DataLoader(dataset, batch_size=8):
   was loaded with `device_map=`; and inputs of `generate`, which moves them (transformers 5.24, `generation/utils.py`).
 - Both sides depend on the same device variable or flag, or one side is unknown, such as a batch of a library's
   loader.
+- A `try` whose handler catches the error and has a fallback: it returns a value, or assigns what the body assigns.
 - DPL501, DPL302, DPL303, DPL504 or DPL509 reports the cause.
 """,
     fix="""\

@@ -375,6 +375,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "python_values": {"reader": "tolist()"},
     },
     "operand-not-moved": {
+        "tried": "the program handles the error",
         "trainer_by_option": REPAIRED,
         "own_cuda": REPAIRED,
         "loader_of_moved_data": REPAIRED,

@@ -52,6 +52,8 @@ class Event:
     scene: Scene
     # each execution to which it applies has an event of its own, so that an execution without one is right
     each_time: ClassVar[bool] = False
+    # the exceptions that the program raises there
+    raises: ClassVar[tuple[str, ...]] = ()
 
     @property
     def holder(self) -> Holder | None:
@@ -111,6 +113,7 @@ class Operand:
 class DevicesMixed(Event):
     """An operation takes tensors of provably different devices: ``stray`` is the one out of place."""
 
+    raises = ("RuntimeError",)
     operation: str
     stray: Operand
     home: Operand
@@ -159,6 +162,7 @@ class FirstDeviceMissed(Event):
     ``node`` is the call that constructed the wrapper.
     """
 
+    raises = ("RuntimeError",)
     label: str
     wrapper: str
     # the literal ``device_ids``, empty if they are not given or unknown
@@ -298,6 +302,7 @@ class ReplicaLossUsed(Event):
     ``use`` is the method or builtin that requires a number, or ``format``; ``source`` the expression of the loss.
     """
 
+    raises = ("RuntimeError", "ValueError")
     source: cst.CSTNode
     how: str
     use: str
@@ -712,6 +717,7 @@ class CpuRefused(Event):
 class HostRead(Event):
     """The memory of a tensor on another device is read on the host."""
 
+    raises = ("TypeError",)
     source: str | cst.CSTNode
     how: str
     tensor: Tensor

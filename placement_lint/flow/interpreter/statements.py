@@ -53,7 +53,9 @@ from placement_lint.flow.state.moment import Around, Replica, Tried
 from placement_lint.flow.state.names import bind, declare_global, import_from, import_name, wanted
 from placement_lint.flow.state.program import Program
 from placement_lint.source.abstraction import by_kind, of_kind
-from placement_lint.source.querying import as_expression, may_break, names_in, raises, same_code
+from placement_lint.source.querying import as_expression, assignments_in, may_break, names_in, raises, same_code
+from placement_lint.source.walking import nodes_in
+from placement_lint.source.wording import source_text
 
 # For a method: the undecorated function, if decorators replace it.
 _UNDECORATED = Slot("undecorated")
@@ -415,7 +417,8 @@ def _try(machine: Machine, node: cst.Try | cst.TryStar) -> None:
     around.expecting_attribute_errors += catches
 
     def body() -> Value:
-        around.tried.append(Tried(len(machine.frames), _dealt_with(node), all(map(_resumes, node.handlers))))
+        resumes, falls_back = all(map(_resumes, node.handlers)), _falls_back(node)
+        around.tried.append(Tried(len(machine.frames), _dealt_with(node), resumes, falls_back))
         execute_body(machine, node.body)
         around.tried.pop()
         if node.orelse is not None and not machine.dead:
@@ -449,6 +452,19 @@ def _resumes(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> bool:
     end = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
     leaves = isinstance(end, cst.Break) or (isinstance(end, cst.Return) and end.value is None)
     return not leaves and not raises(handler.body)
+
+
+def _falls_back(node: cst.Try | cst.TryStar) -> bool:
+    """Whether each handler returns a value that is no exit status, or assigns what the body assigns."""
+    wanted = {source_text(target) for target, _ in assignments_in(node.body)}
+    return all(
+        any(
+            (isinstance(part, cst.Return) and not isinstance(part.value, (cst.Integer, type(None))))
+            or (isinstance(part, cst.Assign) and not wanted.isdisjoint(source_text(one.target) for one in part.targets))
+            for part in nodes_in(handler.body)
+        )
+        for handler in node.handlers
+    )
 
 
 def _ends_by_raising(body: cst.BaseSuite) -> bool:

@@ -65,7 +65,7 @@ from placement_lint.flow.state.evaluator import Evaluator
 from placement_lint.flow.state.extent import CONTENT_CELLS, within_reach
 from placement_lint.flow.state.heap import ITEMS, MAPPING, Cell, Delta, Key, Slot, Store
 from placement_lint.flow.state.module_notes import ModuleNotes
-from placement_lint.flow.state.moment import Around, Calls, Replica
+from placement_lint.flow.state.moment import Around, Calls, Replica, Tried
 from placement_lint.flow.state.namespaces import Namespaces
 from placement_lint.flow.state.notes import Registry, Use, all_notes, beginning, moments
 from placement_lint.flow.state.program import Program
@@ -803,8 +803,11 @@ class Machine:
         return self.path, self.reach, self.tested, self.alternatives, *now
 
     def emit(self, event: Event) -> None:
-        """Emit an event, unless another file is being imported: its events are emitted when that file is analysed."""
-        if self.frames[0].id != self.module_frame:
+        """Emit an event, unless the program handles the error.
+
+        The events of another file that is being imported are emitted when that file is analysed.
+        """
+        if self.frames[0].id != self.module_frame or (event.raises and self.falls_back(*event.raises)):
             return
         when = survived(event.scene.when)
         if when.possible:
@@ -920,20 +923,33 @@ class Machine:
 
     def expects(self, *errors: str) -> bool:
         """Whether a handler catches one of these exceptions, by name; or all exceptions, in the running function."""
-        return any(tried.deals_with(errors, len(self.frames)) for tried in self.now[Around].tried)
+        return any(tried.deals_with(errors, tried.depth == len(self.frames)) for tried in self.now[Around].tried)
 
-    def does_without(self, *errors: str) -> bool:
+    def does_without(self, *errors: str, only_if: Callable[[Tried], bool] = lambda tried: tried.resumes) -> bool:
         """Whether the program has a fallback for the case that this code, all that it tries, raises one of these.
 
         A handler around a function that does more is for any kind of error.
         """
-        around, here = self.now[Around], len(self.frames)
+        around = self.now[Around]
         lines, place = around.block
         is_last = place == len(lines) - 1
         return any(
-            tried.resumes and tried.deals_with(errors, here) and (tried.depth == here or is_last)
+            only_if(tried) and tried.deals_with(errors, near := self._is_near(tried)) and (near or is_last)
             for tried in around.tried
         )
+
+    def falls_back(self, *errors: str) -> bool:
+        """The same, if the fallback is seen."""
+        return self.does_without(*errors, only_if=lambda tried: tried.resumes and tried.falls_back)
+
+    def _is_near(self, tried: Tried) -> bool:
+        """Whether the running function tries something, or is a plain series of statements that its caller tries."""
+        here = len(self.frames)
+        function = self.frame.function
+        if tried.depth == here or function is None or tried.depth != here - 1 or not tried.falls_back:
+            return tried.depth == here
+        body = function.node.body.body if isinstance(function.node, cst.FunctionDef) else ()
+        return all(isinstance(line, cst.SimpleStatementLine) for line in body)
 
     @contextmanager
     def round_by_round(self) -> Iterator[None]:

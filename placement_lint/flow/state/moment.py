@@ -80,13 +80,15 @@ class Replica(Moment):
 class Tried(NamedTuple):
     """A running try: the number of functions running when it began, and the exceptions that its handlers catch.
 
-    It ``resumes`` if no handler for one of them leaves the loop or function, or raises another exception.
+    It ``resumes`` if no handler for one of them leaves the loop or function, or raises another exception. It
+    ``falls_back`` if a handler then returns a value, or assigns what the body should have assigned.
     """
 
     depth: int
     names: frozenset[str]
     resumes: bool
+    falls_back: bool
 
-    def deals_with(self, errors: Collection[str], here: int) -> bool:
-        """Whether a handler catches one of these, by name; or all exceptions, in the running function."""
-        return not self.names.isdisjoint((*errors, *(("Exception", "BaseException") if self.depth == here else ())))
+    def deals_with(self, errors: Collection[str], is_near: bool) -> bool:
+        """Whether a handler catches one of these, by name; or all exceptions, if it ``is_near``."""
+        return not self.names.isdisjoint((*errors, *(("Exception", "BaseException") if is_near else ())))
