@@ -126,6 +126,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "test_with_a_device": {"choice": "cuda"},
         "type_of_labels": "nothing else is ever chosen",
         "lightning_on_gpu": {"choice": "cuda"},
+        "lightning_counts": {"choice": "cuda"},
         "no_choice": {"choice": "cuda"},
         "of_each_process": {"choice": "cuda"},
         "one_process_of_several": {"choice": "cuda"},

@@ -196,7 +196,7 @@ def _surroundings(machine: Machine) -> object:
         bool(machine.notes[Optimizers].built),
         bool(machine.notes[Ddp].wrappers),
         machine.notes[Gradients].by_hand,
-        machine.notes[Lightning].trains_on_gpu,
+        machine.notes[Lightning].on_cpu,
     )
 
 

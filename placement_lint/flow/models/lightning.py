@@ -11,8 +11,21 @@ import libcst as cst
 
 from placement_lint.flow.api.torch_names import LIGHTNING_MODULES
 from placement_lint.flow.domain.arguments import Arguments
+from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, NO_GPU, Condition, answered, any_of, machines
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import OWN, Class, Const, Function, Object, Role, Tensor, Value
+from placement_lint.flow.domain.values import (
+    NONE,
+    OWN,
+    Class,
+    Const,
+    Function,
+    Object,
+    Role,
+    Symbol,
+    Tensor,
+    Value,
+    alternatives,
+)
 from placement_lint.flow.events.schema import CudaRequested
 from placement_lint.flow.models.handlers import Handlers
 from placement_lint.flow.models.ranks import Ranks
@@ -28,23 +41,34 @@ from placement_lint.source.wording import source_text
 class Lightning(Notes):
     """What Lightning does for the program."""
 
-    # a Trainer requests a GPU
-    trains_on_gpu: bool = noted(bool, Use.SHARED)
+    # when each Trainer that was seen chooses the CPU; None before one was
+    on_cpu: Condition | None = noted(lambda: None, Use.SHARED)
 
 
 _STEPS = {"training_step", "validation_step", "test_step", "predict_step"}
-_GPUS = (Const("gpu"), Const("cuda"))
+_WHATEVER_THERE_IS = machines(NO_GPU)
+_ACCELERATORS: dict[Value, Condition] = {Const("gpu"): NEVER, Const("cuda"): NEVER, Const("cpu"): ALWAYS}
 
 
 def trainer(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
-    """``Trainer(accelerator="gpu")`` requires a GPU; any other takes what is available."""
+    """``Trainer(accelerator="gpu")`` and ``Trainer(gpus=1)`` require a GPU; others take what is available."""
     machine.notes[Ranks].pinned = True
-    gpus = arguments.keyword("gpus")
-    counted = isinstance(gpus, Const) and bool(gpus.value)
-    machine.notes[Lightning].trains_on_gpu = (
-        machine.notes[Lightning].trains_on_gpu or arguments.keyword("accelerator") in _GPUS or counted
-    )
+    chosen, gpus = arguments.keyword("accelerator"), arguments.keyword("gpus")
+    if gpus is None:
+        ways = alternatives(machine.restrict(chosen)) if chosen is not None else ((ALWAYS, NONE),)
+        on_cpu = any_of(guard & _ACCELERATORS.get(option, _WHATEVER_THERE_IS) for guard, option in ways)
+    else:
+        on_cpu = any_of(guard & _counts_none(machine, option) for guard, option in alternatives(machine.restrict(gpus)))
+    before = machine.notes[Lightning].on_cpu
+    machine.notes[Lightning].on_cpu = on_cpu if before is None else before & on_cpu
     return machine.fresh(node)
+
+
+def _counts_none(machine: Machine, gpus: Value) -> Condition:
+    """When ``gpus`` names no GPU: it is a number, where -1 means all, or a list or text of numbers."""
+    if isinstance(gpus, Const):
+        return NEVER if gpus.value else ALWAYS
+    return answered(machine.question(gpus, text=gpus.source), False) if isinstance(gpus, Symbol) else NEVER
 
 
 def takes_over(machine: Machine, cls: Class) -> None:
@@ -72,16 +96,14 @@ def requested(machine: Machine, how: str | cst.CSTNode, node: cst.CSTNode) -> No
     """CUDA is requested explicitly by a method of a module whose device Lightning chooses."""
     frame = next((frame for frame in reversed(machine.frames) if isinstance(frame.receiver, Object)), None)
     receiver = frame.receiver if frame is not None else None
-    if (
-        machine.notes[Lightning].trains_on_gpu
-        or not isinstance(receiver, Object)
-        or not has_base(receiver.cls, LIGHTNING_MODULES)
-    ):
+    if not isinstance(receiver, Object) or not has_base(receiver.cls, LIGHTNING_MODULES):
         return
     note = machine.notes[ModuleNotes].moved.get(receiver.cls.id) if isinstance(receiver.cls, Class) else None
     if note is not None:
         here = "self.device" if machine.frame is frame and not machine.constructing(receiver) else ""
-        machine.emit(CudaRequested(node, machine.scene, source_text(how), note, "that of its Trainer", device=here))
+        on_cpu, scene = machine.notes[Lightning].on_cpu, machine.scene
+        scene = replace(scene, when=scene.when & (_WHATEVER_THERE_IS if on_cpu is None else on_cpu))
+        machine.emit(CudaRequested(node, scene, source_text(how), note, "that of its Trainer", device=here))
 
 
 CALLS: Handlers = dict.fromkeys(
