@@ -104,6 +104,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "gpu_asked_for_name": {"choice": "cuda"},
         "item_made_in_loop": {"choice": "cuda"},
         "number_that_decides": {"choice": "cuda"},
+        "number_by_option": {"choice": "cuda"},
         "on_the_gpu_that_is_current": {"choice": "cuda"},
         "word_of_command_line": {"choice": "cuda"},
         "where_an_image_is": {"choice": "cuda"},

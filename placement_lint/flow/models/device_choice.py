@@ -32,6 +32,7 @@ from placement_lint.flow.domain.path_condition import (
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
+    Choice,
     Comparison,
     Const,
     Device,
@@ -259,7 +260,11 @@ def without_cpu(machine: Machine, given: Value, source: cst.BaseExpression | Non
 
 def _refuse_cpu(machine: Machine, given: Value, source: cst.BaseExpression, node: cst.Call) -> None:
     only_cuda = isinstance(node.func, cst.Attribute) and node.func.attr.value == "cuda"
-    for guard, option in alternatives(machine.restrict(given)):
+    given = machine.restrict(given)
+    if isinstance(given, Choice) and _device_flags(machine.tested) is not None:
+        # Who asks for a GPU by an option has one, and the variable its number.
+        return
+    for guard, option in alternatives(given):
         if option == NO_DEVICE or (only_cuda and not isinstance(option, Tensor) and as_place(option) == CPU):
             scene = machine.scene
             machine.emit(CpuRefused(node, replace(scene, when=scene.when & guard), source, option == NO_DEVICE))
