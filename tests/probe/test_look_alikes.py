@@ -145,6 +145,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "held_out": "only the order in which the held-out data come is the same",
     },
     "factory-without-device": {
+        "item_of_none": "where the tensors meet, both are on the GPU",
         "mode_names_place": {"device": "that of the input"},
         "no_gpu_there": {"home": "cpu"},
         "slice_of_list": {"device": "that of the input"},

@@ -864,11 +864,13 @@ def _item(machine: Machine, owner: Value, key: Value, node: cst.Subscript) -> Va
 
 
 def _is_not_empty(machine: Machine, owner: Object | Symbol) -> None:
-    """``ids[0]``: from here on, a test of the length of ``ids`` holds."""
+    """``ids[0]``: from here on, a test of the length of ``ids`` holds, and it is not None."""
     size = machine.known_part(owner.id, ("len", content(machine, owner)))
-    question = machine.known_question(size) if size is not None else None
-    if question is not None and not machine.now[Around].tried:
-        machine.survive(answered(question, True))
+    tests = [(size, True), *(((test.__name__, owner, NONE), False) for test in (cst.Is, cst.Equal))]
+    for subject, answer in tests if not machine.now[Around].tried else ():
+        question = machine.known_question(subject) if subject is not None else None
+        if question is not None:
+            machine.survive(answered(question, answer))
 
 
 def chosen(machine: Machine, module: Imported | External, key: Value) -> Value:
