@@ -25,6 +25,7 @@ from placement_lint.flow.domain.path_condition import (
     Cube,
     Question,
     answered,
+    any_of,
     is_precondition,
     machines,
     of,
@@ -410,7 +411,10 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
             asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
             reach = asked.scene.reach
             together = reach & ignored.on_cpu
-            scene = replace(asked.scene, when=ignored.on_cpu if together.widened and not reach.blurred else together)
+            # the execution of which this is one alternative
+            reached = any_of(visit.scene.reach for visit in visits if visit.scene.visit == asked.scene.visit)
+            when = ignored.on_cpu if together.widened and not reach.blurred else together
+            scene = replace(asked.scene, reach=reached, when=when)
             how = source_text(asked.how)
             device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
             place = asked.written or node
