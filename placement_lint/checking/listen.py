@@ -180,7 +180,8 @@ def _charges(rule: Rule, account: Account) -> Iterator[_Charge]:
         for problem in check(event):
             sites, about = _sites(problem, event, account), _about(event)
             located = replace(problem, sites=sites, about=about, scene=event.scene)
-            new = _Charge(located, event.scene.site, calls=set() if event.each_time else None)
+            comparable = event.each_time and problem.node is event.node
+            new = _Charge(located, event.scene.site, calls=set() if comparable else None)
             charge = charges.setdefault((event.scene.visit, problem.node), new)
             if charge.calls is not None:
                 charge.calls.add(event.scene.called_on)

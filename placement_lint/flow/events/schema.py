@@ -113,6 +113,7 @@ class Operand:
 class DevicesMixed(Event):
     """An operation takes tensors of provably different devices: ``stray`` is the one out of place."""
 
+    each_time = True
     raises = ("RuntimeError",)
     operation: str
     stray: Operand
@@ -276,6 +277,7 @@ class ParallelInGroup(Event):
 class BareModuleRead(Event):
     """``.module`` is read from a module that is not wrapped and has no such attribute."""
 
+    each_time = True
     label: str
     cls: str
     wrapped: tuple[Note, ...]
@@ -302,6 +304,7 @@ class ReplicaLossUsed(Event):
     ``use`` is the method or builtin that requires a number, or ``format``; ``source`` the expression of the loss.
     """
 
+    each_time = True
     raises = ("RuntimeError", "ValueError")
     source: cst.CSTNode
     how: str
@@ -709,6 +712,7 @@ class CudaRequested(Event):
 class CpuRefused(Event):
     """A call that only takes GPUs gets the CPU: by ``given``, which is a ``number`` if it comes from a tensor."""
 
+    each_time = True
     given: cst.BaseExpression
     number: bool
 
@@ -717,6 +721,7 @@ class CpuRefused(Event):
 class HostRead(Event):
     """The memory of a tensor on another device is read on the host."""
 
+    each_time = True
     raises = ("TypeError",)
     source: str | cst.CSTNode
     how: str
