@@ -90,7 +90,6 @@ from placement_lint.flow.models.replica_losses import ReplicaLosses
 from placement_lint.flow.state.allocations import Allocations
 from placement_lint.flow.state.containers import content, depends
 from placement_lint.flow.state.devices import as_place, default_place, place_of_default_type, resolve, target_place
-from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls
@@ -382,8 +381,7 @@ def _meet(machine: Machine, operation: str | cst.CSTNode, one: Operand, other: O
         return home
     if not _blamed_elsewhere(machine, stray.tensor) and Mixed.ADRIFT not in (stray.tensor.mixed, home.tensor.mixed):
         event = _mixed(machine, operation, stray, home, node)
-        if not _raised_before(machine, event):
-            machine.emit(event)
+        machine.emit(event)
         machine.notes[Tensors].strays.add(stray.tensor.created or stray.tensor.uid)
         by_itself = not (machine.now[Calls].in_forward or stray.whole or home.whole)
         mixed = Mixed.ADRIFT if _is_adrift(event) else Mixed.SETTLED if by_itself else Mixed.NO
@@ -398,25 +396,6 @@ def _compared(one: Place, other: Place) -> Comparison:
     """Whether two operands are on one device: some replica is on another GPU than that of any fixed number."""
     fixed = other if one == REPLICA else one if other == REPLICA else None
     return Comparison.DIFFERENT if fixed is not None and device_choice.is_one_card(fixed) else compare(one, other)
-
-
-@dataclass(frozen=True)
-class _Raised(Slot):
-    """The cell that says on which paths a tensor, as the program names it, has raised by its place."""
-
-    put: cst.CSTNode
-    label: str
-
-
-def _raised_before(machine: Machine, event: DevicesMixed) -> bool:
-    """Whether each path that leads here has raised already, since it did not move the same tensor."""
-    stray = event.stray
-    if cause_of(event) is not Cause.NOT_MOVED or not stray.tensor.history:
-        return False
-    cell = machine.module_frame, _Raised("raised", stray.tensor.history[-1].node, source_text(stray.source))
-    before = machine.read(*cell) is not None and not machine.may_lack(*cell)
-    machine.write(*cell, TRUE)
-    return before
 
 
 def _is_adrift(event: DevicesMixed) -> bool:
