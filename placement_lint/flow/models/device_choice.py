@@ -409,12 +409,11 @@ def resolve(machine: Machine) -> set[cst.CSTNode]:
         ignored = next((chosen for chosen in noted.chosen if _ignores(node, visits, chosen)), None)
         if ignored is not None:
             asked = next((visit for visit in visits if (visit.scene.reach & ignored.on_cpu).possible), visits[0])
-            reach = asked.scene.reach
+            # all alternatives of one execution
+            reach = any_of(visit.scene.reach for visit in visits if visit.scene.visit == asked.scene.visit)
             together = reach & ignored.on_cpu
-            # the execution of which this is one alternative
-            reached = any_of(visit.scene.reach for visit in visits if visit.scene.visit == asked.scene.visit)
             when = ignored.on_cpu if together.widened and not reach.blurred else together
-            scene = replace(asked.scene, reach=reached, when=when)
+            scene = replace(asked.scene, reach=reach, when=when)
             how = source_text(asked.how)
             device = ignored.text if all(ignored.text in visit.names for visit in visits) else ""
             place = asked.written or node
