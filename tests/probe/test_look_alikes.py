@@ -280,6 +280,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "module-not-on-first-device": {
         "devices_of_trainer": "the module is in no DataParallel: no GPUs are named",
+        "subclass": "this wrapper moves its module itself",
         "cpu_by_flag": "where the module is on the CPU, nothing wraps it",
         "helpers_move": {"place": "cuda:0"},
         "matching_ids": {"place": "cuda:1", "device_ids": [1, 0]},
@@ -798,6 +799,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "compiled": "this wrapper passes attributes on",
         "early_read": {"wrapper": ""},
         "forwarding_subclass": "this wrapper passes attributes on",
+        "subclass": "this wrapper passes attributes on, or has them itself",
         "guards": REPAIRED,
         "module": REPAIRED,
         "one_of_ten_in_runner": REPAIRED,
@@ -826,6 +828,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "saved_in_other_mode": "both modes may wrap the model, or another file is loaded",
         "renamed_under_a_test": "a test decides which keys are renamed",
         "strip_prefix": {"prefixed": False, "into_wrapper": False},
+        "subclass_unwraps": {"prefixed": False, "into_wrapper": False},
         "symmetric": {"prefixed": True, "into_wrapper": True},
         "unwrap_helper": {"prefixed": False, "into_wrapper": False},
     },

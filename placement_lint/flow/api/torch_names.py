@@ -415,6 +415,9 @@ WRAPPERS = {
     "torch.nn.parallel.DistributedDataParallel": "DistributedDataParallel",
 }
 
+# Methods that make up a call of a wrapper: a subclass that overrides one of them runs the module in its own way.
+STEPS_OF_WRAPPERS = ("__call__", "forward", "scatter", "replicate", "parallel_apply", "gather")
+
 # The prefixes of the keys in the state dict of a wrapper, and of what torch.compile returns
 # (torch/_dynamo/eval_frame.py, `OptimizedModule`).
 WRAPPER_PREFIX = "module."

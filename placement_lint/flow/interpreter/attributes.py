@@ -15,6 +15,7 @@ from placement_lint.flow.api.torch_names import (
     ITEM_TYPES,
     METHODS_OF_TENSORS,
     MODEL_OUTPUTS,
+    MODULE_ATTRIBUTES,
     MODULE_METHODS,
     PARAMETERS_OF_LAYERS,
     PARTS_OF_MODELS,
@@ -257,9 +258,11 @@ _CONTAINER_METHODS = {"step", "scale", "update", "unscale_", "backward"}
 
 def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Attribute) -> Value:
     wrapper_attributes.read(machine, wrapper, name)
-    if name == "module" or not wrappers.has_attribute(wrapper, name):
+    if name == "module" or not wrappers.has_attribute(machine, wrapper, name):
         found = wrappers.read_attribute(machine, wrapper, name, node, machine.text(node.value))
         return found if found is not None else machine.fresh(name)
+    if isinstance(wrapper.cls, Class) and (own := _read_of_subclass(machine, wrapper, wrapper.cls, name, node)):
+        return own
     if name == "training":
         return _mode(machine, node)
     if name == "device":
@@ -268,6 +271,14 @@ def _read_of_wrapper(machine: Machine, wrapper: Object, name: str, node: cst.Att
     if name in WRAPPER_FIELDS:
         return machine.part(wrapper.id, name, node, wrapper)
     return Bound(wrapper, name, node=node)
+
+
+def _read_of_subclass(machine: Machine, wrapper: Object, cls: Class, name: str, node: cst.Attribute) -> Value | None:
+    """An attribute that a subclass of DataParallel may add to it, or override; unknown where that takes code."""
+    own = machine.read(wrapper.id, name) or find(machine, cls, name)
+    if own is not None and not isinstance(own, Function):
+        return own
+    return machine.part(wrapper.id, name, node, wrapper) if own is not None or name not in MODULE_ATTRIBUTES else None
 
 
 def _mode(machine: Machine, node: cst.Attribute) -> Value:
@@ -803,7 +814,7 @@ def call_super(machine: Machine, target: Super, name: str, arguments: Arguments,
             return calls.call_function(machine, method, arguments, node, first)
     if isinstance(receiver, Object) and isinstance(cls, Class):
         if name == "__init__":
-            calls.foreign_constructor(machine, cls, arguments, node)
+            calls.library_constructor(machine, receiver, cls, arguments, node)
             machine.write(receiver.id, modules.INITIALISED, TRUE)
             if averaged.is_averaged(receiver):
                 averaged.fill(machine, receiver, arguments, node)

@@ -50,7 +50,7 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration
-from placement_lint.flow.models import async_copy, gradients, non_movable, replica_losses, tensors
+from placement_lint.flow.models import async_copy, gradients, non_movable, replica_losses, tensors, wrappers
 from placement_lint.flow.state import devices, extent, options
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
 from placement_lint.flow.state.containers import content, depends, entries, length
@@ -256,7 +256,7 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
         found = {option is not ABSENT for guard, option in alternatives(stored) if not machine.path.excludes(guard)}
         return found.pop() if len(found) == 1 else None
     if owner.kind is Kind.WRAPPER:
-        return name in MODULE_ATTRIBUTES
+        return name in MODULE_ATTRIBUTES or (None if wrappers.has_attribute(machine, owner, name) else False)
     if isinstance(owner.cls, Class):
         if find(machine, owner.cls, name) is not None:
             return True

@@ -23,6 +23,7 @@ from placement_lint.flow.api.torch_names import (
     PROXY_TESTS,
     RECURRENT_LAYERS,
     SEQUENCE_LAYERS,
+    STEPS_OF_WRAPPERS,
     TENSOR_ATTRIBUTES,
     WAITING_METHODS,
 )
@@ -106,7 +107,7 @@ from placement_lint.flow.observers import (
 from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
-from placement_lint.flow.state.classes import find, foreign_bases
+from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
 from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
@@ -426,6 +427,8 @@ _MODULE_ANNOTATIONS = ("nn.Module", "torch.nn.Module")
 def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Value:
     """``Net(...)``: the object, after its ``__init__``."""
     instance = construct(machine, cls, arguments, node)
+    if instance.kind is Kind.WRAPPER and machine.read(instance.id, modules.INNER) is None:
+        return machine.fresh(node)
     if instance.kind is Kind.INSTANCE and machine.read(instance.id, modules.OUTLINE) is not None:
         # Its methods depend on its contents, which are unknown.
         unknown = machine.fresh(node)
@@ -438,7 +441,9 @@ def instantiate(machine: Machine, cls: Class, arguments: Arguments, node: cst.CS
 
 def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> Object:
     """The instance after ``__init__``; an outline if its ``__init__`` is not analysed."""
-    instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(kind_of(cls), cls, node)
+    # An instance that stands for any is no wrapper: what it holds is unknown.
+    kind = Kind.WRAPPER if wrapper_base(cls) and isinstance(node, cst.Call) else kind_of(cls)
+    instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(kind, cls, node)
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not reaches(machine, initialiser, arguments)):
         machine.write(instance.id, modules.OUTLINE, Const(True))
@@ -452,12 +457,17 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
             value = arguments.get(position, name) or find(machine, cls, name)
             machine.write(instance.id, name, value or machine.part(instance.id, name, name))
     else:
-        foreign_constructor(machine, cls, arguments, node)
+        library_constructor(machine, instance, cls, arguments, node)
     return instance
 
 
-def foreign_constructor(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTNode) -> None:
+def library_constructor(
+    machine: Machine, instance: Object, cls: Class, arguments: Arguments, node: cst.CSTNode
+) -> None:
     """The ``__init__`` of a library class: those of torch and of the standard library do not move their arguments."""
+    if instance.kind is Kind.WRAPPER and isinstance(node, cst.Call):
+        wrappers.construct(machine, instance, arguments, node)
+        return
     bases = foreign_bases(cls)
     known = all(isinstance(base, External) and base.name.partition(".")[0] in _MOVING_NOTHING for base in bases)
     if known:
@@ -554,6 +564,8 @@ def call_object(machine: Machine, target: Object, arguments: Arguments, node: cs
 
 def _call_object(machine: Machine, target: Object, arguments: Arguments, node: cst.Call) -> Value:
     if isinstance(target.cls, Class):
+        if target.kind is Kind.WRAPPER and any(find(machine, target.cls, step) for step in STEPS_OF_WRAPPERS):
+            return foreign(machine, arguments, node)
         method = find(machine, target.cls, "__call__")
         if method is not None:
             return call(machine, attributes.bound(machine, target, method, node), arguments, node)

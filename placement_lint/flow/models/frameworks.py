@@ -181,7 +181,9 @@ def distributed(machine: Machine, module: Object | Symbol, node: cst.Call) -> Va
     """A module that a framework wraps in DistributedDataParallel where there are several processes."""
 
     def wrap() -> Value:
-        wrapper = wrappers.around(machine, module, NONE, NONE, node, "torch.nn.parallel.DistributedDataParallel")
+        wrapper = wrappers.around(
+            machine, module, NONE, NONE, node, External("torch.nn.parallel.DistributedDataParallel")
+        )
         ddp.wrapped(machine, wrapper, module, Arguments())
         return wrapper
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import WRAPPERS
 from placement_lint.flow.domain.path_condition import Condition
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -52,7 +51,8 @@ def written(
 ) -> None:
     """``wrapper.name = value``"""
     inner = machine.read(wrapper.id, modules.INNER)
-    if inner is not None and not wrappers.has_attribute(wrapper, name):
+    own = wrappers.has_attribute(machine, wrapper, name) or machine.constructing(wrapper)
+    if inner is not None and not own:
         machine.lift(lambda module, new: _written(machine, wrapper, module, name, new, node, text), inner, value)
 
 
@@ -69,7 +69,7 @@ def _written(
         return NONE
     own = _own(machine, module, name)
     if own is not None and all(_differs(machine, option, value) for _, option in alternatives(machine.restrict(own))):
-        kind = WRAPPERS[wrapper.cls.name]
+        kind = wrappers.kind_of(wrapper)
         wrapped = Note(wrapper.node, f"wrapped in {kind} here")
         event = WrapperAttributeWritten(node, machine.scene, source_text(text), kind, name, wrapped, _is_part(value))
         machine.notes[WrapperAttributes].writes.append((event, wrapper.id, module))
@@ -109,7 +109,7 @@ def _is_same(own: Value, value: Value) -> bool:
 
 def read(machine: Machine, wrapper: Object, name: str) -> None:
     """``wrapper.name``: the program may well keep something of its own there."""
-    if not wrappers.has_attribute(wrapper, name):
+    if not wrappers.has_attribute(machine, wrapper, name):
         machine.notes[WrapperAttributes].fields.add((wrapper.id, name, machine.path))
 
 

@@ -32,6 +32,7 @@ from placement_lint.flow.domain.values import (
     NONE,
     REPLICA,
     TRUE,
+    Class,
     Const,
     Device,
     External,
@@ -64,6 +65,7 @@ from placement_lint.flow.models import (
     state_keys,
 )
 from placement_lint.flow.models.handlers import Handlers
+from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
 from placement_lint.flow.state.containers import content
 from placement_lint.flow.state.devices import as_place
 from placement_lint.flow.state.heap import MAPPING, Slot
@@ -76,6 +78,7 @@ _IDS = Slot("device ids")
 _OUTPUT = Slot("output device")
 _DIM = Slot("dim")
 DATA_PARALLEL = "torch.nn.DataParallel"
+_DATA_PARALLEL = External(DATA_PARALLEL)
 # Dicts in dicts of a saved value are told apart to this depth.
 _DEPTH = 4
 
@@ -85,14 +88,31 @@ def wrap(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> V
     module = arguments.get(0, "module")
     if module is None:
         return machine.fresh()
-    return machine.lift(lambda inner, ids: _wrap(machine, name, inner, ids, arguments, node), module, _ids(arguments))
+    return machine.lift(
+        lambda inner, ids: _wrap(machine, External(name), inner, ids, arguments, node), module, _ids(arguments)
+    )
+
+
+def construct(machine: Machine, wrapper: Object, arguments: Arguments, node: cst.Call) -> None:
+    """The constructor of DataParallel or DistributedDataParallel runs for an instance of a subclass."""
+    module = arguments.get(0, "module") or machine.fresh()
+    machine.lift(lambda inner, ids: _wrap(machine, wrapper, inner, ids, arguments, node), module, _ids(arguments))
+
+
+def kind_of(wrapper: Object) -> str:
+    """``DataParallel`` or ``DistributedDataParallel``, also for an instance of a subclass."""
+    return WRAPPERS[wrapper_base(wrapper.cls)]
 
 
 def _ids(arguments: Arguments) -> Value:
     return arguments.get(1, "device_ids") or NONE
 
 
-def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Arguments, node: cst.Call) -> Value:
+def _wrap(
+    machine: Machine, made: Object | External, inner: Value, ids: Value, arguments: Arguments, node: cst.Call
+) -> Value:
+    """A wrapper of the class ``made``, or the instance ``made`` of a subclass, around a module."""
+    name = wrapper_base(made.cls if isinstance(made, Object) else made)
     noted = machine.notes[ModuleNotes]
     modules.treat_as_module(machine, inner)
     inner = _once(machine, name, inner, node)
@@ -100,7 +120,7 @@ def _wrap(machine: Machine, name: str, inner: Value, ids: Value, arguments: Argu
         return machine.fresh()
     output = arguments.get(2, "output_device") or NONE
     machine.lift(lambda option: _checked(machine, name, inner, ids, option, node), output)
-    wrapper = around(machine, inner, ids, output, node, name, arguments.get(3, "dim"))
+    wrapper = around(machine, inner, ids, output, node, made, arguments.get(3, "dim"))
     label = machine.label(inner)
     note = Note(node, f"{f'`{label}`' if label else 'the module'} is wrapped in {WRAPPERS[name]} here")
     noted.wraps.setdefault(inner.id, []).append(note)
@@ -125,7 +145,7 @@ def _once(machine: Machine, name: str, inner: Value, node: cst.Call) -> Value:
         return inner
     repeated = inner.node is node
     if not repeated or machine.same_each_round():
-        kind, already = WRAPPERS[name], WRAPPERS[inner.cls.name]
+        kind, already = WRAPPERS[name], kind_of(inner)
         first = Note(inner.node, f"wrapped in {already} here, in an earlier round" if repeated else "wrapped here")
         label = machine.text(node.args[0].value) if node.args else machine.label(inner)
         machine.emit(WrappedTwice(node, machine.scene, label, kind, already, first, repeated))
@@ -146,12 +166,12 @@ def around(
     ids: Value,
     output: Value,
     node: cst.Call,
-    name: str = DATA_PARALLEL,
+    made: Object | External = _DATA_PARALLEL,
     dim: Value | None = None,
 ) -> Object:
     """The bare wrapper object, before its constructor does anything."""
     _require_devices(machine, ids)
-    wrapper = machine.new_object(Kind.WRAPPER, External(name), node)
+    wrapper = made if isinstance(made, Object) else machine.new_object(Kind.WRAPPER, made, node)
     machine.write(wrapper.id, modules.INNER, inner)
     machine.write(wrapper.id, _IDS, ids)
     machine.write(wrapper.id, _OUTPUT, output)
@@ -228,7 +248,7 @@ def _call(
         return machine.fresh()
     ids = machine.read(wrapper.id, _IDS) or NONE
     first = first_device(machine, ids)
-    if wrapper.cls != External(DATA_PARALLEL):
+    if wrapper_base(wrapper.cls) != DATA_PARALLEL:
         with ddp.through(machine):
             result = _call_distributed(machine, inner, ids, first, arguments, forward)
         return ddp.came_through(machine, wrapper, result)
@@ -525,16 +545,28 @@ def read_attribute(machine: Machine, wrapper: Object, name: str, node: cst.CSTNo
     own = machine.read(wrapper.id, name)
     if own is not None:
         return own
-    if not has_attribute(wrapper, name) and not machine.now[Around].expecting_attribute_errors:
-        kind = WRAPPERS[wrapper.cls.name]
+    if not has_attribute(machine, wrapper, name) and not machine.now[Around].expecting_attribute_errors:
+        kind = kind_of(wrapper)
         wrapped = Note(wrapper.node, f"wrapped in {kind} here")
         machine.emit(WrapperAttributeRead(node, machine.scene, text, kind, name, wrapped))
     return None
 
 
-def has_attribute(wrapper: Object, name: str) -> bool:
-    known = MODULE_ATTRIBUTES_OF_DATA_PARALLEL if wrapper.cls == External(DATA_PARALLEL) else MODULE_ATTRIBUTES
-    return name in known or name.startswith("_")
+def has_attribute(machine: Machine, wrapper: Object, name: str) -> bool:
+    """Whether a wrapper has an attribute of its own, or may pass the name on to the module inside."""
+    of_data_parallel = wrapper_base(wrapper.cls) == DATA_PARALLEL
+    known = MODULE_ATTRIBUTES_OF_DATA_PARALLEL if of_data_parallel else MODULE_ATTRIBUTES
+    added = isinstance(wrapper.cls, Class) and _adds(machine, wrapper.cls, name)
+    return added or name in known or name.startswith("_")
+
+
+def _adds(machine: Machine, cls: Class, name: str) -> bool:
+    """Whether a subclass may have an attribute: one that it defines, any by a hook or an unknown base."""
+    plain = all(base == External("builtins.object") or wrapper_base(base) for base in foreign_bases(cls))
+    return not plain or any(find(machine, cls, each) is not None for each in (name, *_HOOKS))
+
+
+_HOOKS = ("__getattr__", "__getattribute__", "__setattr__")
 
 
 def load_state(machine: Machine, module: Object | Symbol, arguments: Arguments, node: cst.Call, label: str) -> None:

@@ -20,7 +20,7 @@ from placement_lint.flow.domain.values import (
     alternatives,
 )
 from placement_lint.flow.events.schema import Rumoured
-from placement_lint.flow.models import optimizers
+from placement_lint.flow.models import optimizers, wrappers
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
@@ -37,7 +37,7 @@ def wrapped(machine: Machine, module: Object | Symbol, wrapper: str, node: cst.C
 def moved(machine: Machine, module: Object | Symbol, target: Place, note: Note) -> None:
     """A wrapper is moved, or a module is moved whose parameters are in an optimizer without state."""
     if isinstance(module, Object) and module.kind is Kind.WRAPPER:
-        name, wrapper = machine.label(module, "the wrapper"), WRAPPERS[module.cls.name]
+        name, wrapper = machine.label(module, "the wrapper"), wrappers.kind_of(module)
         machine.emit(Rumoured(note.node, machine.scene, "move after wrap", name, wrapper=wrapper))
     for optimizer in optimizers.holders(machine, module):
         if not optimizers.has_state(machine, optimizer):
@@ -50,7 +50,7 @@ def built(machine: Machine, params: Value | None, node: cst.Call) -> None:
     for _, option in alternatives(params) if params is not None else ():
         module = option.module if isinstance(option, Parameters) else None
         if isinstance(module, Object) and module.kind is Kind.WRAPPER:
-            name, wrapper = machine.label(module, "the wrapper"), WRAPPERS[module.cls.name]
+            name, wrapper = machine.label(module, "the wrapper"), wrappers.kind_of(module)
             machine.emit(Rumoured(node, machine.scene, "parameters of wrapper", name, wrapper=wrapper))
 
 

@@ -11,7 +11,6 @@ from typing import TypeAlias, TypeGuard
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import WRAPPERS
 from placement_lint.flow.domain.values import Class, Device, Kind, Object, Placed, Tensor, Value, alternatives
 from placement_lint.flow.events.schema import Event, OptimizerStale
 from placement_lint.flow.models import modules, wrappers
@@ -168,7 +167,7 @@ def _of_wrapper(machine: Machine, wrapper: Object) -> list[str] | None:
     places = _places(machine, inner) if inner is not None else None
     if not places:
         return places
-    name = WRAPPERS.get(wrapper.cls.name, wrapper.cls.name)
+    name = wrappers.kind_of(wrapper)
     ids = ",".join(map(str, wrappers.literal_ids(machine, wrapper)))
     return [f"{' or '.join(places)} → {name}{f'[{ids}]' if ids else ''}"]
 

@@ -59,6 +59,12 @@ def foreign_bases(cls: Class) -> list[Value]:
     return [base for current in resolution_order(cls) for base in current.bases if not isinstance(base, Class)]
 
 
+def wrapper_base(cls: Value) -> str:
+    """The wrapper of PyTorch that a class is, or derives from: ``torch.nn.DataParallel``; empty if there is none."""
+    bases = foreign_bases(cls) if isinstance(cls, Class) else [cls]
+    return next((base.name for base in bases if isinstance(base, External) and base.name in WRAPPERS), "")
+
+
 def has_base(cls: Value, names: frozenset[str]) -> bool:
     """Whether a class of this program derives from one of these library classes."""
     return isinstance(cls, Class) and any(
@@ -87,7 +93,7 @@ def is_subclass(cls: Class | External, other: Value) -> bool | None:
         if other in bases:
             return True
         if other.name == "torch.nn.Module":
-            return cls.module or None
+            return cls.module or bool(wrapper_base(cls)) or None
         if all(isinstance(base, External) and base.name in MODULE_BASES for base in bases):
             return False if other.name.startswith("torch.nn.") else None
         return None
