@@ -121,17 +121,42 @@ def _index(outline: Outline, tree: ast.Module) -> Index:
         imports=tuple(
             found for statement, own in running.items() if not is_for_scripts(statement) for _, found in own.imports
         ),
-        asks_for_gpus=any(_asks_for_gpus(statement) for statement in tree.body),
+        asks_for_gpus=any(map(_asks_for_gpus, tree.body)) or any(map(_asks_when_defined, outline.definitions.values())),
     )
 
 
 def _asks_for_gpus(statement: ast.stmt) -> bool:
-    """Whether a statement of the top level always calls ``torch.cuda.is_available()``."""
+    """Whether a statement of the top level always calls ``torch.cuda.is_available()`` or ``.cuda()``."""
     always = statement.test if isinstance(statement, ast.If) else statement
     if isinstance(always, (ast.Try, ast.While, ast.For)):
         return False
-    calls = (node.func for node in _at_top_level(always) if isinstance(node, ast.Call))
-    return any(ast.unparse(func) == "torch.cuda.is_available" for func in calls if isinstance(func, ast.Attribute))
+    nodes = [*_at_top_level(always)]
+    if any(isinstance(node, (ast.IfExp, ast.BoolOp)) for node in nodes):
+        return False
+    functions = (node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    return any(func.attr == "cuda" or ast.unparse(func) == "torch.cuda.is_available" for func in functions)
+
+
+def _asks_when_defined(definition: Definition) -> bool:
+    """The same for the definition of a function or class: default values, and the body of a class."""
+    if _ASKING.isdisjoint(words_of(definition.code)):
+        return False
+    return any(map(_asks_for_gpus, _run_by_definitions(python_tree(definition.code).body)))
+
+
+_ASKING = {"cuda", "is_available"}
+
+
+def _run_by_definitions(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of classes, and default values as statements."""
+    for statement in statements:
+        if isinstance(statement, ast.ClassDef):
+            yield from _run_by_definitions(statement.body)
+        elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            given = statement.args
+            yield from (ast.Expr(value) for value in (*given.defaults, *given.kw_defaults) if value is not None)
+        else:
+            yield statement
 
 
 def _statements(tree: ast.Module, definitions: Mapping[int, Definition]) -> Iterator[tuple[ast.stmt, Lines]]:

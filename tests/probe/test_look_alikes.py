@@ -760,6 +760,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "replaced_in_first_call": {"stray": "cuda"},
     },
     "visible-devices-misuse": {
+        "default_value": "the function is defined after the variable is set",
         "called_again": "it was set in time, to the same",
         "number_of_command_line": {"device": "cuda:0"},
         "after_import": REPAIRED,

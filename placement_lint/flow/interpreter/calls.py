@@ -108,7 +108,7 @@ from placement_lint.flow.state import extent, imports, options
 from placement_lint.flow.state.accesses import Accesses
 from placement_lint.flow.state.budget import KEPT_BY_BUILDING, KEPT_BY_CALL
 from placement_lint.flow.state.classes import find, foreign_bases, wrapper_base
-from placement_lint.flow.state.heap import MAPPING
+from placement_lint.flow.state.heap import MAPPING, Cell, Slot
 from placement_lint.flow.state.machine import MAX_CALL_DEPTH, Frame, Machine
 from placement_lint.flow.state.module_notes import ModuleNotes
 from placement_lint.flow.state.moment import Around, Calls, Replica
@@ -356,7 +356,26 @@ def _default(machine: Machine, parameter: cst.Param, arguments: Arguments) -> Va
     name = parameter.name.value
     if parameter.default is None or arguments.spread:
         return machine.fresh(name, options.NAMESPACE if _gives_settings(machine.frame.function) else "")
-    return expressions.evaluate(machine, parameter.default)
+    computed = machine.read(*_default_cell(machine.frame.function, name)) if machine.frame.function else None
+    return computed if computed is not None else expressions.evaluate(machine, parameter.default)
+
+
+def compute_defaults(machine: Machine, function: Function) -> None:
+    """Run the calls in the default values of a function, which Python does once, where it is defined."""
+    parameters = function.node.params
+    for parameter in (*function.parameters, *parameters.kwonly_params):
+        if isinstance(parameter.default, cst.Call):
+            value = expressions.evaluate(machine, parameter.default)
+            machine.write(*_default_cell(function, parameter.name.value), value)
+
+
+def _default_cell(function: Function, parameter: str) -> Cell:
+    owner = function.owner.id if function.owner is not None else function.frame
+    return owner, _DEFAULT.of(f"{function.name}.{parameter}")
+
+
+# Of a parameter: the default value that its function's definition computed.
+_DEFAULT = Slot("default")
 
 
 def _gives_settings(function: Function | None) -> bool:

@@ -602,6 +602,7 @@ def _define_function(machine: Machine, node: cst.FunctionDef) -> None:
     function = Function(node, machine.enclose(), node.name.value, None, names)
     if any(name.endswith((".setter", ".deleter")) for name in names):
         return
+    calls.compute_defaults(machine, function)
     bind(machine, node.name.value, _decorated(machine, function, node) if node.decorators else function)
     if machine.at_home:
         machine.notes[Program].functions.setdefault(node, function)
@@ -690,6 +691,7 @@ def _method(machine: Machine, cls: Class, node: cst.FunctionDef) -> None:
         machine.write(cls.id, SETTER.of(node.name.value), function)
     if any(name.endswith((".setter", ".deleter")) for name in names):
         return
+    calls.compute_defaults(machine, function)
     made = _decorated(machine, function, node) if node.decorators else function
     if made != function:
         machine.write(cls.id, _UNDECORATED.of(node.name.value), function)
