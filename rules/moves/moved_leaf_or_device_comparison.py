@@ -17,7 +17,7 @@ from placement_lint.source.wording import source_text
 PAGE = Page(
     what="""\
 Reports `.grad` of `torch.zeros(n, requires_grad=True).to(device)`, and the `.device` of a tensor compared with a
-string or with `torch.device("cuda")`.
+string or with `torch.device("cuda")`; and a `torch.device` compared with a string.
 """,
     why="""\
 - `.to` is an operation: its result is not a leaf, and the gradient goes to the original tensor, which no variable
@@ -48,10 +48,12 @@ print(weight.grad)
 - `x.device.type == "cuda"`, a comparison with a device that has an index, with `torch.device("cpu")`, or with the
   device of another tensor.
 - A `device` attribute of the program's own class, which may be a string.
+- `device == "cpu" or device == torch.device("cpu")`, which holds for both.
 """,
     fix="""\
 `device=` moves into the call that creates the tensor, and `x.device == torch.device("cuda")` becomes
-`x.device.type == "cuda"`. Both are safe. Not offered if the name has an index, or with `is`.
+`x.device.type == "cuda"`. Both are safe. Not offered if the name has an index, with `is`, or for a variable that
+holds a device, which may be a string elsewhere.
 """,
 )
 
@@ -75,21 +77,27 @@ def check_gradient(event: GradientOfCopyRead) -> Iterator[Problem]:
 def check_device(event: DeviceNeverEqual) -> Iterator[Problem]:
     tested, other = source_text(event.tested), source_text(event.other)
     why = "a device never equals a string" if event.text else "a tensor's device has an index"
-    rewrite = None if event.identity else safe("compare the type", type_of_device(event.tested, event.other))
+    fixed = type_of_device(event.tested, event.other) if event.of_tensor and not event.identity else ()
     yield Problem(
         event.node,
         f"`{tested}` is never `{other}`: {why}",
-        advice=f"compare `{tested}.type`",
-        rewrite=rewrite,
+        advice=f"compare `{_device(event)}.type`",
+        rewrite=safe("compare the type", fixed),
         facts={"fault": "comparison", "text": event.text},
         replay=Replay(watch=(_watch(event),), repairs=(((event.other, f"torch.device({other})"),),)),
     )
 
 
+def _device(event: DeviceNeverEqual) -> str:
+    """The tested device; what holds a ``torch.device`` here may be a string in another call."""
+    tested = source_text(event.tested)
+    return tested if event.of_tensor else f"torch.device({tested})"
+
+
 def _watch(event: DeviceNeverEqual) -> Line:
     """The comparison holds where the types of both are the same."""
     agrees = "is not" if asks_for_difference(event.node) else "is"
-    same = f"({source_text(event.tested)}.type == torch.device({source_text(event.other)}).type)"
+    same = f"({_device(event)}.type == torch.device({source_text(event.other)}).type)"
     return claimed(event.node, f"({{node}}) {agrees} {same}", "the devices are not equal", before=True)
 
 

@@ -344,6 +344,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "tensors": {"type": "dict"},
     },
     "moved-leaf-or-device-comparison": {
+        "names": "it compares a text, or a device in another way as well",
         "leaf_kept": "it reads the gradient of the leaf",
         "made_there": {"target": "cpu"},
         "moves_anyway": "it moves where it is already",

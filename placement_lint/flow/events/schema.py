@@ -921,13 +921,14 @@ class UnfinishedCopyRead(Event):
 
 @dataclass(frozen=True)
 class DeviceNeverEqual(Event):
-    """The device of a tensor is compared with a value that no tensor's device equals."""
+    """The device of a tensor, or a ``torch.device``, is compared with a value that it never equals."""
 
     tested: cst.CSTNode
     other: cst.CSTNode
     # the other is a string, not a device
     text: bool
     identity: bool
+    of_tensor: bool
 
 
 @dataclass(frozen=True)

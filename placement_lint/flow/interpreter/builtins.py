@@ -327,7 +327,7 @@ def _number(name: str) -> Callable[[Machine, Arguments, cst.Call], Value]:
             if isinstance(value, Const):
                 return folding.converted(name, value.value) or machine.fresh(f"{name}()", name)
             if isinstance(value, (AtLeast, Device)):
-                return value
+                return replace(value, built=False) if isinstance(value, Device) else value
             return machine.fresh(f"{name}()", name, depends(machine, value))
 
         given = arguments.get(0)

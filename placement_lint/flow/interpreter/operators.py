@@ -38,6 +38,7 @@ from placement_lint.flow.domain.values import (
     Symbol,
     Tensor,
     Value,
+    alternatives,
     compare,
 )
 from placement_lint.flow.domain.values import Comparison as Placed
@@ -62,6 +63,8 @@ from placement_lint.flow.state.heap import MAPPING
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.moment import Around
 from placement_lint.source.abstraction import by_kind
+from placement_lint.source.querying import same_code
+from placement_lint.source.walking import children
 
 # --- truth -------------------------------------------------------------------------------------------------
 
@@ -154,6 +157,7 @@ def unary(machine: Machine, node: cst.UnaryOperation) -> Value:
 
 def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
     """``a and b``: b is evaluated only on paths where a does not decide the result."""
+    _note_asked_again(machine, node)
     left = expressions.evaluate(machine, node.left)
     holds = truth(machine, left, node.left)
     goes_on = holds if isinstance(node.operator, cst.And) else holds.negation
@@ -164,6 +168,24 @@ def boolean(machine: Machine, node: cst.BooleanOperation) -> Value:
         ),
         asks=True,
     )
+
+
+def _note_asked_again(machine: Machine, node: cst.BooleanOperation) -> None:
+    """``d == "cpu" or d == torch.device("cpu")``: the program knows that ``d`` may be a text or a device."""
+    operands = _operands(node)
+    for one in operands:
+        if not isinstance(one, cst.Comparison) or not isinstance(one.comparisons[0].comparator, cst.SimpleString):
+            continue
+        if any(other is not one and _mentions(other, one.left) for other in operands):
+            machine.notes[Tensors].asked_again.add(one)
+
+
+def _operands(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    return [*_operands(node.left), *_operands(node.right)] if isinstance(node, cst.BooleanOperation) else [node]
+
+
+def _mentions(node: cst.CSTNode, part: cst.CSTNode) -> bool:
+    return same_code(node, part) or any(_mentions(child, part) for child in children(node))
 
 
 def conditional(machine: Machine, node: cst.IfExp) -> Value:
@@ -214,7 +236,8 @@ def comparison(machine: Machine, node: cst.Comparison) -> Value:
     right = expressions.evaluate(machine, target.comparator)
     if len(node.comparisons) > 1:
         return machine.fresh(node)
-    if not machine.notes[Tensors].devices_read.isdisjoint((node.left, target.comparator)):
+    asked = machine.notes[Tensors].devices_read.isdisjoint((node.left, target.comparator)) is False
+    if (asked or _names_device(left) or _names_device(right)) and node not in machine.notes[Tensors].asked_again:
         machine.lift(lambda one, other: _check_devices(machine, one, other, node), left, right)
     filled = right == NONE and _is_filled_or_none(machine, left)
     answer = machine.lift(lambda one, other: _compare(machine, one, other, node, filled), left, right)
@@ -233,16 +256,25 @@ def _check_devices(machine: Machine, left: Value, right: Value, node: cst.Compar
     identity = isinstance(target.operator, (cst.Is, cst.IsNot))
     if not identity and not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
         return NONE
-    sides = ((node.left, target.comparator, right), (target.comparator, node.left, left))
-    for tested, other, value in sides:
-        text = isinstance(value, Const) and isinstance(value.value, str) and as_place(value) is not None
+    sides = ((node.left, left, target.comparator, right), (target.comparator, right, node.left, left))
+    for tested, device, other, value in sides:
+        text = isinstance(value, Const) and _names_device(value)
+        of_tensor = tested in machine.notes[Tensors].devices_read
         if (
-            tested in machine.notes[Tensors].devices_read
+            (of_tensor or (text and isinstance(device, Device) and device.built))
             and (text or (value == Device("cuda") and isinstance(value, Device) and value.written is not None))
             and other not in machine.notes[Tensors].devices_read
         ):
-            machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity))
+            machine.emit(DeviceNeverEqual(node, machine.scene, tested, other, text, identity, of_tensor))
     return NONE
+
+
+def _names_device(value: Value) -> bool:
+    """Whether some alternative of a value is a text that names a device."""
+    return any(
+        isinstance(option, Const) and isinstance(option.value, str) and as_place(option) is not None
+        for _, option in alternatives(value)
+    )
 
 
 def _tests_for_none(target: cst.ComparisonTarget) -> bool:
@@ -357,6 +389,8 @@ def _decide(machine: Machine, left: Value, right: Value, operator: type) -> bool
         if isinstance(left, Device) and isinstance(right, Const) and type(right.value) is int:
             return _has_number(left, right.value)
         if isinstance(left, Device) and isinstance(right, Const):
+            if left.built and isinstance(right.value, str):
+                return False
             known = left == CPU or left.kind in ACCELERATORS
             return False if known and left.kind not in str(right.value) else None
         return None

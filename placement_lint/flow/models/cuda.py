@@ -48,7 +48,7 @@ def device(machine: Machine, name: str, arguments: Arguments, node: cst.Call) ->
     def name_device(place: Value) -> Value:
         visible_devices.name_device(machine, place, node, node)
         ranks.name_gpu(machine, place.index if isinstance(place, Device) else None, node, works=False)
-        return place
+        return replace(place, built=True) if isinstance(place, Device) else place
 
     given = arguments.get(0, "device") or arguments.keyword("type")
     return machine.lift(lambda kind: name_device(make(kind)), given) if given is not None else machine.fresh()

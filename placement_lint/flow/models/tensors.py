@@ -111,6 +111,8 @@ class Tensors(Notes):
     inputs: dict[cst.CSTNode, tuple[str, ...]] = noted(dict, Use.INCIDENTAL)
     # where ``.device`` of a tensor is read, and moves of leaves whose copies were told to keep their gradients
     devices_read: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
+    # comparisons with a text beside which the program asks the same thing in another way
+    asked_again: set[cst.CSTNode] = noted(set, Use.AT_END | Use.INCIDENTAL)
     retained: set[cst.CSTNode] = noted(set)
 
 
