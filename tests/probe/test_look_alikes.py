@@ -381,6 +381,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     },
     "operand-not-moved": {
         "tried": "the program handles the error",
+        "entries_as_attributes": REPAIRED,
         "trainer_by_option": REPAIRED,
         "own_cuda": REPAIRED,
         "loader_of_moved_data": REPAIRED,
@@ -818,6 +819,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "read_back": "the program reads what the wrapper has",
     },
     "wrapper-state-dict-prefix": {
+        "entries_as_attributes": {"prefixed": False, "into_wrapper": False},
         "compiled": {"name": "_orig_mod", "prefixed": False, "into_wrapper": False},
         "into_an_argument": "the module that loads it may be a wrapper too",
         "keys_looked_at": {"prefixed": False, "into_wrapper": False},

@@ -64,6 +64,7 @@ from placement_lint.flow.events.schema import (
 )
 from placement_lint.flow.interpreter import builtins, calls, cuda_guards, iteration, library, methods
 from placement_lint.flow.models import (
+    attribute_dicts,
     averaged,
     checkpoints,
     diffusers,
@@ -238,15 +239,26 @@ def _read_of_object(machine: Machine, owner: Object, name: str, node: cst.Attrib
         optimizers.state_taken(machine, owner)
     if owner.kind is Kind.OPTIMIZER:
         return schedulers.groups(machine, owner, name, node)
+    if owner.kind is Kind.DICT and not hasattr({}, name) and attribute_dicts.has_entries_as_attributes(machine, owner):
+        return _entry_of_name(machine, owner, name, node)
     if owner.kind is Kind.OTHER or (owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class)):
         if owner.cls == transformers.PREPROCESSOR and name in transformers.PARTS:
             return owner
         if (name in _CONTAINER_METHODS and owner.kind is Kind.OTHER) or name in non_movable.MOVES:
             return Bound(owner, name, node=node)
         return machine.part(owner.id, name, node, owner)
+    if attribute_dicts.is_namespace(owner):
+        return machine.part(owner.id, name, node, owner)
     if owner.kind in (Kind.LIST, Kind.DICT) and name in _ONLY_OF_TENSORS and not machine.expects("AttributeError"):
         machine.dead = True  # if execution continues, it was not a list
     return Bound(owner, name, node=node)
+
+
+def _entry_of_name(machine: Machine, owner: Object, name: str, node: cst.Attribute) -> Value:
+    """``munch.name``: the entry of that name."""
+    mapping = machine.read(owner.id, MAPPING)
+    known = dict(within(mapping, owner.alias).items) if isinstance(mapping, Mapping) else {}
+    return known[name] if name in known else machine.part(owner.id, name, node, owner)
 
 
 # Attributes that no layer has.
@@ -485,6 +497,8 @@ def _write(
             _write_of_module(machine, owner, name, value, node, text)
         elif owner.kind is Kind.DATASET and name == "tensors":
             loaders.refill(machine, owner, value)
+        elif attribute_dicts.has_entries_as_attributes(machine, owner):
+            return _write_item(machine, owner, Const(name), value, node, text)
         else:
             before = machine.read(owner.id, name)
             if before is not None:
@@ -735,6 +749,8 @@ def rebind_some(
     forget_settings(machine, owner, others=others)
     if not isinstance(owner, Object):
         return NONE
+    if attribute_dicts.has_entries_as_attributes(machine, owner):
+        return _write_item(machine, owner, machine.fresh(name), value, node, name)
     options = [option for _, option in alternatives(value)]
     is_part = owner.kind is Kind.MODULE and any(modules.is_module(machine, option) for option in options)
     if machine.constructing(owner):
@@ -783,6 +799,8 @@ def forget_settings(
     The previous value becomes the default. Assigning an item of ``owner.__dict__`` assigns an attribute, too.
     """
     owner = options.owner_of(machine, owner) or owner
+    if isinstance(owner, Object) and attribute_dicts.has_entries_as_attributes(machine, owner):
+        attribute_dicts.forget_entries(machine, owner, others)
     is_group = isinstance(owner, Symbol) or (isinstance(owner, Object) and owner.kind is Kind.INSTANCE)
     if not isinstance(owner, (Object, Symbol)) or not is_group or depth == _DEEPEST_SETTINGS:
         return

@@ -50,7 +50,15 @@ from placement_lint.flow.domain.values import (
 )
 from placement_lint.flow.events.schema import ParametersRead
 from placement_lint.flow.interpreter import attributes, calls, iteration
-from placement_lint.flow.models import async_copy, gradients, non_movable, replica_losses, tensors, wrappers
+from placement_lint.flow.models import (
+    async_copy,
+    attribute_dicts,
+    gradients,
+    non_movable,
+    replica_losses,
+    tensors,
+    wrappers,
+)
 from placement_lint.flow.state import devices, extent, options
 from placement_lint.flow.state.classes import find, is_module_class, is_subclass
 from placement_lint.flow.state.containers import content, depends, entries, length
@@ -249,6 +257,8 @@ def _has_attribute(machine: Machine, owner: Value, name: str) -> bool | None:
         return None
     if name == "_orig_mod" and is_compiled(owner):
         return True if machine.path.implies(owner.compiled) else None
+    if owner.kind is Kind.DICT and attribute_dicts.has_entries_as_attributes(machine, owner):
+        return True if name in dict(entries(machine, owner).items) else None
     if owner.kind in (Kind.LIST, Kind.DICT):
         return hasattr([] if owner.kind is Kind.LIST else {}, name)
     stored = machine.store.read(owner.id, name)

@@ -73,6 +73,7 @@ from placement_lint.flow.interpreter import (
 )
 from placement_lint.flow.models import (
     async_copy,
+    attribute_dicts,
     autocast,
     averaged,
     checkpoints,
@@ -462,6 +463,7 @@ def construct(machine: Machine, cls: Class, arguments: Arguments, node: cst.CSTN
     """The instance after ``__init__``; an outline if its ``__init__`` is not analysed."""
     # An instance that stands for any is no wrapper: what it holds is unknown.
     kind = Kind.WRAPPER if wrapper_base(cls) and isinstance(node, cst.Call) else kind_of(cls)
+    kind = Kind.DICT if attribute_dicts.is_made_by(machine, cls, arguments) else kind
     instance = modules.new_module(machine, cls, node) if cls.module else machine.new_object(kind, cls, node)
     initialiser = find(machine, cls, "__init__")
     if _is_detail(machine) or (isinstance(initialiser, Function) and not reaches(machine, initialiser, arguments)):
@@ -487,6 +489,8 @@ def library_constructor(
     if instance.kind is Kind.WRAPPER and isinstance(node, cst.Call):
         wrappers.construct(machine, instance, arguments, node)
         return
+    if instance.kind is Kind.DICT:
+        attribute_dicts.fill(machine, instance, arguments)
     bases = foreign_bases(cls)
     known = all(isinstance(base, External) and base.name.partition(".")[0] in _MOVING_NOTHING for base in bases)
     if known:

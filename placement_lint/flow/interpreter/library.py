@@ -83,6 +83,7 @@ from placement_lint.flow.interpreter import builtins, methods
 from placement_lint.flow.interpreter import calls as calling
 from placement_lint.flow.models import (
     async_copy,
+    attribute_dicts,
     autocast,
     averaged,
     backward,
@@ -134,6 +135,7 @@ from placement_lint.project.index import Import
 
 # The libraries' files with tables of the calls that they model.
 _MODELS = (
+    attribute_dicts,
     autocast,
     cuda,
     ddp,

@@ -204,6 +204,8 @@ def _dict_method(machine: Machine, target: Object, name: str, arguments: Argumen
         return machine.fresh()
     machine.signals.program.container_changed(machine, target, name, None, arguments.values(), node)
     mapping = within(mapping, target.alias)
+    if name in options.OVERRIDING and name != "update":
+        attributes.forget_settings(machine, target)
     if name == "update":
         added = entries(machine, arguments.get(0) or Mapping(()))
         if added.rest is not None:
