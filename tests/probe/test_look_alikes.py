@@ -94,6 +94,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "updated_outside": REPAIRED,
     },
     "device-choice-ignored": {
+        "by_name": "no name leads to what asks for CUDA: it needs arguments, or is private",
         "flag_for_cpu": REPAIRED,
         "settings_of_hydra": REPAIRED,
         "after_many_ways": {"choice": "cuda"},

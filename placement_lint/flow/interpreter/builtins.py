@@ -17,16 +17,18 @@ from placement_lint.flow.api.torch_names import (
 )
 from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.arguments import Arguments
-from placement_lint.flow.domain.path_condition import Question
+from placement_lint.flow.domain.path_condition import Condition, Question, answered
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     ABSENT,
     ARRAYS,
     FALSE,
+    MAX_CALLABLES,
     NONE,
     REPLICA,
     TRUE,
     AtLeast,
+    Bound,
     Choice,
     Class,
     Const,
@@ -59,8 +61,8 @@ from placement_lint.flow.models import (
     tensors,
     wrappers,
 )
-from placement_lint.flow.state import devices, extent, options
-from placement_lint.flow.state.classes import find, is_module_class, is_subclass
+from placement_lint.flow.state import devices, extent, imports, options
+from placement_lint.flow.state.classes import find, is_module_class, is_subclass, methods
 from placement_lint.flow.state.containers import content, depends, entries, length
 from placement_lint.flow.state.devices import Context
 from placement_lint.flow.state.heap import MAPPING
@@ -293,13 +295,33 @@ def _getattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
 
 def _one_of_many(machine: Machine, owner: Value, name: Value) -> Value:
     """``getattr(models, args.arch)``"""
-    return machine.lift(
-        lambda option, label: (
-            attributes.chosen(machine, option, label) if isinstance(option, (Imported, External)) else machine.fresh()
-        ),
-        owner,
-        name,
-    )
+    return machine.lift(lambda option, label: _one_of(machine, option, label), owner, name)
+
+
+def _one_of(machine: Machine, owner: Value, name: Value) -> Value:
+    if isinstance(owner, (Imported, External)):
+        return attributes.chosen(machine, owner, name)
+    by_user = isinstance(name, Symbol) and options.is_option(name)
+    if by_user and isinstance(owner, Object) and owner.kind is Kind.INSTANCE and isinstance(owner.cls, Class):
+        return _chosen_method(machine, owner, owner.cls, name)
+    return machine.fresh()
+
+
+def _chosen_method(machine: Machine, owner: Object, cls: Class, name: Value) -> Value:
+    """``getattr(trainer, args.mode)``: one of the methods that are meant for others."""
+    names = dict.fromkeys(method.name for method in methods(machine, cls) if method.name[0] != "_")
+    chosen: list[tuple[Condition, Value]] = []
+    for label in names if len(names) <= MAX_CALLABLES else ():
+        method = find(machine, cls, label)
+        question = imports.is_key(machine, name, label)
+        question.say(by_name=True)
+        if isinstance(method, Function) and not method.decorators:
+            chosen.append((answered(question, True), Bound(owner, label, method)))
+    return machine.either(chosen) if chosen else machine.fresh()
+
+
+def _globals(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
+    return Imported(machine.root(machine.frame.id), "__main__")
 
 
 def _setattr(machine: Machine, arguments: Arguments, node: cst.Call) -> Value:
@@ -492,6 +514,7 @@ _BUILTINS: dict[str, Callable[[Machine, Arguments, cst.Call], Value]] = {
     "int": _number("int"),
     "bool": _number("bool"),
     "str": _number("str"),
+    "globals": _globals,
     "len": _length,
     "range": _range,
     "enumerate": _enumerate,

@@ -88,6 +88,7 @@ from placement_lint.flow.models import (
     averaged,
     backward,
     checkpoints,
+    commands,
     cuda,
     ddp,
     device_choice,
@@ -137,6 +138,7 @@ from placement_lint.project.index import Import
 _MODELS = (
     attribute_dicts,
     autocast,
+    commands,
     cuda,
     ddp,
     environment,
@@ -963,6 +965,7 @@ def _handlers() -> dict[str, Handler]:
         **dict.fromkeys(registries.BUILDERS, registries.build_from_cfg),
         registries.ADD.name: registries.add,
         **dict.fromkeys((*ignite.TRAINERS, *ignite.EVALUATORS), ignite.supervised),
+        ignite.ENGINE.name: ignite.engine,
         **dict.fromkeys(ignite.DEVICES, ignite.device),
         **dict.fromkeys(ignite.AUTO_MODEL, ignite.auto_model),
         **dict.fromkeys(ignite.AUTO_OPTIM, _identity),

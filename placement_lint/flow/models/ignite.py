@@ -50,6 +50,14 @@ _MODEL = Slot("model")
 _OPTIMIZER = Slot("optimizer")
 _LOSS = Slot("loss")
 _DEVICE = Slot("device")
+_STEP = Slot("step")
+
+
+def engine(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
+    """``Engine(step)``"""
+    made = machine.new_object(Kind.OTHER, ENGINE, node)
+    machine.write(made.id, _STEP, arguments.get(0, "process_function") or NONE)
+    return made
 
 
 def supervised(machine: Machine, name: str, arguments: Arguments, node: cst.Call) -> Value:
@@ -77,6 +85,9 @@ def call_engine(machine: Machine, target: Object, name: str, arguments: Argument
     model = machine.read(target.id, _MODEL)
     if model is not None:
         _supervise(machine, target, model, batch, node)
+    step = machine.read(target.id, _STEP)
+    if step is not None:
+        machine.evaluator.call(machine, step, Arguments((target, batch)), node)
     return machine.fresh(node)
 
 

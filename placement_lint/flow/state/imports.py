@@ -259,6 +259,8 @@ def attribute(machine: Machine, module: Imported, name: str) -> Value | None:
 def member(machine: Machine, frame: int, name: str) -> Value | None:
     """The value that the file of a module's frame binds to a name, itself or by ``import *``; None if it has none."""
     project = machine.project
+    if frame == machine.module_frame and (value := machine.read(frame, name)) is not None:
+        return resolved(machine, value)
     if project is None:
         return _starred(machine, frame, name)
     if (frame, name) in project.resolving:
@@ -371,6 +373,8 @@ def _is_module(value: Value | None) -> bool | None:
 
 def _offered(machine: Machine, module: Imported, seen: set[int]) -> dict[str, None]:
     """The names that other files may read from a module, including those of its star imports."""
+    if module.frame == machine.module_frame:
+        return dict.fromkeys(machine.store.variables(module.frame))
     project = machine.project
     unit = project.units[module.frame] if project is not None else None
     if project is None or unit is None or module.frame in seen:
