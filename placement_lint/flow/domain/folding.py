@@ -11,9 +11,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
+from typing import Any, TypeVar
 
 from placement_lint.flow.api.bounds import LONGEST, LONGEST_TEXT, WIDEST_FIELD, WIDEST_INTEGER
 from placement_lint.flow.domain.values import Const
+
+T = TypeVar("T")
 
 # Exceptions of Python's operators and methods for constants of the wrong type or size.
 _REFUSED = (ArithmeticError, LookupError, TypeError, ValueError)
@@ -137,6 +140,14 @@ def item(value: object, place: object) -> Const | None:
     """``"module.weight"[7:]``, ``("module", "weight")[-1]``"""
     readable = isinstance(value, (str, tuple)) and isinstance(place, (int, slice))
     return _computed(operator.getitem, value, place) if readable else None
+
+
+def part(items: tuple[T, ...], bounds: Sequence[Any]) -> tuple[T, ...] | None:
+    """The items in a slice."""
+    try:
+        return items[slice(*bounds)]
+    except _REFUSED:
+        return None
 
 
 def joined(parts: Sequence[str]) -> Const | None:

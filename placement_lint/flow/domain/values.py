@@ -451,6 +451,13 @@ class Sequence:
 
 
 @record(frozen=True)
+class Slice:
+    """A slice such as ``1:`` in ``items[1:]``; ``bounds`` are its start, stop and step, unless one is unknown."""
+
+    bounds: tuple[object, ...] | None = None
+
+
+@record(frozen=True)
 class Mapping:
     """The content of a dict: the values of known keys, and the join of the values of other keys."""
 
@@ -615,15 +622,13 @@ class Casting:
 
 
 Value: TypeAlias = (
-    "Const | Symbol | AtLeast | Device | Tensor | Object | External | Imported | Pending | Sequence | Mapping"
+    "Const | Symbol | AtLeast | Device | Tensor | Object | External | Imported | Pending | Sequence | Slice | Mapping"
     " | Function | Class | Bound | Partial | Super | Parameters | StateDict | Choice | Placed | Fact | Loaded"
     " | StateKey | Casting"
 )
 
 # The value of a cell, after a join, on a path on which it was never written.
 ABSENT = External("<absent>")
-# The abstract value of a slice such as ``1:`` in ``items[1:]``.
-SLICE = External("builtins.slice")
 NONE = Const(None)
 # A NumPy array with dimensions, on the host; and one that may have none, as that of a single number.
 ARRAY = External("<ndarray>")

@@ -22,6 +22,7 @@ from placement_lint.flow.api.torch_names import (
     VIEWS,
     WRAPPER_FIELDS,
 )
+from placement_lint.flow.domain import folding
 from placement_lint.flow.domain.aliasing import inside, within
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.path_condition import ALWAYS, NEVER, answered
@@ -30,7 +31,6 @@ from placement_lint.flow.domain.values import (
     ACCELERATORS,
     NONE,
     REPLICA,
-    SLICE,
     TRUE,
     Bound,
     Class,
@@ -47,6 +47,7 @@ from placement_lint.flow.domain.values import (
     Partial,
     Role,
     Sequence,
+    Slice,
     StateDict,
     Super,
     Symbol,
@@ -930,7 +931,7 @@ def _item_of_object(machine: Machine, owner: Object, key: Value, node: cst.Subsc
     items = modules.items_of(machine, owner)
     if isinstance(items, Sequence):
         found = _item_of_sequence(machine, inside(items, owner.alias), key)
-        if key != SLICE or not isinstance(found, Sequence):
+        if not isinstance(key, Slice) or not isinstance(found, Sequence):
             return found
         if owner.kind is Kind.LIST:
             return machine.new_list(found, node)
@@ -994,12 +995,36 @@ def _item_of_sequence(machine: Machine, sequence: Sequence, key: Value) -> Value
             return sequence.items[position] if sequence.has_in_place(position) else machine.fresh()
         return iteration.step(machine, sequence.items[position if 0 <= position < len(sequence.items) else -1])
     machine.signals.program.values_collected(machine, sequence.items)
-    if key == SLICE:
-        return replace(sequence, exact=False)
+    if isinstance(key, Slice):
+        return _sliced(sequence, key)
     if sequence.items and not isinstance(key, Const):
         # In a loop that fills the list, the index usually refers to the last item.
         return sequence.items[-1] if sequence.exact else iteration.step(machine, sequence.items[-1])
     return machine.fresh()
+
+
+def _sliced(sequence: Sequence, key: Slice) -> Sequence:
+    """The items of a slice; if it is unknown which they are, those that may be, unless they differ in kind."""
+    items, start = sequence.items, _skipped(key)
+    if sequence.exact and key.bounds is not None:
+        return Sequence(folding.part(items, key.bounds) or ())
+    if not sequence.exact and start is not None and sequence.around is None:
+        return Sequence(items[start:] or items[-1:], exact=False)
+    if start is not None and sequence.around is not None and start <= sequence.around[0]:
+        return Sequence(items[start:], False, (sequence.around[0] - start, sequence.around[1]))
+    options = [option for item in items for _, option in alternatives(item)]
+    kinds = {(type(option), option.kind if isinstance(option, Object) else None) for option in options}
+    return Sequence(items if len(kinds) == 1 else (), exact=False)
+
+
+def _skipped(key: Slice) -> int | None:
+    """The number of items before a slice that has all that follow; None for any other slice."""
+    match key.bounds:
+        case (None, None, None | 1):
+            return 0
+        case (int(start), None, None | 1) if start >= 0:
+            return start
+    return None
 
 
 def write_item(

@@ -17,7 +17,6 @@ from placement_lint.flow.domain.values import (
     ACCELERATORS,
     FALSE,
     NONE,
-    SLICE,
     TRUE,
     Choice,
     Const,
@@ -28,6 +27,7 @@ from placement_lint.flow.domain.values import (
     Parameters,
     Role,
     Sequence,
+    Slice,
     StateKey,
     Symbol,
     Tensor,
@@ -354,28 +354,14 @@ def _call(machine: Machine, node: cst.Call) -> Value:
 
 
 def _subscript(machine: Machine, node: cst.Subscript) -> Value:
-    owner = evaluate(machine, node.value)
+    owner, key = evaluate(machine, node.value), key_of(machine, node)
     if isinstance(owner, StateKey):
-        return state_keys.item(machine, owner, _place(machine, node))
-    return attributes.item(machine, owner, key_of(machine, node), node)
-
-
-def _place(machine: Machine, node: cst.Subscript) -> int | slice | None:
-    """The index or slice of a subscript; None if its bounds are unknown."""
-    index = node.slice[0].slice
-    bounds = (index.lower, index.upper, index.step) if isinstance(index, cst.Slice) else ()
-    written = (index.value,) if isinstance(index, cst.Index) else bounds
-    values = [evaluate(machine, bound) if bound is not None else NONE for bound in written]
-    numbers = [value.value for value in values if isinstance(value, Const)]
-    if len(numbers) < len(values) or len(node.slice) > 1:
-        return None
-    if isinstance(index, cst.Slice):
-        return slice(*numbers)
-    return numbers[0] if isinstance(numbers[0], int) else None
+        return state_keys.item(machine, owner, key)
+    return attributes.item(machine, owner, key, node)
 
 
 def key_of(machine: Machine, node: cst.Subscript) -> Value:
-    """The value of the subscript; SLICE for a slice."""
+    """The value of the subscript."""
     keys = [
         evaluate(machine, element.slice.value)
         if isinstance(element.slice, cst.Index)
@@ -386,11 +372,11 @@ def key_of(machine: Machine, node: cst.Subscript) -> Value:
 
 
 def _slice(machine: Machine, node: cst.BaseSlice) -> Value:
-    if isinstance(node, cst.Slice):
-        for bound in (node.lower, node.upper, node.step):
-            if bound is not None:
-                evaluate(machine, bound)
-    return SLICE
+    if not isinstance(node, cst.Slice):
+        return Slice()
+    values = [evaluate(machine, bound) if bound is not None else NONE for bound in (node.lower, node.upper, node.step)]
+    bounds = tuple(value.value for value in values if isinstance(value, Const))
+    return Slice(bounds if len(bounds) == len(values) else None)
 
 
 def _ellipsis(machine: Machine, node: cst.Ellipsis) -> Value:

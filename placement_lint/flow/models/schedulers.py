@@ -11,12 +11,12 @@ from placement_lint.flow.api.torch_names import SCHEDULERS
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.values import (
     NONE,
-    SLICE,
     Bound,
     Const,
     Fact,
     Kind,
     Object,
+    Slice,
     Symbol,
     Value,
     alternatives,
@@ -175,7 +175,7 @@ def group(machine: Machine, groups: Bound) -> Value:
 
 def item(machine: Machine, owner: Bound, key: Value) -> Value:
     """``optimizer.param_groups[0]``, a group that has no other name and may only be read; ``group["params"]``."""
-    if _is_of_groups(owner, GROUPS) and owner.node is not None and key != SLICE:
+    if _is_of_groups(owner, GROUPS) and owner.node is not None and not isinstance(key, Slice):
         if isinstance(key, Const):
             machine.notes[Schedulers].groups_read.add(owner.node)
         return group(machine, owner)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from placement_lint.flow.api.torch_names import NUMBER_TYPES, REDUCTIONS, SAME_SHAPE
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
-from placement_lint.flow.domain.values import NONE, SLICE, AtLeast, Const, Kind, Object, Sequence, Symbol, Tensor, Value
+from placement_lint.flow.domain.values import NONE, AtLeast, Const, Kind, Object, Sequence, Slice, Symbol, Tensor, Value
 
 # Of a PackedSequence, which has no batch dimension: it stores where each row is.
 PACKED = -1
@@ -204,7 +204,7 @@ def least_after_index(tensor: Tensor, key: Value) -> int:
     added = sum(item == NONE for item in keys)
     kept = [item for item in keys if item not in (NONE, Const(...))]
     numbers = [item for item in kept if _is_number(item)]
-    slices = kept.count(SLICE)
+    slices = sum(isinstance(item, Slice) for item in kept)
     if tensor.scalar:
         return added
     if len(numbers) + slices == len(kept):
@@ -333,8 +333,8 @@ def _split_after_index(split: int | None, key: Value) -> int | None:
             place += 1
         elif left == 0:
             # a slice of the batch is a batch; a row of it is none
-            return place if item == SLICE else None
-        elif item == SLICE:
+            return place if isinstance(item, Slice) else None
+        elif isinstance(item, Slice):
             place, left = place + 1, left - 1
         elif isinstance(item, Const) and isinstance(item.value, int):
             left -= 1

@@ -18,6 +18,7 @@ from placement_lint.flow.domain.values import (
     Loaded,
     Mapping,
     Object,
+    Slice,
     StateDict,
     StateKey,
     Symbol,
@@ -102,8 +103,12 @@ def join(machine: Machine, separator: object, key: StateKey) -> Value:
     return _computed(machine, key, joined)
 
 
-def item(machine: Machine, key: StateKey, place: int | slice | None) -> Value:
+def item(machine: Machine, key: StateKey, index: Value) -> Value:
     """``key[7:]``, ``key.split(".")[-1]``"""
+    if isinstance(index, Slice) and index.bounds is not None:
+        place: object = slice(*index.bounds)
+    else:
+        place = index.value if isinstance(index, Const) else None
     return _computed(machine, key, lambda sample: folding.item(sample, place))
 
 
