@@ -137,7 +137,7 @@ def _weighed(rule: Rule, charges: Sequence[_Charge], account: Account) -> Proble
     otherwise = _called_without(charges, account)
     here = otherwise if all(charge.calls is not None and charge.site is None for charge in charges) else NEVER
     wider = [replace(charge, reach=charge.reach | here) for charge in charges]
-    said = [(one, ways) for one, all_ in zip(charges, wider, strict=True) if (ways := _sayable(all_) or _sayable(one))]
+    said = [(one, ways) for one, all_ in zip(charges, wider, strict=True) if (ways := _sayable_among(one, all_))]
     gravest = max((_severity(rule, charge) for charge, _ in said), default=None)
     said = [(charge, ways) for charge, ways in said if _severity(rule, charge) is gravest]
     shown: dict[str, int] = {}
@@ -203,7 +203,12 @@ def _about(event: Event) -> tuple[str, str, str] | None:
     return (cls.file, cls.name, holder.name) if holder is not None and isinstance(cls, Class) else None
 
 
-def _sayable(charge: _Charge) -> dict[str, int]:
+def _sayable_among(charge: _Charge, wider: _Charge) -> dict[str, int]:
+    """The same, seen among all calls of the function: if it is too complex what leads to those, the options for it."""
+    return _sayable(wider) or ((ways := _sayable(charge)) and (_sayable(wider, by_options=True) or ways))
+
+
+def _sayable(charge: _Charge, by_options: bool = False) -> dict[str, int]:
     """The machines on which a problem occurs, by the decision, in words, that it depends on; empty for none."""
     wrong, reach = charge.wrong, charge.reach
     if not wrong.certain:
@@ -217,7 +222,7 @@ def _sayable(charge: _Charge) -> dict[str, int]:
     given = frozenset.intersection(*(known.answers for known in reach.cubes)) if reach.cubes else frozenset()
     ways: dict[str, int] = {}
     for cube in wrong.cubes:
-        decision, shown = _decision(cube, given, charge), cube.machines & reach.machines
+        decision, shown = _decision(cube, given, charge, by_options), cube.machines & reach.machines
         if decision is not None and shown:
             ways[decision] = ways.get(decision, 0) | shown
     return ways
@@ -228,11 +233,11 @@ def _relaxed(cube: Cube) -> Cube:
     return Cube(cube.machines, frozenset(answer for answer in cube.answers if not is_precondition(cube, answer)))
 
 
-def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | None:
+def _decision(cube: Cube, given: Collection[Answer], charge: _Charge, by_options: bool) -> str | None:
     """The decisions under which a case holds, in words, if they are simple enough to describe; else None.
 
     One decision of the program, or two that its user makes by options. If there are more, the answers that options give
-    by default are dropped.
+    by default are dropped. ``by_options`` for only those of the decisions that its user makes.
     """
     silent = [answer for answer in cube.answers if _goes_without_saying(answer)]
     settled = {answer.question.rivals for answer in silent if answer.given} - {None}
@@ -242,7 +247,8 @@ def _decision(cube: Cube, given: Collection[Answer], charge: _Charge) -> str | N
     if not free:
         return ""
     ways = [_without_rivals(each) for each in (open_, free, _decisive(free, cube, charge), _not_default(free))]
-    decisions = next(filter(_can_be_said, (*ways, *map(_without_implied, ways))), ways[0])
+    ways = [list(filter(_is_of_user, free))] if by_options else [*ways, *map(_without_implied, ways[1:])]
+    decisions = next(filter(_can_be_said, ways), ways[0])
     if not _can_be_said(decisions) or any(_chooses_cpu_despite(answer, cube) for answer in decisions):
         return None
     if any(_is_left_over(answer, open_) for answer in decisions):
@@ -259,7 +265,7 @@ _MOST_OPTIONS = 2
 
 def _can_be_said(decisions: Collection[Answer]) -> bool:
     # an unexpected failure is not a decision of the user
-    if not all(answer.question.text and answer.question.usual is None for answer in decisions):
+    if not decisions or not all(answer.question.text and answer.question.usual is None for answer in decisions):
         return False
     # nor is the kind of data that a caller passes
     if any(asks_for_kind_of_data(answer.question) for answer in decisions):
@@ -268,6 +274,10 @@ def _can_be_said(decisions: Collection[Answer]) -> bool:
         return True
     options = [switches(answer.question) for answer in decisions]
     return len(options) <= _MOST_OPTIONS and all(options) and frozenset.intersection(*options) == frozenset()
+
+
+def _is_of_user(answer: Answer) -> bool:
+    return bool(switches(answer.question))
 
 
 def _decisive(answers: list[Answer], cube: Cube, charge: _Charge) -> list[Answer]:

@@ -267,6 +267,7 @@ class ParallelInGroup(Event):
     empty if there is none.
     """
 
+    each_time = True
     label: str
     started: Note
     ddp: str
