@@ -125,7 +125,7 @@ class Fixer:
             new = _new_findings(checked, result, findings)
             objection = _objection(result, new, findings, applied)
             wanted = _without_overlaps(filter(self.fixable, new))
-            if not objection or not wanted or {each.code for each in wanted} & {each.code for each in findings}:
+            if not objection or not wanted:
                 break
             revealed.extend(wanted)
         if (

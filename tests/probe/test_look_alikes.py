@@ -713,6 +713,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "single_id": {"device_ids": [0]},
     },
     "unreduced-replica-loss": {
+        "fallback": REPAIRED,
         "mean_of_several": {"reduced": True},
         "each_entry_averaged": REPAIRED,
         "asked_for_its_shape": REPAIRED,

@@ -252,6 +252,8 @@ class Loss:
     reduction: str | None = None
     # a vector of such losses, one per replica, that DataParallel gathered
     per_replica: bool = False
+    # the identity of what the call that gathered it returned
+    output: int = field(default=0, compare=False)
     # the call of a DataParallel model that gathered it, or an expression that reads an item of the result, if the shape
     # is unknown: it has at least one element per replica
     gathered: cst.CSTNode | None = None

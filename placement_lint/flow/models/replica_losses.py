@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from placement_lint.flow.domain.values import Tensor
+from placement_lint.flow.domain.values import FALSE, NONE, TRUE, Tensor, Value
 from placement_lint.flow.events.schema import ReplicaLossReduced, ReplicaLossUsed
 from placement_lint.flow.models.gradients import NoGrad
+from placement_lint.flow.state.heap import Slot
 from placement_lint.flow.state.machine import Machine
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.program import Program
@@ -34,19 +35,40 @@ class ReplicaLosses(Notes):
 
 # With a single row there is a single replica: only these tell that the batch has more, or that it is a loss.
 _WANT_NUMBER = ("item", "float", "int", "format", "__float__", "__int__")
+# What a vector raises, by its use, if that is no RuntimeError.
+_ERRORS = {"float": "ValueError", "int": "ValueError", "format": "TypeError"}
+# For the output of a model: the program has raised because it used a vector in it as a number.
+_RAISED = Slot("used as a number")
 
 
 def used_as_number(
     machine: Machine, tensor: Tensor, use: str, how: str, source: cst.CSTNode, node: cst.CSTNode
 ) -> None:
-    """``loss.backward()``, ``float(loss)`` and their kind; ``how`` words it, and ``source`` is the tensor's."""
+    """``loss.backward()``, ``float(loss)`` and their kind; ``how`` words it, and ``source`` is the tensor's.
+
+    Later uses of what the same call returned are not reported: the program does not reach them. Truth values are, as
+    no fix of the first use, applied to them as well, would be right.
+    """
     if not tensor.loss.per_replica and tensor.loss.gathered is None:
         return
-    event = ReplicaLossUsed(node, machine.scene, source, how, use, tensor)
-    if tensor.loss.per_replica:
-        machine.emit(event)
-    elif use == "backward" or (use in _WANT_NUMBER and not machine.now[NoGrad].count):
-        machine.notes[ReplicaLosses].used_as_numbers.append(event)
+    if machine.does_without(_ERRORS.get(use, "RuntimeError")):
+        machine.dead = tensor.loss.per_replica
+        return
+
+    def report(raised: Value) -> Value:
+        event = ReplicaLossUsed(node, machine.scene, source, how, use, tensor)
+        certain = tensor.loss.per_replica or use == "backward"
+        if raised == TRUE and use != "bool":
+            return NONE
+        if tensor.loss.per_replica:
+            machine.emit(event)
+        elif certain or (use in _WANT_NUMBER and not machine.now[NoGrad].count):
+            machine.notes[ReplicaLosses].used_as_numbers.append(event)
+        if certain:
+            machine.write(tensor.loss.output, _RAISED, TRUE)
+        return NONE
+
+    machine.lift(report, machine.filled(tensor.loss.output, _RAISED, FALSE))
 
 
 def averaged(machine: Machine, tensor: Tensor) -> None:

@@ -73,6 +73,7 @@ def _common_tensor(one: Tensor, other: Tensor) -> Tensor:
         loss=Loss(
             reduction=one.loss.reduction if one.loss.reduction == other.loss.reduction else None,
             per_replica=one.loss.per_replica,
+            output=one.loss.output,
             gathered=one.loss.gathered if one.loss.gathered is other.loss.gathered else None,
             uneven=one.loss.uneven and other.loss.uneven,
         ),

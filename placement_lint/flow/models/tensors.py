@@ -575,6 +575,7 @@ def _computed(home: Tensor, operands: list[Tensor], scalar: bool | None) -> Tens
         loss=Loss(
             reduction=reductions.pop() if len(reductions) == 1 else None,
             per_replica=any(tensor.loss.per_replica for tensor in operands),
+            output=max(tensor.loss.output for tensor in operands),
         ),
         source=home.source,
         created=home.created,

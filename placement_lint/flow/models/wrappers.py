@@ -497,6 +497,7 @@ def _splits_unevenly(machine: Machine, arguments: Arguments, ids: Value) -> bool
 
 def _gathered(machine: Machine, result: Value, output: Place, uneven: bool, node: cst.Call) -> Value:
     """The replicas' outputs, concatenated on the output device; 0-dim ones become a vector."""
+    identity = machine.new_id()
 
     def gather(tensor: Tensor) -> Value:
         return replace(
@@ -507,6 +508,7 @@ def _gathered(machine: Machine, result: Value, output: Place, uneven: bool, node
             loss=replace(
                 tensor.loss,
                 per_replica=tensor.loss.per_replica or tensor.scalar is True,
+                output=identity,
                 gathered=node if tensor.scalar is None or tensor.role is Role.BATCH else None,
                 uneven=uneven and tensor.scalar is True,
             ),
