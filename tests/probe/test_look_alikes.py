@@ -384,6 +384,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
     "operand-not-moved": {
         "tried": "the program handles the error",
         "entries_as_attributes": REPAIRED,
+        "one_of_two_modes": REPAIRED,
         "trainer_by_option": REPAIRED,
         "own_cuda": REPAIRED,
         "loader_of_moved_data": REPAIRED,

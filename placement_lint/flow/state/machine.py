@@ -431,7 +431,9 @@ class Machine:
         if not bound or len(bound) == len(possible):
             return self.read(frame, name)
         guards = [guard for guard, _ in bound]
-        is_bound = any_of(guards)
+        unbound = any_of(guard for guard, option in possible if option is ABSENT)
+        # Of two tests that each bind it, one or the other holds, which is shorter than what the assignments say.
+        is_bound = unbound.negation if unbound.certain else any_of(guards)
         if len(is_bound.cases) == 1 or sum(len(cube.answers) for cube in is_bound.cubes) <= 2:
             self.survive(is_bound)
             return self.read(frame, name)
