@@ -730,6 +730,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_class_measured": {"reduced": True},
     },
     "unregistered-container": {
+        "parameters_registered": {"registered_too": True},
         "layers_of_a_library": "the layers have no weights of their own, or are registered",
         "named_in_a_loop": {"registered_too": True},
         "set_by_method": {"registered_too": True},

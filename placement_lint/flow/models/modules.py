@@ -886,6 +886,19 @@ def registered_below(machine: Machine, root: Object) -> frozenset[int]:
     return below.ids
 
 
+def registered_by_parts(machine: Machine, owner: Object, parameter: Value) -> Object | None:
+    """The layer in a plain list of which this was the last Parameter to register: as good as the layer itself."""
+    if not isinstance(parameter, Tensor) or parameter.role is not Role.PARAMETER:
+        return None
+    for identity in parameter.modules:
+        holder = machine.notes[ModuleNotes].unregistered.get(identity)
+        parts = {machine.part(identity, name, name).id for name in ("weight", "bias")}
+        if holder is not None and parts <= registered_below(machine, owner):
+            items = content(machine, machine.read(holder.owner.id, holder.name) or NONE) or Sequence(())
+            return next((item for item in items.items if isinstance(item, Object) and item.id == identity), None)
+    return None
+
+
 # --- copies ------------------------------------------------------------------------------------------------
 
 
