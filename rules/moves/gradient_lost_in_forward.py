@@ -15,9 +15,9 @@ from placement_lint.source.wording import quoted
 
 PAGE = Page(
     what="""\
-Reports `.detach()`, `.data` and `torch.tensor(value)` in a `forward`, after layers whose parameters an optimizer
-holds and no backward of the program reaches in another way. Also a Parameter that a class reads in `forward` and
-nowhere else, through `.data`: as an info, since the optimizer is not in sight.
+Reports `.detach()`, `.data` and `torch.tensor(value)` in a `forward`, also on the way through a NumPy array, after
+layers whose parameters an optimizer holds and no backward of the program reaches in another way. Also a Parameter that
+a class reads in `forward` and nowhere else, through `.data`: as an info, since the optimizer is not in sight.
 """,
     why="""\
 The result of these has no history: autograd stops there, and `.grad` of the parameters before stays None. An

@@ -536,6 +536,7 @@ LOOK_ALIKES: dict[str, dict[str, dict[str, Any] | str]] = {
         "unknown_lengths": REPAIRED,
     },
     "gradient-lost-in-forward": {
+        "array_beside": {"also": True},
         "read_as_data": "the Parameters that are read so are not to be trained, or have another use",
         "adversary": {"also": True},
         "closure": "there are backwards that the analysis does not see",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from placement_lint.flow.api.torch_names import NUMBER_TYPES
+from placement_lint.flow.api.torch_names import HOST_VALUE_TYPES, NUMBER_TYPES
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
@@ -22,6 +22,7 @@ from placement_lint.flow.domain.values import (
     Cut,
     Device,
     External,
+    Fact,
     Kind,
     Object,
     Role,
@@ -40,6 +41,8 @@ from placement_lint.flow.state.moment import Calls
 
 # Of the program: the cuts behind the last loss that went backward, and where that was.
 CUTS = Slot("cuts")
+# Of an array: the cuts behind it.
+_CUTS = Slot("cuts of an array")
 # Among what is learned: a loss that is partly unknown may reach anything.
 _ANYTHING = -1
 # Networks with these names are meant to stay as they are, or to follow another network.
@@ -152,7 +155,23 @@ def _is_opaque(module: Object) -> bool:
 def of_data(machine: Machine, name: str, made: Tensor, arguments: Arguments, node: cst.Call) -> Tensor:
     """``torch.tensor(data)`` takes the values and no gradient; its kind may be the very tensor that they are given."""
     data = arguments.get(0, "data") or NONE
+    given = flat(machine, data)
     if name == "torch.tensor":
-        return cut(machine, made, data, "torch.tensor", node)
-    known = all(_is_plain(option) for option in flat(machine, data))
-    return made if known else _reaching(made, None, made.backward.cuts)
+        made = cut(machine, made, data, "torch.tensor", node)
+    elif not all(map(_is_plain, given)):
+        made = _reaching(made, None, made.backward.cuts)
+    cuts = made.backward.cuts.union(*(_cuts_of_array(machine, option) for option in given))
+    return _reaching(made, made.backward.reached, cuts)
+
+
+def _cuts_of_array(machine: Machine, value: Value) -> frozenset[Cut]:
+    held = machine.read(value.id, _CUTS) if isinstance(value, Symbol) else None
+    return held.details if isinstance(held, Fact) and isinstance(held.details, frozenset) else frozenset()
+
+
+def as_array(machine: Machine, tensor: Tensor) -> Symbol:
+    """``tensor.detach().numpy()``: a tensor of the array comes after the same cuts."""
+    array = machine.fresh("ndarray", HOST_VALUE_TYPES["numpy"])
+    if tensor.backward.cuts:
+        machine.write(array.id, _CUTS, Fact("cuts", tensor.backward.cuts))
+    return array

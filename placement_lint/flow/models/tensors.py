@@ -139,7 +139,8 @@ def build(machine: Machine, name: str, shape: Shape, arguments: Arguments, node:
             literal, leaf = shape is Shape.DATA, arguments.keyword("requires_grad") == TRUE
             built = replace(built, rows=_rows(machine, shape, arguments), literal=literal, leaf=Leaf(leaf))
             built = shapes.with_at_least(built, _dimensions(machine, shape, arguments))
-            return gradient_paths.of_data(machine, name, built, arguments, node) if literal else built
+            of_data = shape in (Shape.DATA, Shape.ARRAY, Shape.CONSTRUCTOR)
+            return gradient_paths.of_data(machine, name, built, arguments, node) if of_data else built
 
         # A copy of something unknown, which may be a tensor, is where that is.
         unknown = name in FACTORIES_OF_DATA and isinstance(data, Symbol) and not data.type
@@ -800,7 +801,7 @@ def call_method(machine: Machine, tensor: Tensor, name: str, arguments: Argument
     if name == "numpy":
         if arguments.keyword("force") != Const(True):
             read_on_host(machine, Operand(receiver, tensor), node)
-        return machine.fresh("ndarray", HOST_VALUE_TYPES[name])
+        return gradient_paths.as_array(machine, tensor)
     as_number = name in ("item", "backward", "__float__", "__int__", "__bool__")
     if as_number and not (name == "backward" and arguments.has(0, "gradient")):
         replica_losses.used_as_number(machine, tensor, name, f"`{machine.text(receiver)}.{name}()`", receiver, node)
