@@ -164,6 +164,26 @@ def asks_if_unset(test: cst.BaseExpression, name: str) -> bool:
     return isinstance(target.operator, (cst.Is, cst.Equal)) and last_name(target.comparator) == "None"
 
 
+def asks_if_flag_is_unset(statement: cst.If) -> bool:
+    """``if not self.ready:`` above assignments to attributes only, and among them ``self.ready = True``."""
+    test, lines = statement.test, statement.body.body
+    if not isinstance(test, cst.UnaryOperation) or not isinstance(test.operator, cst.Not) or statement.orelse:
+        return False
+    parts = [part for line in lines if isinstance(line, cst.SimpleStatementLine) for part in line.body]
+    targets = [part.targets[0].target for part in parts if isinstance(part, cst.Assign) and len(part.targets) == 1]
+    if len(targets) < len(parts) or not all(isinstance(line, cst.SimpleStatementLine) for line in lines):
+        return False
+    own = all(isinstance(target, cst.Attribute) and last_name(target.value) == "self" for target in targets)
+    return own and any(
+        isinstance(part, cst.Assign) and same_code(part.targets[0].target, test.expression) and _is_true(part.value)
+        for part in parts
+    )
+
+
+def _is_true(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value == "True"
+
+
 def read_through(node: cst.CSTNode, name: str) -> Iterator[str]:
     """The attributes of ``self.name`` that are read in a node; an empty string for ``self.name`` itself."""
     if _is_of_self(node, name):

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from placement_lint.flow.api.torch_names import NUMBER_TYPES
 from placement_lint.flow.domain.arguments import Arguments
 from placement_lint.flow.domain.record import replace
 from placement_lint.flow.domain.values import (
     CPU,
     NONE,
     REPLICA,
+    Const,
     Device,
     Holder,
     Kind,
@@ -40,7 +42,14 @@ from placement_lint.flow.state.moment import Around, Replica
 from placement_lint.flow.state.notes import Notes, Use, noted
 from placement_lint.flow.state.signals import Signals
 from placement_lint.rule import Note
-from placement_lint.source.querying import as_expression, asks_if_unset, attributes_read, last_name, words_in
+from placement_lint.source.querying import (
+    as_expression,
+    asks_if_flag_is_unset,
+    asks_if_unset,
+    attributes_read,
+    last_name,
+    words_in,
+)
 from placement_lint.source.walking import nodes_in
 
 
@@ -140,14 +149,16 @@ def rebuilt(machine: Machine, name: str, value: Value, node: cst.CSTNode) -> fro
     """The code that finds the same ``self.name`` in each replica, since it builds it if there is none.
 
     That is ``if self.mask is None: self.mask = torch.ones_like(x)`` and what follows it, if the value depends on
-    neither data nor weights.
+    neither data nor weights; also under a flag that is lost together with it.
     """
     function = machine.frame.function
     if function is None or not isinstance(function.node, cst.FunctionDef) or not _is_determined(value):
         return frozenset()
     statements = function.node.body.body
     for place, statement in enumerate(statements):
-        if isinstance(statement, cst.If) and asks_if_unset(statement.test, name) and node in nodes_in(statement.body):
+        if not isinstance(statement, cst.If) or node not in nodes_in(statement.body):
+            continue
+        if asks_if_unset(statement.test, name) or asks_if_flag_is_unset(statement):
             return frozenset(part for each in statements[place:] for part in nodes_in(each))
     return frozenset()
 
@@ -157,12 +168,16 @@ _RANDOM = {"rand", "randn", "randint", "randperm", "rand_like", "randn_like", "r
 
 
 def _is_determined(value: Value) -> bool:
-    """Whether a value is a tensor that was computed from numbers and the shapes of tensors."""
+    """Whether a value is a number, or a tensor that was computed from numbers and the shapes of tensors."""
     return all(
-        isinstance(option, Tensor)
-        and not (option.scattered or option.modules or option.backward.parameters)
-        and isinstance(option.created, cst.Call)
-        and last_name(option.created.func) not in _RANDOM
+        isinstance(option, Const)
+        or (isinstance(option, Symbol) and option.type in NUMBER_TYPES and not option.scattered)
+        or (
+            isinstance(option, Tensor)
+            and not (option.scattered or option.modules or option.backward.parameters)
+            and isinstance(option.created, cst.Call)
+            and last_name(option.created.func) not in _RANDOM
+        )
         for _, option in alternatives(value)
     )
 
