@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import _utils
 
+from .driver import lacking
 from .machine import CPU, Device, here
 from .placement import Tensor, device_of, settle
 
@@ -36,6 +37,10 @@ NAMES = (
 )
 
 
+# `torch/csrc/cuda/python_nccl.cpp`: what `torch.cuda.nccl` calls, on the GPUs of one process.
+NCCL = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "init_rank", "unique_id")
+
+
 def install(patches: Patches) -> None:
     if here().kind != "cuda":
         # `torch/csrc/cuda/python_comm.cpp` is part of CUDA builds only.
@@ -51,6 +56,7 @@ def install(patches: Patches) -> None:
             "_scatter_out": scatter_out,
             "_gather": gather,
             "_gather_out": gather_out,
+            **{f"_nccl_{name}": lacking("torch.cuda.nccl") for name in NCCL},
         },
     )
     # Without NCCL the copies of comm.py are used: the sums are the same.

@@ -209,7 +209,7 @@ def indexed(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     """Indices are on the CPU or with the tensor; assigned values are with the tensor unless 0-dim."""
     mismatch.check_indices(args[0], args[1])
     if len(args) > 2:
-        mismatch.check_assigned(func, args[0], args[2])
+        mismatch.check_assigned(func, args[0], args[1], args[2], kwargs.get("accumulate", args[3:4] == (True,)))
     return like_first(func, args, kwargs)
 
 
@@ -237,6 +237,12 @@ def foreach(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
     elif isinstance(result, Tensor):
         mark(result, places[0], func)
     return result
+
+
+def fused(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    """The step of an optimizer in one kernel compares all its lists, except with a learning rate on the CPU."""
+    (mismatch.common_places if mismatch.is_lenient(func) else mismatch.common_place)(func, args, kwargs)
+    return func(*args, **kwargs)
 
 
 def communicated(func: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
@@ -310,11 +316,12 @@ BY_NAME: dict[str, Rule] = {
     "aten::_ctc_loss": like_first,
     "aten::_ctc_loss_backward": like_first,
     "aten::_pack_padded_sequence_backward": like_first,
+    **{f"aten::_fused_{optimizer}_": fused for optimizer in ("adam", "adamw", "sgd", "adagrad")},
     "aten::mkldnn_rnn_layer": like_first,
     "aten::mkldnn_rnn_layer_backward": like_first,
 }
 BY_NAMESPACE: dict[str, Rule] = {"aten": ordinary, "c10d": communicated}
-BY_PREFIX: dict[str, Rule] = {"aten::_foreach_": foreach, "aten::_fused_": foreach}
+BY_PREFIX: dict[str, Rule] = {"aten::_foreach_": foreach}
 
 _rules: dict[Any, Rule] = {}
 # Operators that draw random numbers.
@@ -334,7 +341,7 @@ def _rule_for(func: Any) -> Rule:
     if schema.name in BY_NAME:
         return BY_NAME[schema.name]
     for prefix, rule in BY_PREFIX.items():
-        if schema.name.startswith(prefix) and schema.name != "aten::_fused_dropout":
+        if schema.name.startswith(prefix):
             return rule
     if _has_kernel(func, "CompositeImplicitAutograd") and not _has_kernel(func, "CPU"):
         return decomposed

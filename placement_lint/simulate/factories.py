@@ -17,7 +17,7 @@ from torch.utils import _device as device_context
 
 from .machine import CPU, Device, here, running
 from .memory import out_of_memory, refused_by_the_cpu
-from .moves import move
+from .moves import at, move
 from .placement import Tensor, device_of, put, settle
 from .randoms import Generator, drawing_on
 from .scripting import stand_in
@@ -40,6 +40,9 @@ LIKE = (
 NEW = ("new_zeros", "new_ones", "new_empty", "new_empty_strided", "new_full", "new_tensor")
 # Given a tensor, these return it unchanged when they can.
 SHARING = ("as_tensor", "asarray")
+
+# Where these take their values, which decide the device (`torch/csrc/utils/tensor_new.cpp`).
+VALUES = {"sparse_coo_tensor": 1, **{f"sparse_{name}_tensor": 2 for name in ("compressed", "csr", "csc", "bsr", "bsc")}}
 
 # Those that draw random numbers.
 RANDOM = frozenset(("rand", "randn", "randint", "randperm", "normal", *(name for name in LIKE if "rand" in name)))
@@ -72,17 +75,23 @@ def _factories() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 def placed(original: Callable[..., Any]) -> Callable[..., Any]:
     """The factory `original`, with its result on the device it was asked for."""
     sharing = original.__name__ in SHARING
+    values_at = VALUES.get(original.__name__)
 
     @functools.wraps(original)
     def factory(*args: Any, device: Any = None, **kwargs: Any) -> Any:
         if kwargs.get("pin_memory"):
-            return factory(*args, device=device, **{**kwargs, "pin_memory": False}).pin_memory()
+            return _pinned(factory(*args, device=device, **{**kwargs, "pin_memory": False}))
+        if values_at is not None:
+            device, args = _at_values(device, args, kwargs.get("values", args[values_at : values_at + 1]))
         if device is None and here().default_type_on_gpu and not (_has_prototype(args, kwargs) or _in_context()):
             return factory(*args, device="cuda", **kwargs)
         if device is None:
             result = _made(original, args, kwargs)
-        elif (target := here().resolve(device)).type not in ("cpu", here().kind):
+        elif (target := here().resolve(device)).type not in ("cpu", here().kind) or _is_jagged(kwargs):
             return original(*args, device=target, **kwargs)
+        elif (out := kwargs.get("out")) is not None:
+            _check_output(out, target)
+            return original(*args, **kwargs)
         elif sharing:
             result = _shared(original, args, kwargs, target)
         else:
@@ -133,6 +142,37 @@ def _made_for(target: Device, original: Callable[..., Any], args: tuple[Any, ...
 def _shared(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: Device) -> Tensor:
     result: Tensor = original(*args, device=None if _is_tensor(args) else CPU, **kwargs)
     return result if device_of(result) == target else move(result, target)
+
+
+def _pinned(made: Tensor) -> Tensor:
+    """`aten/src/ATen/cuda/EmptyTensor.cpp`, `empty_cuda`"""
+    if device_of(made).type == here().kind:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    return made.pin_memory()
+
+
+def _at_values(device: Any, parts: tuple[Any, ...], values: Any) -> tuple[Any, tuple[Any, ...]]:
+    """All parts of a sparse tensor go where it is to be, which is where its values are if nothing else is said."""
+    held = [value for value in (values if isinstance(values, tuple) else (values,)) if isinstance(value, Tensor)]
+    if device is None and held:
+        device = device_of(held[0])
+    if device is not None:
+        target = here().resolve(device)
+        parts = tuple(at(part, target) if isinstance(part, Tensor) else part for part in parts)
+    return device, parts
+
+
+def _is_jagged(kwargs: dict[str, Any]) -> bool:
+    """Ragged rows are made by Python code of ordinary functions (`torch/nested/_internal/nested_tensor.py`)."""
+    return kwargs.get("layout") is torch.jagged
+
+
+def _check_output(out: Tensor, target: Device) -> None:
+    """`torch/csrc/autograd/utils/python_arg_parsing.h`, `check_out_type_matches`"""
+    if device_of(out).type != target.type:
+        raise RuntimeError(
+            f"device type {target.type} does not match device type of out parameter ({device_of(out).type})"
+        )
 
 
 def _has_prototype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

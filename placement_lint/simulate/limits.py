@@ -6,14 +6,16 @@ The names are those that PyTorch's CUDA code gives (`aten/src/ATen/native/cuda`,
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from .machine import ASSERTED, CudaError, here
+from .machine import ASSERTED, CudaError, NotSimulated, here
+from .mismatch import lacks_kernel
 from .placement import ANYWHERE, Tensor, label_of
 
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -106,16 +108,49 @@ DTYPE_NAMES = {
     torch.int32: "Int",
     torch.int64: "Long",
 }
-CPU_ONLY = re.compile(r"_?histogram|_histogramdd")
-NO_KERNEL = (
-    "Could not run '{}' with arguments from the 'CUDA' backend. This could be because the operator doesn't exist for "
-    "this backend, or was omitted during the selective/custom build process (if using custom build)."
+# Composite operators choose these for tensors of the CPU, and others for those of a GPU.
+_CHOSEN = re.compile(r"mkldnn_|\w+_for_cpu|_fused_sdp_choice|_validate_|_linalg_svd")
+# `aten/src/ATen/mps/MPSFallback.mm` gives these to the CPU.
+_HANDED_OVER = ("embedding_renorm_", "col2im", "upsample_nearest3d")
+FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
+NO_KERNEL = {
+    "cuda": (
+        "Could not run '{}' with arguments from the 'CUDA' backend. This could be because the operator doesn't exist "
+        "for this backend, or was omitted during the selective/custom build process (if using custom build)."
+    ),
+    "mps": (
+        "The operator '{}' is not currently implemented for the MPS device. If you want this op to be considered for "
+        "addition please comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that "
+        f"resulted in missing op as well as commit hash {torch.version.git_version}. As a temporary fix, you can set "
+        f"the environment variable `{FALLBACK}=1` to use the CPU as a fallback for this op. WARNING: this will be "
+        "slower than running natively on MPS."
+    ),
+}
+FALLS_BACK = (
+    "The operator '{}' is not currently supported on the MPS backend and will fall back to run on the CPU. This may "
+    "have performance implications."
 )
 
 
-def _require_kernel(func: Any, args: tuple[Any, ...]) -> None:
-    if CPU_ONLY.match(_name(func)):
-        raise NotImplementedError(NO_KERNEL.format(func.name()))
+def _lacking(func: Any) -> tuple[str, ...]:
+    """The kinds of GPU for which an operator has no kernel; PyTorch has no table of those for XPU."""
+    if func.namespace == "quantized":
+        return ("cuda", "mps", "xpu")
+    if func.namespace != "aten" or _CHOSEN.match(_name(func)) or _name(func) in _HANDED_OVER:
+        return ()
+    return tuple(kind for kind in NO_KERNEL if lacks_kernel(func, kind.upper()))
+
+
+def _refuse_kernel(func: Any) -> None:
+    kind = here().kind
+    if func.namespace == "quantized":
+        raise NotSimulated(f"{func.name()} on a GPU")
+    if kind != "mps" or os.environ.get(FALLBACK, "0") == "0":
+        raise NotImplementedError(NO_KERNEL[kind].format(func.name()))
+    warnings.warn(FALLS_BACK.format(func.name()), stacklevel=2)
+
+
+def _require_dtype(func: Any, args: tuple[Any, ...]) -> None:
     kernel = FLOATS_ONLY.get(_name(func))
     dtype = next((value.dtype for value in args if isinstance(value, Tensor)), None)
     if kernel is not None and dtype in DTYPE_NAMES:
@@ -144,12 +179,15 @@ def limited(func: Any, rule: Rule) -> Rule:
     """`rule`, with what CUDA refuses of this operator."""
     if INDEXING.match(_name(func)):
         rule = _asserting(rule)
-    if not (_find(VARYING, func) or CPU_ONLY.match(_name(func)) or _name(func) in FLOATS_ONLY):
+    lacking = _lacking(func)
+    if not (_find(VARYING, func) or lacking or _name(func) in FLOATS_ONLY):
         return rule
 
     def checked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if _on_cuda(args):
-            _require_kernel(func, args)
+        if here().kind in lacking and _on_gpu(args):
+            _refuse_kernel(func)
+        if here().kind == "cuda" and _on_gpu(args):
+            _require_dtype(func, args)
             _alert(func, args)
         return rule(func, args, kwargs)
 
@@ -161,7 +199,7 @@ def _asserting(rule: Rule) -> Rule:
         try:
             return rule(func, args, kwargs)
         except (IndexError, RuntimeError) as error:
-            if not _on_cuda(args) or not is_assertion(error):
+            if here().kind != "cuda" or not _on_gpu(args) or not is_assertion(error):
                 raise
             here().broken = True
             raise CudaError(ASSERTED) from error
@@ -169,10 +207,14 @@ def _asserting(rule: Rule) -> Rule:
     return asserted
 
 
-def _on_cuda(args: tuple[Any, ...]) -> bool:
-    return here().kind == "cuda" and any(
-        isinstance(value, Tensor) and label_of(value) not in (None, ANYWHERE) for value in args
-    )
+def _on_gpu(values: Iterable[Any]) -> bool:
+    for value in values:
+        if isinstance(value, Tensor):
+            if label_of(value) not in (None, ANYWHERE):
+                return True
+        elif type(value) in (list, tuple) and _on_gpu(value):
+            return True
+    return False
 
 
 def _name(func: Any) -> str:

@@ -1,4 +1,4 @@
-"""The CTC loss averages with weights that C++ makes unseen, on the CPU; here they are made in the open."""
+"""Functions for which C++ makes tensors unseen, on the CPU: the weights of a CTC loss, the rank of an empty matrix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .placement import Tensor, device_of
+from .placement import Tensor, device_of, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,5 +40,17 @@ def averaged_openly(ctc_loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return loss
 
 
+@functools.cache
+def with_its_operand(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(function)
+    def placed(operand: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        result = function(operand, *args, **kwargs)
+        settle(result, device_of(operand))
+        return result
+
+    return placed
+
+
 def install(patches: Patches) -> None:
+    patches.set(torch.linalg, "matrix_rank", with_its_operand(torch.linalg.matrix_rank))
     patches.set(torch, "ctc_loss", averaged_openly(torch.ctc_loss))

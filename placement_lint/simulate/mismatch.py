@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Operand = tuple[str, Tensor, bool]  # name, tensor, is written to
 
 SAME_DEVICE = "Expected all tensors to be on the same device, but "
+TOO_MANY_SCALARS = "Trying to pass too many CPU scalars to non-CPU kernel!"
 # The kernel check names the odd operand first since 2.8.
 _NAMES_THE_ODD_ONE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
 
@@ -47,12 +48,12 @@ def common_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> in
     """Where an operation on differently placed operands happens, or PyTorch's error for it."""
     operands = list(_operands(func, args, kwargs))
     settled = [operand for operand in operands if label_of(operand[1]) is not ANYWHERE]
-    if _lenient(func):
+    if is_lenient(func):
         settled = [operand for operand in settled if not _is_cpu_scalar(operand)] or settled
     places = {_index(tensor) for _, tensor, _ in settled}
     if len(places) == 1:
         if places != {None} and too_many_scalars(func, sum(map(_is_cpu_scalar, operands))):
-            raise _iterator_error(func, operands)
+            raise refuse(TOO_MANY_SCALARS, _named(operands))
         return places.pop()
     if not _entry(func).no_check and any(real_device(tensor).type == "meta" for _, tensor, _ in operands):
         # Meta tensors draw every other operand to their own kernels, which compare nothing (DispatchKey.h).
@@ -117,7 +118,8 @@ def _inside_engine() -> bool:
 # --- which family, which words --------------------------------------------------------------------
 
 
-def _lenient(func: Any) -> bool:
+def is_lenient(func: Any) -> bool:
+    """Whether no generated wrapper compares the operands."""
     return _name(func) not in OWN_WORDS and _name(func) not in CUDA_KERNELS and _entry(func).no_check
 
 
@@ -225,6 +227,10 @@ class _Entry:
         self.iterator = "device_check: NoCheck   # TensorIterator" in text
         # Composite operators have no wrapper; the operators they are made of are mostly TensorIterator's.
         self.no_check = "device_check: NoCheck" in text or not ("CUDA" in text or self.structured)
+        lists = re.findall(r"^    (\w[\w, ]*): ", text, flags=re.MULTILINE)
+        self.kernels = {key for keys in lists for key in keys.split(", ")}
+        delegate = re.search(r"^  structured_delegate: (\S+)", text, flags=re.MULTILINE)
+        self.delegate = delegate[1] if delegate else ""
 
 
 @functools.cache
@@ -242,6 +248,13 @@ def _entry(func: Any) -> _Entry:
     name, overload = _name(func), schema.overload_name
     keys = (f"{name}.{overload}" if overload else name, name)
     return next((operators()[key] for key in keys if key in operators()), _Entry("device_check: NoCheck"))
+
+
+def lacks_kernel(func: Any, key: str) -> bool:
+    """Whether an operator has a kernel for the CPU and none for another kind of device."""
+    entry = _entry(func)
+    kernels = operators().get(entry.delegate, entry).kernels
+    return "CPU" in kernels and key not in kernels and not any(name.startswith("Composite") for name in kernels)
 
 
 # --- operators with words of their own ------------------------------------------------------------
@@ -338,10 +351,28 @@ def check_indices(tensor: Tensor, indices: Sequence[Tensor | None]) -> None:
             )
 
 
-def check_assigned(func: Any, tensor: Tensor, values: Tensor) -> None:
-    """`_index_put_impl_` fetches single 0-dim values itself and leaves the rest to TensorIterator."""
-    if values.dim() > 0 and ANYWHERE not in (label_of(tensor), label_of(values)) and _index(tensor) != _index(values):
-        raise _iterator_error(func, [("self", tensor, True), ("values", values, False)])
+def check_assigned(func: Any, tensor: Tensor, indices: Sequence[Tensor | None], values: Tensor, adds: bool) -> None:
+    """`_index_put_impl_` fetches single values where it can, and leaves the rest to TensorIterator or to a sort."""
+    if ANYWHERE in (label_of(tensor), label_of(values)) or _index(tensor) == _index(values) or values.dim() == 0:
+        return
+    if not adds and _is_masked_fill(tensor, indices, values):
+        return
+    if adds and device_of(tensor).type in ("cuda", "xpu"):
+        message = f"expected device {device_of(tensor)} but got device {device_of(values)} for value tensor"
+        raise refuse(message, [("self", tensor), ("values", values)])
+    raise _iterator_error(func, [("self", tensor, True), ("values", values, False)])
+
+
+def _is_masked_fill(tensor: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> bool:
+    """`canDispatchToMaskedFill`: one value of the CPU, and one mask where the tensor is."""
+    masks = [index for index in indices if index is not None]
+    return (
+        values.numel() == 1
+        and label_of(values) is None
+        and len(masks) == 1
+        and masks[0].dtype in (torch.bool, torch.uint8)
+        and _index(masks[0]) == _index(tensor)
+    )
 
 
 def check_mask(tensor: Tensor, mask: Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from .machine import CPU, Device, here
 from .placement import Tensor, device_of, put, real_device
@@ -27,11 +28,22 @@ def move(tensor: Tensor, target: Device, **options: Any) -> Tensor:
         return _copy(tensor, target, **options)
     moved = _copy(tensor, options.pop("dtype", tensor.dtype), **{**options, "copy": True})
     put(moved, target)
+    if (tangent := _tangent_of(moved)) is not None:
+        put(tangent, target)
     if moved.grad_fn is not None:
         moved.grad_fn.register_hook(_way_back(source))
     if (observer := here().observer) is not None:
         observer.moved(tensor, moved, source, target)
     return moved
+
+
+def in_forward_mode() -> bool:
+    """Whether tensors may carry tangents (`torch/autograd/forward_ad.py`)."""
+    return forward_ad._current_level >= 0
+
+
+def _tangent_of(tensor: Tensor) -> Tensor | None:
+    return forward_ad.unpack_dual(tensor).tangent if in_forward_mode() else None  # type: ignore[no-untyped-call]
 
 
 def _way_back(source: Device) -> Callable[..., tuple[Tensor | None, ...]]:

@@ -73,12 +73,16 @@ def storage_of(tensor: Tensor) -> torch.UntypedStorage:
 def _inner(tensor: Tensor) -> Tensor:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return torch._C._functorch.get_unwrapped(tensor)
+    if torch._C._functorch.is_legacy_batchedtensor(tensor):
+        # The wrappers of `torch._vmap_internals`, of which there is one level.
+        with torch._C._DisableTorchDispatch():
+            return torch._remove_batch_dim(tensor, 1, 0, 0)
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         if tensor.layout is torch.sparse_coo:
             return tensor._values()
         if tensor.layout in _COMPRESSED:
             return tensor.values()
-    # Opaque tensors (mkldnn's, the wrappers of `torch._vmap_internals`) show neither storage nor values.
+    # Opaque tensors (mkldnn's) show neither storage nor values.
     opaque = torch.empty(0)
     opaque.untyped_storage()._placement = ANYWHERE  # type: ignore[attr-defined]
     return opaque

@@ -16,7 +16,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from . import legacy
 from .machine import CPU, NotSimulated, as_device, here
 from .mismatch import legacy_type, refuse
-from .moves import at, move
+from .moves import at, in_forward_mode, move
 from .placement import Placement, Tensor, bring_home, device_of, settle, storage_of
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def set_item(tensor: Tensor, index: Any, value: Any) -> None:
 
 def _brought(source: Any, target: Tensor) -> Any:
     """A differentiable source is moved first, so that its gradient comes back to where it was."""
-    if isinstance(source, Tensor) and source.requires_grad and torch.is_grad_enabled():
+    if isinstance(source, Tensor) and (in_forward_mode() or (source.requires_grad and torch.is_grad_enabled())):
         return at(source, device_of(target))
     return source
 
