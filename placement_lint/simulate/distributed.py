@@ -19,8 +19,10 @@ from .placement import ANYWHERE, Tensor, label_of
 if TYPE_CHECKING:
     from .patches import Patches
 
-# Process groups that believe they run on NCCL.
-_believers: set[str] = set()
+# What process groups believe they run on, by their names.
+_backends: dict[str, str] = {}
+# Without a name there is one backend for each kind of device (`distributed_c10d.py`, `Backend.UNDEFINED`).
+UNDEFINED = "undefined"
 # Those that a program leaves are kept. The destructor of one waits for Gloo's threads while it holds Python's lock,
 # which these need to let go of a simulated tensor (`torch/csrc/distributed/c10d/ProcessGroupGloo.cpp`).
 _groups: list[Any] = []
@@ -40,7 +42,7 @@ def _replacements(c10d: Any) -> dict[str, Any]:
     start, split, backend_of = c10d.init_process_group, c10d.new_group, c10d.get_backend
 
     def init_process_group(backend: str | None = None, *args: Any, device_id: Any = None, **kwargs: Any) -> None:
-        wanted = _default_backend() if backend is None else str(backend)
+        wanted = UNDEFINED if backend is None else str(backend)
         start(_served(wanted), *args, **kwargs)
         _remember(c10d._get_default_group(), wanted)
 
@@ -52,7 +54,7 @@ def _replacements(c10d: Any) -> dict[str, Any]:
 
     def backend_of_group(group: Any = None) -> Any:
         group = group or c10d._get_default_group()
-        return "nccl" if getattr(group, "group_name", None) in _believers else backend_of(group)
+        return _backends.get(getattr(group, "group_name", "")) or backend_of(group)
 
     def device_of_objects(group: Any = None) -> Any:
         return torch.device(here().kind, here().current) if backend_of_group(group) == "nccl" else asked(group)
@@ -67,24 +69,17 @@ def _replacements(c10d: Any) -> dict[str, Any]:
     }
 
 
-def _default_backend() -> str:
-    """Without a name there is one backend for each kind of device (`distributed_c10d.py`)."""
-    return "cpu:gloo,cuda:nccl" if here().count and here().kind == "cuda" else "gloo"
-
-
 def _served(wanted: str) -> str:
-    if here().kind == "cuda":
-        return "gloo" if "nccl" in wanted else wanted
-    if "xccl" in wanted:
+    if here().kind != "cuda" and "xccl" in wanted:
         raise NotSimulated("xccl")
-    return wanted
+    return "gloo" if wanted == UNDEFINED or (here().kind == "cuda" and "nccl" in wanted) else wanted
 
 
 def _remember(group: Any, wanted: str) -> None:
     _groups.append(group)
     name = getattr(group, "group_name", None)
     if name is not None:
-        (_believers.add if wanted == "nccl" else _believers.discard)(name)
+        _backends[name] = wanted
 
 
 def simulate_launched(patches: Patches) -> None:
@@ -107,7 +102,7 @@ def check_backend(args: Any) -> None:
     and CUDA's.
     """
     kind = here().kind
-    if kind == "cuda" and not _believers:
+    if kind == "cuda" and "nccl" not in _backends.values():
         return
     tensors = [value for value in _flat(args) if isinstance(value, Tensor)]
     if kind != "cuda":

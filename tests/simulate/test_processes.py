@@ -127,6 +127,7 @@ def test_a_spawned_process_writes_into_its_parents_memory():
 # --- ranks ----------------------------------------------------------------------------------------
 
 EXPECTED = {
+    "mesh without a group": ("DeviceMesh((2,), 'cuda', stride=(1,))", "undefined", 0),
     "simulated before the main module is imported": True,
     "current device": True,
     "backend": "nccl",
@@ -146,6 +147,33 @@ EXPECTED = {
     "clipped": True,
     "initialised after meta": True,
     "tensor parallel": True,
+    # `torch/distributed/device_mesh.py`, `torch/distributed/tensor/_api.py`
+    "mesh of two dimensions": (2, True, "cpu"),
+    "places of a distributed tensor": True,
+    "sum of a distributed tensor": 6.0,
+    "distributed and plain": "RuntimeError: aten.add.Tensor got mixed torch.Tensor and DTensor",
+    # `torch/distributed/fsdp/_fully_shard`: `_move_states_to_device`, `FSDPState._root_pre_forward`
+    "sharding moves": "cuda:0",
+    "input of the CPU": "cuda:0",
+    "target of the CPU, fully sharded": "RuntimeError: Expected all tensors to be on the same device",
+    "offloaded": ("cpu", "cpu", True),
+    "optimizer before sharding": True,
+    # `torch/distributed/distributed_c10d.py`
+    "gathered into": [1.0, 2.0],
+    "reduced and scattered": True,
+    "averaged": 0.5,
+    "exchanged": [1.0, 2.0],
+    "sent": True,
+    "gathered objects": ["cuda:0", "cuda:1"],
+    "monitored barrier": "ValueError: monitored_barrier is only implemented for GLOO backend.",
+    # `torch/nn/parallel/distributed.py`, `torch/nn/modules/batchnorm.py`
+    "without synchronising": True,
+    "sent buffers": [1.0, 1.0],
+    "unused": True,
+    "input of the CPU without ids": "RuntimeError: Expected all tensors to be on the same device",
+    "synchronised norm": "NotSimulated: not simulated: the kernels of SyncBatchNorm in training",
+    "synchronised norm on the CPU": "ValueError: SyncBatchNorm expected input tensor to be on GPU or XPU",
+    "synchronised norm that only answers": "cuda:0",
 }
 LAUNCHES = {
     "mp.spawn": [str(PROGRAM)],
