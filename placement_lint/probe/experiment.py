@@ -113,13 +113,11 @@ MIXED_DEVICES: tuple[Symptom, ...] = (
     Raises("RuntimeError", "same device"),
     Raises("RuntimeError", "should be the same"),
     Raises("RuntimeError", "indices should be either on"),
-)
-"""How PyTorch refuses operands of different devices: most operations, convolutions, and indexing."""
-
-MIXED_ON_MPS: tuple[Symptom, ...] = (
+    Raises("RuntimeError", "too many CPU scalars"),
+    Raises("RuntimeError", "for value tensor"),
+    # linear layers, products of matrices, and other kernels for MPS
     Raises("RuntimeError", "expected on mps"),
     Raises("RuntimeError", "expected it to be on GPU"),
     Raises("RuntimeError", "has not been allocated on MPS device"),
-    Raises("RuntimeError", "must be on the same device"),
 )
-"""How kernels for MPS refuse them: linear layers, products of matrices, other kernels, and small convolutions."""
+"""How PyTorch refuses operands of different devices."""

@@ -8,7 +8,7 @@ from placement_lint.finding import Severity
 from placement_lint.flow.domain.values import Device, Place, describe, guard_of
 from placement_lint.flow.events.mismatch_cause import Cause, cause_of
 from placement_lint.flow.events.schema import DevicesMixed, HostRead
-from placement_lint.probe.experiment import MIXED_DEVICES, MIXED_ON_MPS, OTHER_KINDS, Experiment, Facts, Raises
+from placement_lint.probe.experiment import MIXED_DEVICES, OTHER_KINDS, Experiment, Facts, Raises
 from placement_lint.replaying import beside
 from placement_lint.rewriting import appended, safe
 from placement_lint.rule import Note, Page, Problem, Replay, Rule
@@ -145,7 +145,7 @@ EXPERIMENT = Experiment(
     claim="a test for one kind of accelerator leaves tensors unmoved on another kind",
     flagged=flagged,
     control=control,
-    symptoms=(*MIXED_DEVICES, *MIXED_ON_MPS, Raises("TypeError", "device type tensor to numpy")),
+    symptoms=(*MIXED_DEVICES, Raises("TypeError", "device type tensor to numpy")),
     facts={"device": "mps", "known": ["cuda"], "read": True},
     gpus=1,
 )

@@ -1,7 +1,8 @@
 """The programs of the fixtures show their findings exactly on the machines that the conditions name.
 
-Each runs on simulated machines with no, 1, 2 and 4 GPUs, with its other findings repaired. A run takes one share of the
-fixtures, another one each day; ``SHARE=all`` takes them all (see ``shares.py``).
+Each runs on simulated machines with no, 1, 2 and 4 GPUs, with its other findings repaired, and a finding for another
+accelerator on a Mac and with an Intel GPU as well. A run takes one share of the fixtures, another one each day;
+``SHARE=all`` takes them all (see ``shares.py``).
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ from replaying import FIXTURES, cases_in, roots_of
 
 from placement_lint.finding import Finding, When
 from placement_lint.flow.domain.path_condition import MANY_GPUS, NO_GPU, ONE_GPU
-from placement_lint.probe.devices import Ground, simulated_name
+from placement_lint.probe.devices import SIMULATED, Ground, of_kind, simulated_name
+from placement_lint.probe.experiment import CUDA, OTHER_KINDS
 from placement_lint.probe.prober import Prober
 from placement_lint.probe.replay import Case, Piece, Played, Replayer, _failure, _shows
 from placement_lint.probe.sandbox import Sandbox
 from placement_lint.rule import ALONE
 
 MACHINES = {0: NO_GPU, 1: ONE_GPU, 2: MANY_GPUS, 4: MANY_GPUS}
+# The decision that only a machine with another accelerator takes.
+DECISIONS = {
+    "mps": "when `torch.backends.mps.is_available()` is true",
+    "xpu": "when `torch.xpu.is_available()` is true",
+}
 MOST_PIECES = 4
 WORKERS = 2
 SHOWN = 0.9  # of the findings show on some machine; the others say why not
@@ -43,14 +50,19 @@ REASONS = (
 
 @dataclass
 class Seen:
-    """A finding and the numbers of GPUs with which its program shows it, goes through its line, or does neither."""
+    """A finding and the machines on which its program shows it, goes through its line, or does neither."""
 
     finding: Finding
     # the minimum number of GPUs, if there are any, by what the program names
     fewest: int
-    shown: list[int] = field(default_factory=list)
-    right: list[int] = field(default_factory=list)
-    otherwise: dict[int, str] = field(default_factory=dict)
+    shown: list[Ground] = field(default_factory=list)
+    right: list[Ground] = field(default_factory=list)
+    otherwise: dict[Ground, str] = field(default_factory=dict)
+
+    @property
+    def when(self) -> When:
+        assert self.finding.when is not None
+        return self.finding.when
 
     @property
     def place(self) -> str:
@@ -58,22 +70,42 @@ class Seen:
 
     @property
     def reason(self) -> str:
-        """Why nothing is shown, on the largest machine."""
-        return self.otherwise[max(self.otherwise)] if self.otherwise else "a replay shows nothing"
+        """Why nothing is shown, on the last machine."""
+        return list(self.otherwise.values())[-1] if self.otherwise else "a replay shows nothing"
+
+    @property
+    def accelerators(self) -> set[str]:
+        """Those other than CUDA that the program must find."""
+        return {kind for kind, decision in DECISIONS.items() if decision in self.when.decision}
+
+    @property
+    def machines(self) -> list[Ground]:
+        counts = sorted({*MACHINES, self.fewest})
+        others = [of_kind(SIMULATED, kind) for kind in OTHER_KINDS] if self.accelerators else []
+        return [*(Ground(simulated_name(count), count) for count in counts), *others]
+
+    def is_named(self, ground: Ground) -> bool:
+        if ground.kind != CUDA or self.accelerators:
+            return ground.kind in self.accelerators
+        return bool(self.when.machines & MACHINES.get(ground.simulate, MANY_GPUS))
+
+    def is_due(self, ground: Ground) -> bool:
+        """Whether a machine that is named has to show it."""
+        if ground.kind != CUDA:
+            return self.when.decision == DECISIONS[ground.kind]
+        # With fewer GPUs than processes it may show, if the processes need none.
+        if 0 < ground.simulate < self.fewest:
+            return False
+        # Where no machine is named, its line may not be reached; and the program may not decide as it has to.
+        return bool(self.when.where) or (ground in self.right and not self.when.decision)
 
     def mistakes(self) -> Iterator[str]:
         """What contradicts the condition of a finding that shows somewhere, or goes through everywhere."""
-        when = self.finding.when
-        assert when is not None
-        for count in (*self.shown, *self.right, *(self.otherwise if self.shown else ())):
-            named = when.machines & MACHINES.get(count, MANY_GPUS)
-            # With fewer GPUs than processes it may show, if the processes need none.
-            due = named and not 0 < count < self.fewest
-            if count in self.shown and not named:
-                yield f"it shows on {simulated_name(count)}"
-            # Where no machine is named, its line may not be reached; and the program may not decide as it has to.
-            elif count not in self.shown and due and (when.where or (count in self.right and not when.decision)):
-                yield f"it does not show on {simulated_name(count)}: {self.otherwise.get(count, 'no error')}"
+        for ground in (*self.shown, *self.right, *(self.otherwise if self.shown else ())):
+            if ground in self.shown and not self.is_named(ground):
+                yield f"it shows on {ground.name}"
+            elif ground not in self.shown and self.is_named(ground) and self.is_due(ground):
+                yield f"it does not show on {ground.name}: {self.otherwise.get(ground, 'no error')}"
 
 
 def seen_of(replayer: Replayer, case: Case, seen: Seen) -> Seen:
@@ -81,8 +113,8 @@ def seen_of(replayer: Replayer, case: Case, seen: Seen) -> Seen:
     tried = []
     for piece in islice(_whole_first(case), MOST_PIECES):
         script, tried = case.scripted(piece), [*tried, replace(seen, shown=[], right=[], otherwise={})]
-        for count in sorted({*MACHINES, seen.fewest}):
-            _note(tried[-1], count, case, replayer._played(script, Ground("", count)))
+        for ground in seen.machines:
+            _note(tried[-1], ground, case, replayer._played(script, ground))
         if tried[-1].shown:
             return tried[-1]
     return tried[0]
@@ -94,13 +126,13 @@ def _whole_first(case: Case) -> list[Piece]:
     return [whole, *sorted(parts, key=lambda piece: ("program", "slice").index(piece.name) if not piece.entry else 2)]
 
 
-def _note(seen: Seen, count: int, case: Case, played: Played) -> None:
+def _note(seen: Seen, ground: Ground, case: Case, played: Played) -> None:
     if _shows(case, played):
-        seen.shown.append(count)
+        seen.shown.append(ground)
     elif played.is_right and case.replay.right:
-        seen.right.append(count)
+        seen.right.append(ground)
     else:
-        seen.otherwise[count] = _failure(case, played)
+        seen.otherwise[ground] = _failure(case, played)
 
 
 def fewest_gpus(case: Case) -> int:
